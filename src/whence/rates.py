@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+REACHED = 0.6
+"""What `MachineRates.reached` is of a machine that nobody measured."""
 BY_UNITS = " by units"
 """Behind the name of what matrix units do."""
 
@@ -82,6 +84,8 @@ class MachineRates:
     a convolution, as a factor: by `product` or `convolution`, ` by units` where matrix units make
     them, and the function's operator.
     """
+    reached: float = REACHED
+    """The part of the peak rate of float32 that a convolution or product of a good shape reaches."""
     disturbed: bool = False
     """Did something else use the cores while it was measured? Then figures for all threads are too
     low, and those of waiting too high.

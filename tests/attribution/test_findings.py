@@ -96,9 +96,36 @@ def test_few_channels_out_leave_lanes_empty_even_when_mended() -> None:
     assert best.rule == "low_share_of_peak"
     assert "3 channels in and 3 channels out" in best.title
     (kernel,) = found.kernels
-    assert kernel.reach == 3 / 8
-    left = kernel.best_of_peak / (0.6 * kernel.reach)
-    assert best.prize_ns == pytest.approx(kernel.min_ns * (1 - left))
+    # Of 2 × 2 pixels together, a filter has 12 channels, in lanes for 16, and 4 times the products.
+    assert kernel.reach == 12 / 16 / 4
+    assert found.rates is not None
+    left = kernel.best_of_peak / (found.rates.reached * kernel.reach)
+    assert best.prize_ns == pytest.approx(kernel.time_ns / found.runs * (1 - left))
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "stride", "reach"),
+    [
+        # 4 × 4 pixels together have 16 channels, and Winograd's convolution 16 products for 36.
+        (1, 3, 1, 36 / 16 / 16),
+        # 4 × 4 pixels together read 3 × 3 blocks of 4 × 4 where the filter reads 7 × 7 pixels.
+        (4, 7, 1, 36 / 16 * (7 / 12) ** 2),
+        (4, 1, 1, 1 / 4),
+        # Two steps of 2 pixels read 2 blocks of 4, where the filter reads 3 pixels.
+        (2, 3, 2, (3 / 8) ** 2),
+    ],
+)
+def test_what_folding_space_into_depth_leaves_of_the_peak(
+    channels: int, size: int, stride: int, reach: float
+) -> None:
+    def build(graph: GraphBuilder) -> Symbol:
+        x = graph.input("x", DType.F32, [1, 3, 64, 64])
+        weights = graph.const(np.ones((channels, 3, size, size), np.float32))
+        pads = ((size - 1) // 2,) * 4
+        return graph.op("Conv", x, weights, pads=pads, strides=(stride, stride))
+
+    kernels = profile_of(_graph(build), 1_000_000).kernels
+    assert [row.reach for row in kernels if row.is_contraction] == [pytest.approx(reach)]
 
 
 def test_an_operator_in_reference() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from whence.attribution import profile_executable
 from whence.attribution.measure import overhead
 from whence.errors import InputError
 from whence.graph.builder import GraphBuilder
+from whence.runtime.engine import Engine
 from whence.types import DType
 
 
@@ -94,3 +97,13 @@ def test_real_models_are_attributed_in_full(zoo_model: Callable[[str], Path], na
     assert found.coverage.lost == 0
     for what in ("op", "module", "pass", "kernel"):
         assert sum(group.time_ns for group in found.by(what)) == found.attributed_ns
+
+
+def test_what_noting_a_step_takes_is_measured_where_it_is_noted() -> None:
+    """In native code, which reads the clock in less time than Python: what is taken off a kernel
+    for it is no part of the kernel.
+    """
+    noting = Engine(threads=1).backend.noting_ns()
+    readings = [time.monotonic_ns() for _ in range(1000)]
+    steps = [after - before for before, after in itertools.pairwise(readings) if after > before]
+    assert 0 < noting <= min(steps)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -130,7 +129,7 @@ class ProfiledRuns:
             if isinstance(value, np.ndarray)
         }
         self._plain, self._profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
-        clock_ns = _clock_read_ns() if engine.backend.reads_clock else 0
+        clock_ns = engine.backend.noting_ns() if engine.backend.reads_clock else 0
         self._book = _Book(self._program, clock_ns, engine.backend.gap)
         self._unprofiled: list[int] = []
 
@@ -255,13 +254,6 @@ def _elapsed(span: Span) -> int:
 def _report(progress: Progress | None, doing: str, done: int, total: int) -> None:
     if progress is not None:
         progress(doing, done, total)
-
-
-def _clock_read_ns() -> int:
-    """What it costs to read the clock, at most: the least that was seen between two readings."""
-    readings = [time.monotonic_ns() for _ in range(1000)]
-    steps = [after - before for before, after in itertools.pairwise(readings) if after > before]
-    return min(steps, default=0)
 
 
 class _Book:

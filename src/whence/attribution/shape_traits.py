@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from whence.attribution.cost_model import is_contraction
@@ -12,6 +13,10 @@ from whence.ops.registry import classes_of
 from whence.types import TensorType
 
 _FEW_CHANNELS, _FEW_ROWS = 8, 6
+# How many pixels on a side people fold into channels.
+_FOLDS = (2, 4, 8)
+# A 3 × 3 convolution of enough channels needs 16 products where the definition has 36.
+_WINOGRAD, _WINOGRAD_CHANNELS = 36 / 16, 16
 # A kernel with fewer operations is over before its loops are at full speed.
 _SMALL_FLOPS = 200_000
 
@@ -58,13 +63,46 @@ def trait_of(graph: Graph, step: ProgramStep) -> Trait:
             if 0 < count < _FEW_CHANNELS
         ]
         if few:
-            reach = min(1.0, made / _FEW_CHANNELS) if made else 1.0
+            reach = 1.0
+            if 0 < made < _FEW_CHANNELS:
+                lanes = made / _FEW_CHANNELS
+                reach = _folded_reach(node, weights) if groups == 1 else lanes
             return Trait("channels", " and ".join(few), reach)
     elif x is not None and len(x) >= 2 and 0 < x[-2] <= _FEW_ROWS:
         return Trait("rows", f"a product with {x[-2]} row{'s' if x[-2] != 1 else ''}")
     if 0 < flops < _SMALL_FLOPS:
         return Trait("small", f"{flops / 1e3:.0f} thousand operations are few")
     return NO_TRAIT
+
+
+def _folded_reach(node: Node, weights: tuple[int, ...]) -> float:
+    """What is left of the peak rate if space is folded into depth until there are enough channels:
+    of n × n pixels together, a filter has n² times the channels, and most of its weights are zero.
+    """
+    strides = node.attrs.get("strides", ())
+    steps = (
+        tuple(each for each in strides if isinstance(each, int))
+        if isinstance(strides, tuple | list)
+        else ()
+    )
+    steps = steps if len(steps) == len(weights) - 2 else (1,) * (len(weights) - 2)
+    found = []
+    for side in _FOLDS:
+        made, read = (count * side ** len(steps) for count in weights[:2])
+        if made < _FEW_CHANNELS:
+            continue
+        filled = made / (math.ceil(made / _FEW_CHANNELS) * _FEW_CHANNELS)
+        work, sizes = 1.0, []
+        for size, step in zip(weights[2:], steps, strict=True):
+            block = side * step
+            first, last = -((size - 1) // 2), (side - 1) * step + size - 1 - (size - 1) // 2
+            sizes.append(last // block - first // block + 1)
+            work *= sizes[-1] * block / size
+        is_winograd = (
+            sizes == [3, 3] and set(steps) == {1} and min(made, read) >= _WINOGRAD_CHANNELS
+        )
+        found.append(filled / work * (_WINOGRAD if is_winograd else 1.0))
+    return max(found, default=1.0)
 
 
 def _channels_made(node: Node, weights: tuple[int, ...]) -> int:

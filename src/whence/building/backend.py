@@ -180,6 +180,12 @@ class Backend(ABC):
         missing that finds them.
         """
 
+    def noting_ns(self) -> int:
+        """What it takes to note one step of a profiled run, where that is part of what is measured
+        of the step.
+        """
+        return 0
+
     # ---- building ----
 
     @abstractmethod

@@ -24,6 +24,7 @@ from whence.building.memory_layout import Region
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.calibration.probes import (
+    ANCHOR_FLOPS,
     EPILOGUES,
     SIMPLE,
     Probe,
@@ -42,7 +43,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.codegen.toolchain import Unit as CUnit
 from whence.codegen.vectors import VECTORS
 from whence.kernels.tile import Tile
-from whence.rates import MachineRates, MemoryLevel, Rate, Unit
+from whence.rates import REACHED, MachineRates, MemoryLevel, Rate, Unit
 from whence.runtime import native_library as native
 
 Progress = Callable[[str, int, int], None]
@@ -97,6 +98,7 @@ def calibrate(toolchain: Toolchain, progress: Progress | None = None) -> Machine
         element_ps=element_ps,
         transpose_ps=transposes,
         epilogue=bench.epilogues(element_ps),
+        reached=bench.reached(peak[Unit.F32].one),
         disturbed=peak[Unit.F32].all < _UNDISTURBED * bench.threads * peak[Unit.F32].one,
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
@@ -280,6 +282,15 @@ class _Bench:
                 ps = 1000 * (spent - base) / alone.elements
                 found[f"{name} {function}"] = max(_LEAST_FACTOR, ps / element_ps[function])
         return found
+
+    def reached(self, peak: float) -> float:
+        """What the better of a product and a convolution reaches of the peak rate."""
+        rates = [
+            flops / min(min(self._times([self._epilogues[name][0]])[0]) for _ in range(_ROUNDS))
+            for name, flops in ANCHOR_FLOPS.items()
+            if name in self._epilogues
+        ]
+        return min(1.0, max(rates, default=REACHED * peak) / peak)
 
     def _times(self, probes: Sequence[Probe], others: int = 0) -> list[list[float]]:
         """Of each, the times of tries in turns: each the shortest of a few in a row, before each of

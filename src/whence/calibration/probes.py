@@ -30,6 +30,8 @@ from whence.types import DType, TensorType
 _COLUMNS = 256
 EPILOGUES = ("Sigmoid", "Tanh", "Gelu")
 """The functions that are measured behind products and convolutions."""
+ANCHOR_FLOPS = {"product": 2 * 128 * 64 * _COLUMNS, "convolution": 2 * 64 * 64 * 24 * 24}
+"""What the product and the convolution that functions are measured behind compute."""
 _ANCHORS = operators(Trait.PRODUCT) | operators(Trait.CONVOLUTION)
 
 
@@ -189,6 +191,7 @@ def addresses(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 __all__ = [
+    "ANCHOR_FLOPS",
     "EPILOGUES",
     "SIMPLE",
     "Probe",

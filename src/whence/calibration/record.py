@@ -22,7 +22,7 @@ from whence.calibration.nominal import nominal_rates
 from whence.codegen.cache import cache_key
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError
-from whence.rates import MachineRates, MemoryLevel, Rate, Unit
+from whence.rates import REACHED, MachineRates, MemoryLevel, Rate, Unit
 
 _FOLDER = "calibration"
 _MICROCODE = re.compile(r"^microcode\s*:\s*(\S+)", re.MULTILINE)
@@ -58,7 +58,7 @@ def encode(rates: MachineRates) -> dict[str, Any]:
         **{
             name: getattr(rates, name)
             for name in (
-                "measured", "threads", "clock_ghz", "dispatch_ns", "barrier_ns", "wake_ns", "date", "disturbed"
+                "measured", "threads", "clock_ghz", "dispatch_ns", "barrier_ns", "wake_ns", "date", "disturbed", "reached"
             )
         },
         "peak": {str(unit): [rate.one, rate.all] for unit, rate in rates.peak.items()},
@@ -93,6 +93,8 @@ def decode(content: Any) -> MachineRates:
         transpose_ps=(float(near), float(far)),
         epilogue={str(name): float(each) for name, each in content["epilogue"].items()},
         disturbed=bool(content["disturbed"]),
+        # Profiles from before it was measured do not have it.
+        reached=float(content.get("reached", REACHED)),
         date=str(content["date"]),
     )
 

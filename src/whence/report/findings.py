@@ -43,5 +43,6 @@ def _print_rest(console: Console, profile: Profile, each: Finding) -> None:
 
 def prize(profile: Profile, each: Finding) -> str:
     """What mending it would save in a run, as a time and as a part."""
-    part = 100 * each.prize_ns / profile.run_ns if profile.run_ns else 0.0
-    return f"{duration(each.prize_ns)} of {duration(profile.run_ns)} ({part:.0f} %)"
+    whole = profile.unprofiled_ns
+    part = 100 * each.prize_ns / whole if whole else 0.0
+    return f"{duration(each.prize_ns)} of {duration(whole)} ({part:.0f} %)"

@@ -189,7 +189,7 @@ def next_line(profile: Profile) -> str:
     best = next((each for each in profile.findings if each.prize_ns), None)
     if best is None or not profile.run_ns:
         return ""
-    part = 100 * best.prize_ns / profile.run_ns
+    part = 100 * best.prize_ns / profile.unprofiled_ns
     return f" next, up to {part:.0f} %: {escape(best.title)} (whence advise)"
 
 

@@ -88,6 +88,7 @@ class NativeRuntime:
         self._library.wh_run.argtypes = (void, ctypes.c_int64, void, void, void)
         self._library.wh_run.restype = ctypes.c_int64
         self._library.wh_now.restype = ctypes.c_uint64
+        self._library.wh_noting_ns.restype = ctypes.c_uint64
         self._run = self._library.wh_run
 
     def create_pool(self, threads: int) -> int:
@@ -121,3 +122,7 @@ class NativeRuntime:
 
     def now(self) -> int:
         return int(self._library.wh_now())
+
+    def noting_ns(self) -> int:
+        """What it takes to note one step of a profiled run."""
+        return int(self._library.wh_noting_ns())

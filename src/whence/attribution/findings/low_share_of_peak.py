@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from whence.attribution.rows import KernelRow
 
 _LOW = 0.4
-# What a good kernel reaches, where the model has none to compare with.
-_GOOD = 0.6
 
 
 def low_share_of_peak(profile: Profile) -> Iterator[Finding]:
-    """The prize is what it would save to be as good as the good ones of the same model. Judged by
-    the best call of each kernel: what disturbs a call is no fault of the kernel. Those whose shape
-    says why are findings of their own, the others are one.
+    """The prize is what it would save to be as good as the good ones of the same model, or as those
+    that the machine was measured with. How good a kernel is its best call says: what disturbs a
+    call is no fault of the kernel, but the less there is to do, the less is disturbed, so the prize
+    is a part of its usual time. Those whose shape says why are findings of their own, the others are
+    one.
     """
     if profile.rates is None:
         return
     contractions = [row for row in profile.kernels if row.bound == "compute" and row.is_contraction]
-    good = _good(contractions)
+    good = _good(contractions, profile.rates.reached)
     others: list[KernelRow] = []
     for kernel in contractions:
         if kernel.best_of_peak >= _LOW:
@@ -76,19 +76,19 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
 
 
 def _prize(profile: Profile, kernel: KernelRow, good: float) -> float:
-    calls = kernel.calls / profile.runs if profile.runs else 0.0
-    return kernel.min_ns * calls * max(0.0, 1 - kernel.best_of_peak / (good * kernel.reach))
+    saved = 1 - kernel.best_of_peak / (good * kernel.reach)
+    return per_run(profile, kernel) * max(0.0, saved)
 
 
-def _good(kernels: list[KernelRow]) -> float:
-    """What the better quarter of the work reaches."""
+def _good(kernels: list[KernelRow], reached: float) -> float:
+    """What the better quarter of the work reaches, at least what the machine is known to reach."""
     by_share = sorted(kernels, key=lambda row: -row.best_of_peak)
     whole, seen = sum(row.flops * row.calls for row in kernels), 0
     for row in by_share:
         seen += row.flops * row.calls
         if 4 * seen >= whole:
-            return min(1.0, max(_GOOD, row.best_of_peak))
-    return _GOOD
+            return min(1.0, max(reached, row.best_of_peak))
+    return reached
 
 
 _ADVICE = {

@@ -77,6 +77,9 @@ class CpuBackend(Backend):
 
     # ---- building ----
 
+    def noting_ns(self) -> int:
+        return self.runtime.noting_ns()
+
     def generator(self, *, bf16x2: bool = False) -> CpuGenerator:
         from whence.backends.cpu.generator import CpuGenerator
 

@@ -42,6 +42,7 @@ def content(profile: Profile) -> dict[str, Any]:
         "engine": escape(profile.engine),
         "threads": profile.threads,
         "runs": profile.runs,
+        "unprofiled_ns": profile.unprofiled_ns,
         "wall_ns": profile.wall_ns,
         "band_ns": list(profile.band),
         "profiling_cost": cost_of_profiling(profile),

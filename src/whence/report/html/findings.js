@@ -1,7 +1,7 @@
 // What could be better: a list by what it would save, and the first of it in the line of the tabs.
 
 function prizeOf(finding) {
-  return finding.prize_ns ? `up to ${percent(DATA.wall_ns ? (finding.prize_ns * DATA.runs) / DATA.wall_ns : 0)}` : '';
+  return finding.prize_ns ? `up to ${percent(DATA.unprofiled_ns ? finding.prize_ns / DATA.unprofiled_ns : 0)}` : '';
 }
 
 function writeFindings(open) {

@@ -528,6 +528,26 @@ static void note(wh_profiler *profiler, uint64_t begin, uint64_t end, int64_t st
   profiler->times[2 * execution + 1] = end;
 }
 
+/* The least of many tries, each of several steps: the clock itself ticks in nanoseconds. */
+uint64_t wh_noting_ns(void) {
+  enum { STEPS = 64, TRIES = 64 };
+  wh_sample samples[STEPS];
+  wh_profiler profiler = {.samples = samples, .capacity = STEPS};
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < TRIES; i++) {
+    const uint64_t began = wh_now();
+    uint64_t mark = began;
+    for (int step = 0; step < STEPS; step++) {
+      const uint64_t now = wh_now();
+      note(&profiler, mark, now, step, 0);
+      mark = now;
+    }
+    const uint64_t spent = (mark - began + STEPS / 2) / STEPS;
+    if (spent < least) least = spent;
+  }
+  return least;
+}
+
 /* Where workers note when they worked at the next sample, empty; NULL when nobody wants to know. */
 static wh_busy *next_busy(const wh_profiler *profiler, const wh_pool *pool) {
   if (!profiler || !profiler->busy || profiler->workers < (uint64_t)pool->threads) return NULL;

@@ -106,4 +106,7 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
 
 uint64_t wh_now(void);
 
+/* What it takes to note one step: reading the clock and writing a sample, in nanoseconds. */
+uint64_t wh_noting_ns(void);
+
 #endif
