@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -199,3 +200,16 @@ def test_quartiles() -> None:
     assert band_of([]) == Band(0, 0, 0)
     assert band_of([5]) == Band(5, 5, 5)
     assert band_of([9, 1, 5, 3, 7]) == Band(3, 5, 7)
+
+
+def test_a_run_that_is_not_profiled_is_shorter_by_what_noting_takes(profile: Profile) -> None:
+    """As much as it took in undisturbed runs, however long others made the rest of them."""
+    noted = dataclasses.replace(
+        profile,
+        runs=4,
+        wall_ns=1_000_000,
+        overhead_ratio=0.25,
+        runs_ns=(10**5, 10**5, 10**5, 7 * 10**5),
+    )
+    assert noted.unprofiled_ns == pytest.approx(250_000 - 20_000)
+    assert dataclasses.replace(noted, overhead_ratio=-0.1).unprofiled_ns == noted.run_ns

@@ -176,8 +176,10 @@ class Profile:
             >>> 0 < profile.unprofiled_ns <= profile.run_ns
             True
         """
-        cost = self.overhead_ratio if self.overhead_is_credible else 0.0
-        return self.run_ns / (1.0 + max(0.0, cost))
+        cost = max(0.0, self.overhead_ratio) if self.overhead_is_credible else 0.0
+        # Noting takes what it takes, also where others make a run several times as long.
+        undisturbed = min(self.band.low_ns or self.run_ns, self.run_ns)
+        return self.run_ns - undisturbed * cost / (1.0 + cost)
 
     @property
     def band(self) -> Band:
