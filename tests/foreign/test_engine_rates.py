@@ -80,6 +80,29 @@ def test_limits_and_biases_have_what_was_measured_behind_products(
     assert shares(path, known, round(50 * once))["bias"] == pytest.approx(0.1, abs=0.02)
 
 
+@pytest.mark.parametrize(("rows", "name"), [(64, "bias Add"), (1024, "large bias Add")])
+def test_large_results_have_rates_of_their_own(
+    tmp_path: Path, rates: MachineRates, rows: int, name: str
+) -> None:
+    """An engine that goes over its results once more pays for memory where no cache holds them."""
+    build = Build((rows, 32))
+    x = build.op("MatMul", "product", "x", build.weight("w", 32, 256))
+    path = build.save(tmp_path / "bias.onnx", build.op("Add", "bias", x, build.weight("b", 256)))
+    once = rows * 256 * rates.element_ps[SIMPLE]
+    both = {SUMS["bias"]: 1.0, SUMS["large_bias"]: 1.0}
+    known = replace(rates, epilogue={**both, name: 5.0})
+    assert shares(path, known, round(50 * once))["bias"] == pytest.approx(0.1, abs=0.02)
+
+    build = Build((rows, 32))
+    x = build.op("MatMul", "product", "x", build.weight("w", 32, 256))
+    path = build.save(tmp_path / "sigmoid.onnx", build.op("Sigmoid", "sigmoid", x))
+    costs = round(rows * 256 * rates.element_ps["Sigmoid"])
+    family = "large_product" if rows == 1024 else "product"
+    both = {"product Sigmoid": 1.0, "large_product Sigmoid": 1.0}
+    known = replace(rates, epilogue={**both, f"{family} Sigmoid": 3.0})
+    assert shares(path, known, 30 * costs)["sigmoid"] == pytest.approx(0.1, abs=0.02)
+
+
 def test_a_residual_in_front_of_a_normalisation(tmp_path: Path, rates: MachineRates) -> None:
     build = Build((1, 64, 256))
     side = build.op("Relu", "side", "x")

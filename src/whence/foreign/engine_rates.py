@@ -31,6 +31,7 @@ from whence.foreign.engines import ENGINES, available
 from whence.foreign.function_models import (
     ACTIVATIONS,
     ELEMENTS,
+    FAMILIES,
     FUNCTIONS,
     LIMITS,
     SUMS,
@@ -40,8 +41,8 @@ from whence.foreign.process import worker_environment
 from whence.rates import MachineRates
 
 Progress = Callable[[str, int, int], None]
-_SECONDS = 120
-_ROUNDS = 30
+_SECONDS = 300
+_ROUNDS = 20
 _FOLDER = "calibration"
 _SOURCES = ("engine_rates.py", "function_models.py", "workers/time_models.py")
 
@@ -87,15 +88,23 @@ def engine_rates(
     )
 
 
+def forget_functions(engine: str, toolchain: Toolchain) -> None:
+    """What functions cost the engine is measured anew by whoever asks next."""
+    for path in (toolchain.cache.folder / _FOLDER).glob(f"{engine}-*.json"):
+        with suppress(OSError):
+            path.unlink()
+
+
 def measured_functions(engine: str, simple_ps: float) -> FunctionCosts | None:
     """Measured now, in a process of its own; none where the engine cannot be asked. `simple_ps` is
     what the simplest functions cost.
     """
     with tempfile.TemporaryDirectory(prefix="whence-functions-") as folder:
         write_function_models(Path(folder))
-        took = time_models(engine, Path(folder), _ROUNDS)
-    if took is None:
+        rounds = time_models(engine, Path(folder), _ROUNDS)
+    if rounds is None:
         return None
+    took = {name: min(each) for name, each in rounds.items()}
 
     def element_ps(kind: str, name: str) -> float:
         longer = took[f"{kind} {name}"] - took[f"{kind} {SIMPLE}"]
@@ -104,21 +113,21 @@ def measured_functions(engine: str, simple_ps: float) -> FunctionCosts | None:
     alone = {name: element_ps("alone", name) for name in FUNCTIONS}
     behind = {
         f"{family} {name}": element_ps(family, name) / alone[name]
-        for family in ("product", "convolution")
+        for family in FAMILIES
         for name in ACTIVATIONS
     }
     behind |= {
         f"{family} {name}": element_ps(family, name) / simple_ps
-        for family in ("product", "convolution")
+        for family in FAMILIES
         for name in LIMITS
     }
     behind |= {sum_name: element_ps(kind, "Add") / simple_ps for kind, sum_name in SUMS.items()}
     return FunctionCosts(alone, behind)
 
 
-def time_models(engine: str, folder: Path, rounds: int) -> dict[str, int] | None:
-    """Nanoseconds by name of the models in a folder, run in turns in a process of their own; none
-    where the engine cannot be asked.
+def time_models(engine: str, folder: Path, rounds: int) -> dict[str, list[int]] | None:
+    """By name of the models in a folder, run in turns in a process of their own: nanoseconds of each
+    round. None where the engine cannot be asked.
     """
     command = [
         *(sys.executable, "-m", "whence.foreign.workers.time_models"),
@@ -135,8 +144,15 @@ def time_models(engine: str, folder: Path, rounds: int) -> dict[str, int] | None
             check=True,
         )
         found = json.loads(done.stdout.strip().splitlines()[-1])
-        return {str(name): int(time) for name, time in found.items()}
-    except (subprocess.SubprocessError, OSError, ValueError, IndexError, AttributeError):
+        return {str(name): [int(time) for time in each] for name, each in found.items()}
+    except (
+        subprocess.SubprocessError,
+        OSError,
+        ValueError,
+        TypeError,
+        IndexError,
+        AttributeError,
+    ):
         return None
 
 

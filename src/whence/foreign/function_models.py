@@ -3,8 +3,11 @@
 1. `alone`: the function several times in a row, limited each time to where it is defined.
 2. `product` and `convolution`: the function behind narrow products or 1×1 convolutions, where
    engines apply it to results before they are stored, often with other code.
-
-3. `norm`: a sum in front of a layer normalisation, which engines have a kernel for.
+3. `large_product` and `large_convolution`: the same with results that no second level of a cache
+   holds. What an engine does to results in registers costs as much there; what it goes over them
+   once more for costs more.
+4. `bias`, `large_bias`: a constant added to a product. `norm`: a sum in front of a layer
+   normalisation, which engines have a kernel for.
 
 Each has a twin with something that takes an instruction in the function's place, `SIMPLE`: an
 absolute value, a Relu where engines fuse it, or nothing in place of the sum.
@@ -49,8 +52,15 @@ ACTIVATIONS: Mapping[str, str] = {
 """The same for those that engines apply to the results of products and convolutions."""
 LIMITS: Mapping[str, str] = {"Clip": "Clip", "LeakyRelu": "LeakyRelu", "HardSigmoid": "HardSigmoid"}
 """Those of them that take an instruction or two, which some engines need a pass of its own for."""
-SUMS = {"bias": "bias Add", "norm": "norm Add"}
+SUMS = {
+    "bias": "bias Add",
+    "large_bias": "large bias Add",
+    "norm": "norm Add",
+}
 """By kind of model: what a sum there is called."""
+FAMILIES = ("product", "convolution", "large_product", "large_convolution")
+LARGE_BYTES = 1 << 19
+"""Results beyond that are large."""
 # A Relu and the limits behind it would become one kernel.
 _BASE_ALONE, _BASE_BEHIND = "Abs", "Relu"
 # All that a model touches fits the second level of any cache.
@@ -59,12 +69,16 @@ _BATCHED = (1, _ROWS, _COLUMNS)
 _LOWEST, _HIGHEST = 0.25, 2.0
 _NARROW, _LAYERS = 16, 4
 _SIDE = 8
+_LARGE_ROWS, _LARGE_COLUMNS, _LARGE_LAYERS, _LARGE_SIDE = 1024, 1024, 1, 32
 ELEMENTS = {
     "alone": _ROWS * _COLUMNS * _REPEATS,
     "product": _ROWS * _COLUMNS * _LAYERS,
     "convolution": _SIDE * _SIDE * _COLUMNS * _LAYERS,
     "bias": _ROWS * _COLUMNS * _LAYERS,
     "norm": _ROWS * _COLUMNS * _LAYERS,
+    "large_product": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
+    "large_convolution": _LARGE_SIDE * _LARGE_SIDE * _LARGE_COLUMNS * _LARGE_LAYERS,
+    "large_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
 }
 """How many elements the function has, by kind of model."""
 _OPSET, _IR = 20, 9
@@ -73,8 +87,6 @@ _OPSET, _IR = 20, 9
 def write_function_models(folder: Path) -> None:
     """Files `KIND NAME.onnx`, and inputs for them in `inputs.npz`."""
     rng = np.random.default_rng(0)
-    narrow = rng.standard_normal((_COLUMNS, _NARROW)).astype(np.float32) / _COLUMNS**0.5
-    wide = rng.standard_normal((_NARROW, _COLUMNS)).astype(np.float32) / _NARROW**0.5
     inputs: dict[str, np.ndarray] = {
         "alone": rng.uniform(_LOWEST, _HIGHEST, (_ROWS, _COLUMNS)),
         "product": rng.standard_normal((_ROWS, _NARROW)),
@@ -82,7 +94,10 @@ def write_function_models(folder: Path) -> None:
         "bias": rng.standard_normal((_ROWS, _NARROW)),
         "norm": rng.standard_normal(_BATCHED),
         "side": rng.standard_normal(_BATCHED),
+        "large_product": rng.standard_normal((_LARGE_ROWS, _NARROW)),
+        "large_convolution": rng.standard_normal((1, _NARROW, _LARGE_SIDE, _LARGE_SIDE)),
     }
+    inputs["large_bias"] = inputs["large_product"]
     given = {name: value.astype(np.float32) for name, value in inputs.items()}
     np.savez(folder / "inputs.npz", **given)  # type: ignore[arg-type]
     limits = {"lowest": np.float32(_LOWEST), "highest": np.float32(_HIGHEST)}
@@ -97,29 +112,39 @@ def write_function_models(folder: Path) -> None:
                 helper.make_node("Clip", [f"y{number}", *limits], [f"x{number + 1}"]),
             ]
         _save(folder / f"alone {name}.onnx", nodes, given["alone"], weights)
-    biases = {"wide_bias": scale, "narrow_bias": scale[:_NARROW]}
-    kernels = {
-        "wide": wide.T.reshape(_COLUMNS, _NARROW, 1, 1),
-        "narrow": narrow.T.reshape(_NARROW, _COLUMNS, 1, 1),
-    }
-    for name, op in {SIMPLE: _BASE_BEHIND, **ACTIVATIONS, **LIMITS}.items():
-        for family, weights in (
-            ("product", {"wide": wide, "narrow": narrow, **biases, **limits}),
-            ("convolution", {**kernels, **biases, **limits}),
-        ):
-            nodes = _layers(op, "Gemm" if family == "product" else "Conv", family)
+    for family in FAMILIES:
+        weights = {**_products(rng, "large" in family, "convolution" in family), **limits}
+        for name, op in {SIMPLE: _BASE_BEHIND, **ACTIVATIONS, **LIMITS}.items():
+            nodes = _layers(op, "Conv" if "convolution" in family else "Gemm", family)
             _save(folder / f"{family} {name}.onnx", nodes, given[family], weights)
     for name, summed in ((SIMPLE, False), ("Add", True)):
-        weights = {"wide": wide, "narrow": narrow, **biases}
-        _save(folder / f"bias {name}.onnx", _sums(summed=summed), given["bias"], weights)
+        for kind in ("bias", "large_bias"):
+            weights = _products(rng, "large" in kind, convolution=False)
+            nodes = _sums(kind, summed=summed)
+            _save(folder / f"{kind} {name}.onnx", nodes, given[kind], weights)
         weights = {"scale": scale, "offset": scale}
         _save(folder / f"norm {name}.onnx", _norms(summed=summed), given["norm"], weights)
+
+
+def _products(rng: np.random.Generator, large: bool, convolution: bool) -> dict[str, np.ndarray]:
+    """Weights and biases that lead from few columns to many, and back."""
+    columns = _LARGE_COLUMNS if large else _COLUMNS
+    wide = rng.standard_normal((_NARROW, columns)).astype(np.float32) / _NARROW**0.5
+    narrow = rng.standard_normal((columns, _NARROW)).astype(np.float32) / columns**0.5
+    scale = np.linspace(0.5, 1.5, columns, dtype=np.float32)
+    if convolution:
+        wide, narrow = wide.T[:, :, None, None], narrow.T[:, :, None, None]
+    return {"wide": wide, "narrow": narrow, "wide_bias": scale, "narrow_bias": scale[:_NARROW]}
+
+
+def _count(kind: str) -> int:
+    return _LARGE_LAYERS if kind.startswith("large") else _LAYERS
 
 
 def _layers(op: str, heavy: str, given: str) -> list[NodeProto]:
     """Wide results with the function behind them, and narrow ones, in turns."""
     nodes = []
-    for number in range(_LAYERS):
+    for number in range(_count(given)):
         x, limits = f"x{number}" if number else given, ["lowest", "highest"] * (op == "Clip")
         nodes += [
             helper.make_node(heavy, [x, "wide", "wide_bias"], [f"w{number}"]),
@@ -129,10 +154,10 @@ def _layers(op: str, heavy: str, given: str) -> list[NodeProto]:
     return nodes
 
 
-def _sums(*, summed: bool) -> list[NodeProto]:
+def _sums(given: str, *, summed: bool) -> list[NodeProto]:
     nodes = []
-    for number in range(_LAYERS):
-        x, y = f"x{number}" if number else "bias", f"w{number}"
+    for number in range(_count(given)):
+        x, y = f"x{number}" if number else given, f"w{number}"
         nodes.append(helper.make_node("MatMul", [x, "wide"], [y]))
         if summed:
             nodes.append(helper.make_node("Add", [y, "wide_bias"], [f"y{number}"]))

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from whence.attribution.cost_model import VIEWS, CostModel, Traffic
 from whence.attribution.source_costs import SourceCost
 from whence.calibration.nominal import SIMPLE
-from whence.foreign.function_models import LIMITS, SUMS
+from whence.foreign.function_models import LARGE_BYTES, LIMITS, SUMS
 from whence.foreign.source import SourceGraph
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
@@ -123,20 +123,34 @@ def _behind(
 ) -> int:
     """What the operator adds to a convolution or product that it is applied to the results of."""
     op, known = source[operator].op, model.rates.epilogue
+    large = _bytes(costs, operator) > LARGE_BYTES
     family = "convolution" if classes_of(source[anchor].op) & OpClass.CONV else "product"
-    factor = known.get(f"{family} {op}") if op in LIMITS else None
+    factor = (
+        _known(known, f"{family} {op}", f"large_{family} {op}", large) if op in LIMITS else None
+    )
     if op == "Add" and source[operator].feeds_from == (anchor,):
-        factor = known.get(SUMS["bias"])
+        factor = _known(known, SUMS["bias"], SUMS["large_bias"], large)
     if factor is not None:
         return round(_simple_ps(model, costs, operator) * factor)
-    return round(_arithmetic(costs, operator) * model.epilogue(source[anchor].op, op))
+    arithmetic = _arithmetic(costs, operator)
+    measured = known.get(f"large_{family} {op}") if large else None
+    return round(arithmetic * (measured or model.epilogue(source[anchor].op, op)))
+
+
+def _known(known: Mapping[str, float], small: str, large: str, is_large: bool) -> float | None:
+    found = known.get(large) if is_large else None
+    return known.get(small) if found is None else found
+
+
+def _bytes(costs: Mapping[int, SourceCost], operator: int) -> int:
+    """Of its largest operand."""
+    reads = costs[operator].reads if operator in costs else ()
+    return max((size for _, size in reads), default=0)
 
 
 def _simple_ps(model: CostModel, costs: Mapping[int, SourceCost], operator: int) -> float:
     """What it would cost if it took an instruction for each element of its largest operand."""
-    reads = costs[operator].reads if operator in costs else ()
-    elements = max((size for _, size in reads), default=0) // _FLOAT_BYTES
-    return model.rates.element_ps[SIMPLE] * elements
+    return model.rates.element_ps[SIMPLE] * (_bytes(costs, operator) // _FLOAT_BYTES)
 
 
 def _sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
