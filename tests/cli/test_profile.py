@@ -255,6 +255,19 @@ def test_another_engine_is_profiled_in_the_operators_of_the_file(
     assert {kernel.evidence for kernel in found.kernels} <= {"tensor", "name", "neighbour"}
 
 
+@pytest.mark.parametrize(
+    ("engine", "hint"), [("tvm", ""), ("tensorrt", "; `whence import` reads traces of tensorrt")]
+)
+def test_an_unknown_engine_is_told_which_there_are(
+    whence: Whence, tiny: Path, engine: str, hint: str
+) -> None:
+    done = whence("profile", tiny, "--engine", engine)
+    assert done.code == 1
+    text = " ".join(done.err.split())
+    assert f"there is no engine '{engine}'; there are cpu, opencl, " in text
+    assert f"onnxruntime, openvino, inductor, litert{hint}" in text
+
+
 def test_options_of_our_own_kernels_are_not_for_other_engines(whence: Whence, tiny: Path) -> None:
     assert whence("profile", tiny, "--engine", "onnxruntime", "--exact").code == 2
 

@@ -10,10 +10,23 @@ import typer
 from whence.attribution.profile import Profile
 from whence.cli.console import progress
 from whence.cli.shapes import mention_open_sizes
+from whence.errors import InputError
 from whence.foreign.engines import ENGINES
+from whence.runtime.registry import backend_names
 from whence.types import Dim
 
 NAMES = tuple(ENGINES)
+_IMPORTED = ("tensorrt", "executorch", "vela")
+"""Known by the traces that their own tools write."""
+
+
+def check_engine_name(engine: str) -> None:
+    """Refuse what neither whence nor another engine that it can run is called."""
+    known = (*backend_names(), *NAMES)
+    if engine.partition(":")[0] in known:
+        return
+    hint = f"; `whence import` reads traces of {engine}" if engine in _IMPORTED else ""
+    raise InputError(f"there is no engine '{engine}'; there are {', '.join(known)}{hint}")
 
 
 def profile_elsewhere(

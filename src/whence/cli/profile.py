@@ -13,7 +13,7 @@ from whence.attribution.profile import GROUPINGS, Profile
 from whence.attribution.sample_inputs import batch_shapes, working_inputs
 from whence.cli.console import ModelPath, check_file, check_folder, out, progress, safe
 from whence.cli.engines import PreciseOption, parse_engine
-from whence.cli.other_engines import NAMES, profile_elsewhere
+from whence.cli.other_engines import NAMES, check_engine_name, profile_elsewhere
 from whence.cli.profile_sizes import profile_sizes, refuse_with_sweep, show_sweep
 from whence.cli.shapes import (
     DimOption,
@@ -124,6 +124,7 @@ def profile(
         show_sweep(sweep, by, limit, depth, output, json_file, full_paths=full_paths)
         return
     shapes = parse_sizes(shape, dim, model)
+    check_engine_name(engine)
     if streams and engine in NAMES:
         raise typer.BadParameter("is for whence's own engines", param_hint="--streams")
     if batch:
