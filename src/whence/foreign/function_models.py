@@ -119,9 +119,9 @@ def write_function_models(folder: Path) -> None:
             _save(folder / f"{family} {name}.onnx", nodes, given[family], weights)
     for name, summed in ((SIMPLE, False), ("Add", True)):
         for kind in ("bias", "large_bias"):
-            weights = _products(rng, "large" in kind, convolution=False)
             nodes = _sums(kind, summed=summed)
-            _save(folder / f"{kind} {name}.onnx", nodes, given[kind], weights)
+            both = _products(rng, "large" in kind, convolution=False)
+            _save(folder / f"{kind} {name}.onnx", nodes, given[kind], both)
         weights = {"scale": scale, "offset": scale}
         _save(folder / f"norm {name}.onnx", _norms(summed=summed), given["norm"], weights)
 
