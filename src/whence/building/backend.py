@@ -66,6 +66,8 @@ class Rendered(NamedTuple):
     """The text, for the compiler and for reports."""
     refused: Mapping[int, str]
     """By position: why a kernel has no form in this language."""
+    finish_compiling: Callable[[Progress | None], None] | None = None
+    """Waits for compilers that were started while kernels were being rendered, if any were."""
 
 
 class LoweredStep(NamedTuple):

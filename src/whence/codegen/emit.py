@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -36,6 +36,10 @@ class KernelUnit(Unit):
     __slots__ = ()
 
 
+NO_KERNELS = KernelUnit("", "", ((_HEADER, PRELUDE + VECTORS),), opening=f'#include "{_HEADER}"\n')
+"""What all units begin as."""
+
+
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """C for a list of kernels: the symbol of each, in order, and the units that define them."""
@@ -47,14 +51,20 @@ class Emitted:
     """By position: why a kernel has no form in C."""
 
 
-def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted:
+def emit(
+    kernels: Sequence[Kernel],
+    origins: Sequence[Sequence[str]],
+    written: Callable[[Function], None] | None = None,
+) -> Emitted:
     """The kernels as C. `origins` names, for each, the source operators it came from, for the
-    comment it opens with.
+    comment it opens with. `written` is told of each function, without that comment, as soon as it is
+    there.
     """
     found: list[str] = []
     refused: dict[int, str] = {}
     bodies: dict[_Text, str] = {}
     served: dict[str, list[str]] = {}
+    called: set[str] = set()
     # Layers that repeat are written once; whom a kernel is for is not part of its text.
     texts: dict[Kernel, _Text] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
@@ -70,7 +80,15 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
         # The kernel is named after operators, whose names the model may have made up; which of
         # several in the model it is makes no difference to the code.
         stem = re.sub(r"_\d+$", "", re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100])
-        symbol = bodies.setdefault(body, f"{stem}_{_digest(body.text)}")
+        symbol = bodies.get(body, "")
+        if not symbol:
+            symbol = bodies[body] = f"{stem}_{_digest(body.text)}"
+            if written is not None:
+                for each in body.calls:
+                    if each.symbol not in called:
+                        written(each)
+                written(Function(symbol, body.text.replace(_NAME, symbol), body.calls))
+            called.update(each.symbol for each in body.calls)
         served.setdefault(symbol, []).append(" + ".join(names))
         found.append(symbol)
     functions = [
@@ -123,9 +141,8 @@ def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:
             lines = 0
         batches[-1].append(function)
         lines += count
-    empty = KernelUnit("", "", ((_HEADER, PRELUDE + VECTORS),), opening=f'#include "{_HEADER}"\n')
     return tuple(
-        empty.with_functions(f"kernels{number}", batch) for number, batch in enumerate(batches)
+        NO_KERNELS.with_functions(f"kernels{number}", batch) for number, batch in enumerate(batches)
     )
 
 

@@ -128,6 +128,23 @@ class Toolchain:
         self.cache.prune()
         return path
 
+    def compile_functions(self, like: Unit, functions: Sequence[Function]) -> None:
+        """Compile what of these functions was not compiled before, as in a unit like this one, for
+        a library that will have them.
+        """
+        known = self._function_objects(like)
+        missing = known.find(functions).missing
+        if not missing:
+            return
+        unit = like.with_functions("kernels", missing)
+        key = self._object_key(unit)
+        try:
+            with self.cache.workspace() as work:
+                self._compile({key: unit}, work, None)
+        except OSError as error:
+            raise self.cache.explain(error) from error
+        known.note(key, unit.functions)
+
     def key(self) -> str:
         """A string that is the same exactly where the same code is made, in the same form."""
         machine = self.target

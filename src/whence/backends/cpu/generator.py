@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from whence.backends.cpu.segments import step_templates
 from whence.building.aligned_memory import ALIGNMENT
@@ -27,7 +28,8 @@ from whence.building.program_template import ProgramTemplate
 from whence.building.redzones import used_ranges, watched_bytes
 from whence.building.variables import variables_of
 from whence.building.weights import Weights
-from whence.codegen.emit import KernelUnit, emit
+from whence.codegen.compile_ahead import CompileAhead
+from whence.codegen.emit import NO_KERNELS, emit
 from whence.codegen.target import Feature
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
@@ -91,25 +93,33 @@ class CpuGenerator(CodeGenerator):
         return side_by_side if self.toolchain.sanitize else plan_arena
 
     def render(self, kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Rendered:
-        emitted = emit(kernels, origins)
+        ahead = CompileAhead(self.toolchain, NO_KERNELS) if self.load else None
+        emitted = emit(kernels, origins, None if ahead is None else ahead.add)
         code = [KernelCode(symbol) if symbol else None for symbol in emitted.symbols]
-        return Rendered(code, emitted.units, emitted.refused)
+        finish = None if ahead is None else ahead.finish
+        return Rendered(code, emitted.units, emitted.refused, finish)
 
     def assemble(self, lowered: Lowered, progress: Progress | None) -> Program:
         # Constants are packed while the compiler runs.
-        with self._compiling(lowered.rendered.units, progress) as library:
+        with self._compiling(lowered.rendered, progress) as library:
             return self._assembled(lowered, library)
 
     @contextmanager
     def _compiling(
-        self, units: Sequence[KernelUnit], progress: Progress | None
+        self, rendered: Rendered, progress: Progress | None
     ) -> Iterator[Callable[[], Library | None]]:
         """The library of the units, for whoever asks once it is needed."""
-        if not units or not self.load:
+        if not rendered.units or not self.load:
             yield lambda: None
             return
+
+        def compiled() -> Path:
+            if rendered.finish_compiling is not None:
+                rendered.finish_compiling(progress)
+            return self.toolchain.build_library(rendered.units, progress=progress)
+
         with ThreadPoolExecutor(1) as background:
-            made = background.submit(self.toolchain.build_library, units, progress=progress)
+            made = background.submit(compiled)
             yield lambda: Library(made.result())
 
     def _assembled(self, lowered: Lowered, compiled: Callable[[], Library | None]) -> Program:
