@@ -178,6 +178,8 @@ def _reference_step(entry: FuseEntry, node: Node, why: str) -> Step:
 
 def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CHOICES) -> Kernel:
     """One kernel for the group. Raises `UnsupportedError` when no family covers it."""
+    if anchor.op == "Continuation":
+        raise UnsupportedError("what is behind a size that only a run knows is compiled in the run")
     for node in group.members:
         # Before its shape is looked at: no shape would help.
         if node.op not in RULES and node.op not in FAMILIES:

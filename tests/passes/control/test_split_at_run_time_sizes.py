@@ -58,15 +58,10 @@ def test_moving_twice_changes_nothing() -> None:
     assert structure(graph) == before
 
 
-@pytest.mark.parametrize("graph", [_picked(product=False)], ids=["too little to be worth it"])
-def test_what_is_left_alone(graph: Graph) -> None:
-    before = structure(graph)
-    run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
-    assert structure(graph) == before
-
-
-def test_what_a_condition_guards_stays_with_its_choice() -> None:
-    """Outside, both sides of the choice would run: one of them fails on this input."""
+def _chosen(*, apart: bool) -> Graph:
+    """One side of a choice needs rows that only a run can count; with `apart`, an output does, too,
+    but not all that is computed from them.
+    """
     build = GraphBuilder()
     x, rows = build.input("x", DType.F32, [6]), build.input("rows", DType.F32, [6, 4])
     c, at = build.input("c", DType.BOOL, []), build.input("at", DType.I64, [6])
@@ -74,14 +69,54 @@ def test_what_a_condition_guards_stays_with_its_choice() -> None:
     product = build.op("MatMul", found, build.const(W))
     one = build.op("Gather", x, at, name="may fail")
     total = build.op("ReduceSum", product, keepdims=0)
-    build.output("rows", found)
     build.output("y", build.op("Choose", c, one, build.op("Add", x, total)))
-    graph = build.finish()
+    if apart:
+        build.output("twice", build.op("Add", product, product))
+    return build.finish()
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [_picked(product=False), _chosen(apart=True)],
+    ids=["too little to be worth it", "one runs without the other"],
+)
+def test_what_is_left_alone(graph: Graph) -> None:
+    before = structure(graph)
+    run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
+    assert structure(graph) == before
+
+
+def test_what_one_condition_guards() -> None:
+    graph = _chosen(apart=False)
     body = _split(graph)
-    assert "Gather" in operators(body)
+    assert sorted(operators(body)) == ["MatMul", "ReduceSum"]
     outside = np.full(6, 100)
-    _, y = graph.run([X, ROWS, np.array(False), outside])
+    (y,) = graph.run([X, ROWS, np.array(False), outside])
     np.testing.assert_allclose(y, X + (ROWS[X > 0] @ W).sum(), rtol=1e-5)
+    (y,) = graph.run([X, ROWS, np.array(True), np.zeros(6, np.int64)])
+    np.testing.assert_array_equal(y, X[[0] * 6])
+
+
+def test_sizes_that_are_known_again_stay_outside() -> None:
+    """What follows a sum over the rows, and stands before the next such size, moves only if it is
+    between two of them.
+    """
+    build = GraphBuilder()
+    x, rows = build.input("x", DType.F32, [6]), build.input("rows", DType.F32, [6, 4])
+    early = build.op("Neg", x, name="early")
+    found = build.op("Compress", rows, build.op("Greater", x, build.const(np.float32(0))), axis=0)
+    product = build.op("MatMul", found, build.const(W))
+    total = build.op("ReduceSum", product, keepdims=0)
+    after = build.op("Add", build.op("Exp", total), early)
+    late = build.op("Sin", build.op("Cos", x))
+    build.output("y", build.op("Mul", after, late))
+    build.output("z", build.op("Mul", product, total))
+    graph = build.finish()
+    before = graph.run([X, ROWS])
+    body = _split(graph)
+    assert sorted(operators(body)) == ["MatMul", "Mul", "ReduceSum"]
+    assert {"Exp", "Add", "Mul", "Neg", "Sin", "Cos"} <= set(operators(graph))
+    assert_same(graph.run([X, ROWS]), before)
 
 
 def test_every_pass_over_a_model_that_is_split() -> None:

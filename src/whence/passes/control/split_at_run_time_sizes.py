@@ -1,17 +1,17 @@
-"""What stands behind a size that only a run knows is compiled when the run knows it.
+"""What reads a value whose size only a run knows is compiled when the run knows it.
 
 1. g(f(x)) = Continuation(g)(f(x)) where the shape of f(x) follows from the data: NonZero,
    NonMaxSuppression, a Range or Slice whose limits are computed, what a loop gives
 
-f runs by its reference, and g, which is everything that depends on such a value, is a nested graph
-whose inputs have open sizes. It is compiled for the sizes of the first run, and like any model with
-open sizes serves others too (`runtime/bodies.py`); behind a size that is not known even then it is
-split again. What does not depend on such a value stays where it is.
+f runs by its reference, and g, which is everything that reads such values and what stands between,
+is a nested graph whose inputs have open sizes. It is compiled for the sizes of the first run, and
+like any model with open sizes serves others too (`runtime/bodies.py`); behind a size that is not
+known even then it is split again. What reads and makes values of known sizes stays where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from whence.graph import Graph, Node, Ref, Rewriter
@@ -43,8 +43,8 @@ class SplitAtRunTimeSizes(Pass):
         if any(_is_unsized(node.type) for node in graph.inputs):
             # The body of a loop or a branch, or a model that is not compiled yet.
             return
-        late = _behind_unsized(graph)
-        if late and _is_worth_it(late):
+        late = _readers_of_unsized(graph)
+        if late and _is_worth_it(late) and _run_together(graph, late):
             _outline(rewriter, late)
 
 
@@ -53,25 +53,32 @@ def _is_unsized(kind: ValueType) -> bool:
     return isinstance(kind, TensorType) and not kind.is_static and kind.dtype is not DType.STRING
 
 
-def _behind_unsized(graph: Graph) -> list[Node]:
-    """The operators that depend on a value whose size only a run knows, in order."""
-    late = _dependents(graph, frozenset())
-    if any(graph[number].op == "Choose" for number in late):
-        # Outside, nothing would tell any more that what is under a condition runs only if it holds.
-        late = _dependents(graph, frozenset(guards_of_nodes(graph)))
+def _readers_of_unsized(graph: Graph) -> list[Node]:
+    """The operators that read a value whose size only a run knows, and those on the way from one of
+    them to another, in order.
+    """
+    behind: set[int] = set()
+    reading: set[int] = set()
     nodes = [node for node in graph if node.op not in BOUNDARY]
-    return [] if len(late) == len(nodes) else [node for node in nodes if node.id in late]
+    for node in nodes:
+        if any(ref is not None and _is_unsized(graph.type_of(ref)) for ref in node.inputs):
+            reading.add(node.id)
+            behind.add(node.id)
+        elif any(ref is not None and ref.node in behind for ref in node.inputs):
+            behind.add(node.id)
+    before: set[int] = set()
+    for node in reversed(nodes):
+        if node.id in reading or node.id in before:
+            before.update(ref.node for ref in node.inputs if ref is not None)
+    return [node for node in nodes if node.id in reading or node.id in behind & before]
 
 
-def _dependents(graph: Graph, start: frozenset[int]) -> set[int]:
-    late = set(start)
-    for node in graph:
-        if node.op not in BOUNDARY and any(
-            ref is not None and (ref.node in late or _is_unsized(graph.type_of(ref)))
-            for ref in node.inputs
-        ):
-            late.add(node.id)
-    return late
+def _run_together(graph: Graph, nodes: Sequence[Node]) -> bool:
+    """Does every run need all of them or none? In a graph of their own, what stands under another
+    condition than the others would run always.
+    """
+    guards = guards_of_nodes(graph)
+    return len({guards.get(node.id, ()) for node in nodes}) == 1
 
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:
@@ -79,20 +86,18 @@ def _is_worth_it(nodes: Sequence[Node]) -> bool:
 
 
 def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
-    """Move the nodes, which nothing but results and each other reads, into a nested graph."""
+    """Move the nodes into a nested graph. No way leads from one of them to another through others."""
     graph = rewriter.graph
     inside = {node.id for node in nodes}
     taken = dict.fromkeys(
         ref for node in nodes for ref in node.inputs if ref is not None and ref.node not in inside
     )
-    readers = [
-        node for node in graph.results if any(ref and ref.node in inside for ref in node.inputs)
-    ]
-    if not readers:
-        return
+    behind = _behind(graph, inside)
     given = dict.fromkeys(
-        ref for node in readers for ref in node.inputs if ref is not None and ref.node in inside
+        ref for node in behind for ref in node.inputs if ref is not None and ref.node in inside
     )
+    if not given:
+        return
     body, became = _body(rewriter, nodes, list(taken), list(given))
     node = Node(
         graph.new_id(),
@@ -102,9 +107,9 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
         {"captures": len(taken)},
         bodies={"body": body},
     )
-    # Results may stand anywhere behind what they read, and this reads more than they do.
-    for reader in readers:
-        _move_to_end(graph, reader)
+    # What is behind may stand anywhere after what it reads, and the continuation reads more.
+    for each in behind:
+        _move_to_end(graph, each)
     # Graphs that go over to a copy must not be found at the node that leaves.
     for each in nodes:
         each.bodies = {}
@@ -113,7 +118,7 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
         rewriter.pass_name,
         _RULE,
         added=[node],
-        before=readers[0],
+        before=behind[0],
         redirects={ref: node.ref(index) for index, ref in enumerate(given)},
         removed=list(nodes),
     )
@@ -122,6 +127,17 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
         Entry(copy.id, ((each.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
         for each, copy in zip(nodes, became, strict=True)
     )
+
+
+def _behind(graph: Graph, inside: Container[int]) -> list[Node]:
+    """What depends on these nodes and is none of them, in order."""
+    found: dict[int, Node] = {}
+    for node in graph:
+        if node.id not in inside and any(
+            ref is not None and (ref.node in inside or ref.node in found) for ref in node.inputs
+        ):
+            found[node.id] = node
+    return list(found.values())
 
 
 def _body(
