@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,9 +53,11 @@ def dump(what: object) -> bytes:
     return file.getvalue()
 
 
-def load(data: bytes | memoryview) -> Any:
-    """What was dumped. Raises `pickle.UnpicklingError` for anything else."""
-    return _Unpickler(io.BytesIO(data)).load()
+def load(data: bytes | memoryview, shared: Sequence[np.ndarray] = ()) -> Any:
+    """What was dumped. Raises `pickle.UnpicklingError` for anything else. `shared` are arrays that
+    the bytes refer to by number.
+    """
+    return _Unpickler(io.BytesIO(data), shared).load()
 
 
 class GraphPickler(pickle.Pickler):
@@ -80,6 +82,15 @@ class GraphPickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: Sequence[np.ndarray]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, pid: Any) -> np.ndarray:
+        if not isinstance(pid, int) or not 0 <= pid < len(self._shared):
+            raise pickle.UnpicklingError(f"there is no array {pid!r}")
+        return self._shared[pid]
+
     def find_class(self, module: str, name: str) -> Any:
         # A name with dots would lead on, from a module of ours to whatever that module imports.
         if "." not in name and (
