@@ -217,6 +217,32 @@ open (float[length] x, float[length,8] rows) => (float[n,6] y)
         {"x": _marks(length, count), "rows": _floats(length, 8)}
         for length, count in ((20, 5), (20, 12), (31, 9), (31, 31), (12, 4))
     ],
+    most_compilations=1,
+)
+
+# And with sizes of its inputs behind the size that only the run knows.
+OPEN_SIZES_BEHIND = Case(
+    f"""
+open_behind (float[batch,length,8] rows, float[length] x) => (float[batch,n,6] y, int64[1] d)
+<{_W}, float zero = {{0}}, int64[1] two = {{2}}, int64[3] more = {{-1, 3, 2}}, int64[2] back = {{-1, 6}}> {{
+  m = Greater(x, zero)
+  r = Compress <axis = 1> (rows, m)
+  p = MatMul(r, w)
+  s = Shape <end = 1> (rows)
+  q = Concat <axis = 0> (s, more)
+  z = Reshape(p, q)
+  g = Sigmoid(z)
+  u = Concat <axis = 0> (s, back)
+  y = Reshape(g, u)
+  t = Mul(s, two)
+  k = Shape <start = 1, end = 2> (y)
+  d = Add(t, k)
+}}""",
+    [
+        {"x": _marks(length, count), "rows": _floats(batch, length, 8)}
+        for batch, length, count in ((3, 20, 6), (3, 20, 12), (5, 31, 7), (2, 31, 30), (2, 12, 4))
+    ],
+    most_compilations=1,
 )
 
 CASES = {
@@ -231,4 +257,5 @@ CASES = {
     "Compress, TopK and Unique": COMPRESSED,
     "two in a row": TWICE,
     "open inputs": OPEN_INPUT,
+    "open sizes behind it": OPEN_SIZES_BEHIND,
 }

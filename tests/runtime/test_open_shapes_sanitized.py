@@ -13,6 +13,8 @@ import pytest
 from tests.building.test_program_template import GRAPHS, INPUT
 from tests.mutation import sanitizer
 from tests.passes.shapes.test_extents import decoder, shapes_at
+from tests.runtime.models import parsed
+from tests.runtime.run_time_sizes import CASES
 from tests.runtime.windows import MODELS, tolerance
 from whence import api
 from whence.codegen.toolchain import Toolchain
@@ -23,6 +25,8 @@ from whence.types import DType, TensorType
 
 _SHAPES = 6
 _CHECKED = ("products of two that are open", "rows", "concatenation")
+_RUN_TIME_SIZES = ("NonZero", "Slice", "open sizes behind it")
+"""Of the models with sizes that only a run knows."""
 _MOST = {"sequence": 32, "height": 20, "width": 30, "batch": 6}
 """No more positions than the models have tables for, and images that are convolved soon."""
 
@@ -68,6 +72,14 @@ def main() -> None:
             for got, want in zip(made if isinstance(made, tuple) else (made,), wanted, strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=tolerance(name))
         assert model.compilations == 1, model
+    for name in _RUN_TIME_SIZES:
+        graph = parsed(CASES[name].model)
+        model = api.compile_model(graph, engine=engine)
+        for given in CASES[name].calls:
+            made = model(**given)
+            wanted = graph.run(given)
+            for got, want in zip(made if isinstance(made, tuple) else (made,), wanted, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     print("all shapes ran")
 
 

@@ -67,6 +67,7 @@ class Exchange:
         self.outputs: list[Value] = []
         """What the last run gave."""
         self._profiler = engine.profiler()
+        self._profiler.notes_parts = False
         self._homes: dict[int, NativePlan] = {}
         self._originals: dict[int, NativeStep] = {}
         self._variants: list[NativeStep] = [NativeStep()] * len(offers)

@@ -19,8 +19,7 @@ import numpy as np
 from whence.building.build_open import CallShapes, build_open
 from whence.building.prepare import prepare_and_build
 from whence.errors import ModelError, UnsupportedError
-from whence.extent import is_symbolic
-from whence.graph import Graph, Node, Ref
+from whence.graph import Graph, Node
 from whence.graph.interpreter import RunBody, run_body
 from whence.graph.state import BOUNDARY
 from whence.ops.binding import Port
@@ -28,8 +27,8 @@ from whence.ops.definition import OpClass, Value
 from whence.ops.open_dimensions import open_dimensions
 from whence.passes.control.split_at_run_time_sizes import CONTINUATION
 from whence.passes.shapes.propagate_types import fix_input_shapes
+from whence.runtime.body_graph import KnownInputs, bound, known_inputs, passed_on
 from whence.runtime.executable import Executable
-from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.building.program import Program
@@ -47,22 +46,27 @@ class Bodies:
     """
 
     def __init__(self, graph: Graph, engine: Engine) -> None:
+        """`graph` is that of the program, or of the template that it is made of: bodies serve all
+        its sizes then.
+        """
         self._graph = graph
         self._engine = engine
         self._lock = threading.Lock()
         self._known: dict[tuple[int, str], _Body | None] = {}
 
-    def runner(self, node: Node, profiler: Profiler | None = None) -> RunBody:
-        """What runs the bodies of this operator. The steps of a continuation are noted in the
+    def runner(
+        self, node: Node, sizes: Mapping[str, int], profiler: Profiler | None = None
+    ) -> RunBody:
+        """What runs the bodies of this operator, in a program for these sizes. The steps of a continuation are noted in the
         profile; those of a loop's body are the loop's.
         """
-        if node.op != CONTINUATION:
+        if profiler is not None and (node.op != CONTINUATION or not profiler.notes_parts):
             profiler = None
         names = {id(body): name for name, body in node.bodies.items()}
 
         def run(body: Graph, feeds: Sequence[Value]) -> list[Value]:
-            found = self._body(node, names[id(body)])
-            return run_body(body, feeds) if found is None else found.run(feeds, profiler)
+            found = self._body(self._graph[node.id], names[id(body)])
+            return run_body(body, feeds) if found is None else found.run(feeds, sizes, profiler)
 
         return run
 
@@ -73,7 +77,9 @@ class Bodies:
                 body = node.bodies[name]
                 is_open = node.op == CONTINUATION
                 self._known[key] = (
-                    _Body(body, _constants(self._graph, node, body), self._engine, is_open=is_open)
+                    _Body(
+                        body, known_inputs(self._graph, node, body), self._engine, is_open=is_open
+                    )
                     if is_open or _is_worth_it(node, body)
                     else None
                 )
@@ -88,28 +94,34 @@ class _Body:
     def __init__(
         self,
         body: Graph,
-        constants: Mapping[int, np.ndarray],
+        known: KnownInputs,
         engine: Engine,
         *,
         is_open: bool = False,
     ) -> None:
         """With `is_open`, already the first compilation is for open sizes."""
+        constants = known.constants
         self._body = body
         self._passed_on = {
-            index: place for index, place in _passed_on(body).items() if place not in constants
+            index: place for index, place in passed_on(body).items() if place not in constants
         }
         self._fixed = {
             index: constants[place]
-            for index, place in _passed_on(body).items()
+            for index, place in passed_on(body).items()
             if place in constants
         }
-        self._given = [place for place in range(len(body.inputs)) if place not in constants]
+        self._given = [
+            place
+            for place in range(len(body.inputs))
+            if place not in constants and place not in known.sizes
+        ]
+        self._dimensions = known.dimensions
         self._made = [
             index
             for index in range(len(body.outputs))
             if index not in self._passed_on and index not in self._fixed
         ]
-        graph = _bound(body, constants, self._made)
+        graph = bound(body, known, self._made)
         ports = [Port(node.name, node.type) for node in graph.inputs]
 
         def built(shapes: CallShapes) -> Program:
@@ -128,8 +140,11 @@ class _Body:
 
         self._executable = Executable(ports, engine, specialise, lambda: graph)
 
-    def run(self, feeds: Sequence[Value], profiler: Profiler | None) -> list[Value]:
+    def run(
+        self, feeds: Sequence[Value], sizes: Mapping[str, int], profiler: Profiler | None
+    ) -> list[Value]:
         given = [feeds[place] for place in self._given]
+        given += [np.empty(sizes[name], np.uint8) for name in self._dimensions]
         executable = self._executable
         if executable.compilations >= _MOST_COMPILATIONS and not executable.serves(given):
             return run_body(self._body, feeds)
@@ -150,80 +165,3 @@ def _is_worth_it(node: Node, body: Graph) -> bool:
     return bool(body.op_classes & _WORTH_IT) or (
         not node.is_a("If", "Branch") and operators >= _FEWEST
     )
-
-
-def _passed_on(body: Graph) -> dict[int, int]:
-    """By output: the input that it hands on as it is."""
-    places = {node.id: place for place, node in enumerate(body.inputs)}
-    return {
-        index: places[ref.node]
-        for index, node in enumerate(body.outputs)
-        for ref in node.inputs
-        if ref is not None and ref.node in places
-    }
-
-
-def _constants(graph: Graph, node: Node, body: Graph) -> dict[int, np.ndarray]:
-    """By input of the body: what it is in every turn, where the model holds that as a constant."""
-    captures = node.attrs.get("captures", 0)
-    n_captures = captures if isinstance(captures, int) else 0
-    found: dict[int, np.ndarray] = {}
-    # Captures are the last inputs of the operator and of the body.
-    for back in range(1, n_captures + 1):
-        value = _known_number(graph, node.inputs[len(node.inputs) - back])
-        if value is not None:
-            found[len(body.inputs) - back] = value
-    if node.op == "Loop":
-        handed_on = _passed_on(body)
-        for place in range(2, len(body.inputs) - n_captures):
-            value = graph.const_value(node.input(place))
-            # The body's first output is the condition, its inputs begin with the turn and the
-            # condition.
-            if value is not None and handed_on.get(place - 1) == place:
-                found[place] = value
-    return found
-
-
-def _known_number(graph: Graph, ref: Ref | None) -> np.ndarray | None:
-    """A constant, or what the sizes that the program is for decide."""
-    value = graph.known_value(ref)
-    if value is None or ref is None or value.dtype != np.object_:
-        return value
-    kind = graph.type_of(ref)
-    assert isinstance(kind, TensorType)
-    return None if any(map(is_symbolic, value.flat)) else value.astype(kind.dtype.numpy)
-
-
-def _bound(body: Graph, constants: Mapping[int, np.ndarray], made: Sequence[int]) -> Graph:
-    """A graph of its own that does what the body does, with these inputs fixed and only these
-    outputs.
-    """
-    whole = body.copy()
-    fixed = {
-        node.id: constants[place] for place, node in enumerate(whole.inputs) if place in constants
-    }
-    names = {node.id: f"in{place}" for place, node in enumerate(whole.inputs)} | {
-        node.id: f"out{place}" for place, node in enumerate(whole.outputs)
-    }
-    kept = {whole.outputs[index].id for index in made}
-    graph = Graph(whole.name, whole.ledger, whole.inference)
-    for node in whole:
-        if node.op == "Output" and node.id not in kept:
-            continue
-        is_fixed = node.id in fixed
-        copy = Node(
-            node.id,
-            "Const" if is_fixed else node.op,
-            node.inputs,
-            node.outputs,
-            node.attrs,
-            name=names.get(node.id, node.name),
-            origin=node.origin,
-            value=fixed.get(node.id, node.value),
-            bodies=node.bodies,
-            flags=node.flags,
-        )
-        graph._adopt(copy)
-    graph._inputs = {node_id: None for node_id in whole._inputs if node_id not in fixed}
-    graph._outputs = {node_id: None for node_id in whole._outputs if node_id in kept}
-    return graph

@@ -58,6 +58,8 @@ class Profiler:
         self._samples = np.zeros(ring, SAMPLE)
         self._busy = np.zeros((0, 0), BUSY)
         # Not forgotten by a reset: a part keeps its numbers.
+        self.notes_parts = True
+        """Are the steps of programs noted that run as part of another?"""
         self._parts: dict[Program, dict[object, ProgramPart]] = {}
         self.reset()
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.tune import Finding
     from whence.building.backend import CodeGenerator
     from whence.building.program import Program
+    from whence.building.program_template import ProgramTemplate
     from whence.graph import Graph
     from whence.ops.definition import Value
     from whence.runtime.bodies import Bodies
@@ -65,6 +66,9 @@ class CpuBackend(Backend):
         self.chooses_threads = not threads and self.threads > 1
         self.tuned = TuningRecords(self.toolchain, self.threads)
         self._bodies: weakref.WeakKeyDictionary[Program, Bodies] = weakref.WeakKeyDictionary()
+        self._shared_bodies: weakref.WeakKeyDictionary[ProgramTemplate, Bodies] = (
+            weakref.WeakKeyDictionary()
+        )
         self._making_bodies = threading.Lock()
         # At exit a run may still be on its way, and the system takes the threads back by itself.
         weakref.finalize(self, self.runtime.destroy_pool, self.pool).atexit = False
@@ -124,13 +128,23 @@ class CpuBackend(Backend):
         return instance.run(inputs, profiler, state)
 
     def bodies(self, program: Program) -> Bodies:
-        """The bodies of the program's loops and conditions, compiled as they are needed."""
+        """The bodies of the program's loops and conditions, and its continuations, compiled as they
+        are needed. Programs of the same code for different sizes share them.
+        """
         from whence.runtime.bodies import Bodies
+        from whence.runtime.body_graph import has_sizes_inside
 
-        graph = program.graph
         with self._making_bodies:
             if program not in self._bodies:
-                self._bodies[program] = Bodies(graph, Engine.of(self))
+                template = program.template
+                if template is None or has_sizes_inside(template.details.graph):
+                    self._bodies[program] = Bodies(program.graph, Engine.of(self))
+                else:
+                    shared = self._shared_bodies.get(template)
+                    if shared is None:
+                        shared = Bodies(template.details.graph, Engine.of(self))
+                        self._shared_bodies[template] = shared
+                    self._bodies[program] = shared
             return self._bodies[program]
 
     def state(self, program: Program, bound: Mapping[str, np.ndarray] | None = None) -> StateMemory:

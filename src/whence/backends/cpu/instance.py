@@ -168,6 +168,6 @@ class Instance:
         from whence.runtime.host_steps import HostSteps
 
         def run_nested(node: Node) -> RunBody:
-            return self.engine.bodies(self.program).runner(node, profiler)
+            return self.engine.bodies(self.program).runner(node, self.program.sizes, profiler)
 
         return HostSteps(self.program, self._arena, given, made, before, after, run_nested)
