@@ -259,3 +259,19 @@ def test_it_is_left_out_where_nobody_wants_it(
     monkeypatch.delenv(SETTING)
     assert hot_of(api.compile_model(_graph(), engine=engine)) is not None
     assert hot_of(api.compile_model(_graph(), engine=engine, specialise=specialise)) is None
+
+
+def test_what_is_compiled_in_runs_is_not_compiled_for_hot_shapes(wanted: None) -> None:
+    """The program for the shape would compile it again, while a call waits."""
+    build = GraphBuilder("found")
+    x = build.input("x", DType.F32, ["rows", 16])
+    zero, first = build.const(np.float32(0)), build.const(np.array([0], np.int64))
+    total = build.op("ReduceSum", x, build.const(np.array([1], np.int64)), keepdims=0)
+    rows = build.op("Squeeze", build.op("NonZero", build.op("Greater", total, zero)), first)
+    weights = np.random.default_rng(0).standard_normal((16, 24)).astype(np.float32)
+    build.output("y", build.op("MatMul", build.op("Gather", x, rows), build.const(weights)))
+    model = api.compile_model(build.finish(), threads=1)
+    background = _watched(model, seconds=2.5)
+    for _ in range(6):
+        model(np.ones((5, 16), np.float32))
+    assert not background.jobs

@@ -121,7 +121,9 @@ class ProgramSet:
             return
         # Threads may count at the same time, and lose one of the times.
         prepared.spent_ns += self.hot.clock() - began
-        if prepared.spent_ns > self._cost_ns(prepared.program):
+        if prepared.spent_ns > self._cost_ns(prepared.program) and not _compiles_in_runs(
+            prepared.program
+        ):
             self.hot.ask(signature, self._shapes(signature), prepared.program)
 
     def _cost_ns(self, program: Program) -> float:
@@ -180,6 +182,14 @@ class ProgramSet:
         derived.sort(key=lambda item: item[1].last_use or next(self._uses))
         for signature, _ in derived[: max(len(derived) - MOST_SIZES, 0)]:
             del self._prepared[signature]
+
+
+def _compiles_in_runs(program: Program) -> bool:
+    """Is a part of it compiled when a run knows its sizes? A program for one shape would compile that
+    part again, and let a call wait for it.
+    """
+    steps = program.plan.references
+    return any(program.graph[step.node].op == "Continuation" for step in steps)
 
 
 def _empty(inputs: Sequence[Port], signature: Signature) -> str | None:
