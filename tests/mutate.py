@@ -53,7 +53,7 @@ class Run:
         output.mkdir(parents=True, exist_ok=True)
         self.seeds = output / "seeds.pickle"
         if not self.seeds.exists():
-            seeds.save([*seeds.node_tests(), *seeds.tflite_files()], self.seeds)
+            seeds.save(seeds.everything(), self.seeds)
 
     def range(self, first: int, last: int) -> list[dict[str, Any]]:
         """The last words on every mutant from `first` to `last`."""

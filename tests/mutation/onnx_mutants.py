@@ -116,7 +116,7 @@ class Mutant:
             return array
         flat = array.copy().reshape(-1)
         at = int(self.rng.integers(flat.size))
-        if array.dtype.kind == "f":
+        if array.dtype.kind in "fV":  # V: bfloat16 and others that NumPy does not have itself
             flat[at] = np.float64(self.pick(_REALS)).astype(array.dtype)
         elif array.dtype == np.bool_:
             flat[at] = not flat[at]

@@ -1,6 +1,6 @@
 """The models that mutation begins with: the `onnx` package's own node tests, one operator each,
-with inputs that make sense to it, and TFLite files with what ONNX has not: state, layers that TFLite
-alone has, weights quantised by blocks.
+with inputs that make sense to it; operators of com.microsoft; and TFLite files with what ONNX has
+not: state, layers that TFLite alone has, weights quantised by blocks.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto
@@ -57,6 +58,39 @@ def node_tests() -> list[Seed]:
     return found
 
 
+def contributed_operators() -> list[Seed]:
+    """Operators of com.microsoft, as their tests have them."""
+    # They need packages that only reading and running such models takes.
+    from tests.frontends.onnx import test_contrib, test_contrib_attention, test_contrib_quantised
+    from tests.frontends.onnx.contrib_data import Arrays
+    from tests.frontends.onnx.models import MICROSOFT, feeds_of, single
+
+    heads = {"num_heads": test_contrib_attention.HEADS}
+    groups = {"num_heads": 4, "kv_num_heads": 2}
+    attention = test_contrib_attention
+    cases: list[tuple[str, Arrays, dict[str, Any], int]] = [
+        *test_contrib.EXACT,
+        *((op, arrays, attrs, 1) for op, arrays, attrs in test_contrib_quantised.QUANTISED),
+        *(("Attention", arrays, heads | attrs, n) for arrays, attrs, n in attention.ATTENTION),
+        *(
+            ("MultiHeadAttention", arrays, heads | attrs, n)
+            for arrays, attrs, n in attention.MULTI_HEAD
+        ),
+        *(
+            ("GroupQueryAttention", arrays, groups | attrs, 3)
+            for arrays, attrs in attention.GROUPED
+        ),
+    ]
+    found = []
+    for number, (op, arrays, attrs, outputs) in enumerate(cases):
+        model = single(op, arrays, 17, n_outputs=outputs, domain=MICROSOFT, **attrs)
+        inputs = tuple(feeds_of(arrays).values())
+        if all(value.dtype.kind in "biuf" for value in inputs):
+            name = f"contributed {number} {op}"
+            found.append(Seed(name, f"{MICROSOFT} {op}", model.SerializeToString(), inputs))
+    return found
+
+
 def tflite_files() -> list[Seed]:
     """TFLite files as other tests write them. Loops are left out: changed numbers would have them
     turn for as long as they say.
@@ -73,6 +107,10 @@ def tflite_files() -> list[Seed]:
         "detector": detector(options()).bytes(),
     }
     return [Seed(name, f"tflite {name}", data, (), "tflite") for name, data in files.items()]
+
+
+def everything() -> list[Seed]:
+    return [*node_tests(), *contributed_operators(), *tflite_files()]
 
 
 def save(seeds: Sequence[Seed], path: Path) -> None:

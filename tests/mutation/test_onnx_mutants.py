@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -16,6 +17,14 @@ def test_arrays_in_the_whole_range_of_their_type(dtype):
         made = mutant.made_up((3, 2), limits)
         assert made.shape == (3, 2)
         assert made.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, np.int8, np.bool_])
+def test_an_element_of_any_type_can_be_spoiled(dtype):
+    mutant = Mutant(b"", (), np.random.default_rng(0))
+    found = [mutant.spoiled(np.ones(3, dtype)) for _ in range(20)]
+    assert all(each.dtype == dtype and each.shape == (3,) for each in found)
+    assert any((each != np.ones(3, dtype)).any() for each in found)
 
 
 def _limits(dtype: type[np.integer]) -> list[int]:
