@@ -21,6 +21,8 @@ from tests.frontends.onnx.models import (
     run_whence,
     single,
 )
+from whence.errors import ModelError
+from whence.frontends.onnx.reader import read_onnx
 
 HIDDEN, HEADS, LENGTH = 8, 2, 3
 PROJECTION = {"x": real(2, LENGTH, HIDDEN), "w": real(HIDDEN, 3 * HIDDEN), "b": real(3 * HIDDEN)}
@@ -156,6 +158,21 @@ def test_group_query_attention(arrays: Arrays, attrs: dict[str, Any]) -> None:
         **attrs,
     )
     assert_like_ort(proto, feeds_of(arrays), 1e-4)
+
+
+@pytest.mark.parametrize("heads", [0, -1, -(1 << 31)])
+@pytest.mark.parametrize("op", ["Attention", "MultiHeadAttention", "GroupQueryAttention"])
+def test_there_is_at_least_one_head(op: str, heads: int) -> None:
+    arrays = {
+        "Attention": PROJECTION,
+        "MultiHeadAttention": QKV,
+        # With a bias it is said in other operators.
+        "GroupQueryAttention": GROUPED[-1][0],
+    }[op]
+    attrs = {"kv_num_heads": 2} if op == "GroupQueryAttention" else {}
+    proto = single(op, arrays, 17, domain=MICROSOFT, num_heads=heads, **attrs)
+    with pytest.raises(ModelError, match=f"{op}.*num_heads is {heads}, and should be at least 1"):
+        read_onnx(proto)
 
 
 def test_a_cache_longer_than_its_content_keeps_its_length() -> None:

@@ -276,6 +276,12 @@ REFUSED: dict[str, Case] = {
     ),
     "scales of rows": ("QuantizeLinear", [t(F, 3, 4), t(F, 3, 4)], {}, r"should be \[4\]"),
     "axis of scales": ("QuantizeLinear", [t(F, 3, 4), t(F, 3)], {"axis": 3}, "axis 3"),
+    "scale of codes": ("DequantizeLinear", [t(U, 8), t(U)], {}, "floating-point"),
+    "scale of whole numbers": ("QuantizeLinear", [t(F, 8), t(N)], {}, "floating-point"),
+    "zero point of reals": ("QuantizeLinear", [t(F, 8), t(F), t(F)], {}, "it takes codes"),
+    "integer rows and columns": ("MatMulInteger", [t(U, 3, 4), t(U, 3, 5)], {}, "inner dimensions"),
+    "integer vectors": ("MatMulInteger", [t(U, 4), t(U, 3)], {}, "inner dimensions"),
+    "integer batches": ("MatMulInteger", [t(U, 2, 3, 4), t(U, 3, 4, 5)], {}, "do not broadcast"),
     "zero points of rows": ("MatMulInteger", [t(U, 3, 4), t(U, 4, 5), t(U, 2)], {}, "input 2"),
     "zero points of columns": (
         "MatMulInteger",

@@ -68,6 +68,13 @@ class OpRecord:
             raise self._mistyped(name, "an integer")
         return value
 
+    def positive(self, name: str, default: int) -> int:
+        """A number of things of which there is at least one."""
+        value = self.integer(name, default)
+        if value < 1:
+            raise ModelError(f"{self}: {name} is {value}, and should be at least 1")
+        return value
+
     def number(self, name: str, default: float) -> float:
         value = self.attrs.get(name, default)
         if not isinstance(value, (int, float)):

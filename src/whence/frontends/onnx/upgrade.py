@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from onnx import defs
 
-from whence.errors import UnsupportedError
+from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.contrib import CONTRIB
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Scope
@@ -142,10 +142,19 @@ def _next_adapter(record: OpRecord, version: int) -> Adapter | None:
     return None
 
 
+def _restated(adapter: Adapter, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    try:
+        return adapter.restate(record, scope)
+    except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+        # Attributes and shapes that no such operator has: Python says how, the user needs to know
+        # where.
+        raise ModelError(f"{record}: its attributes and inputs do not fit: {error}") from error
+
+
 def _apply(adapter: Adapter, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     upgraded: list[OpRecord] = []
     version = EVERY_OPSET if adapter.newest else adapter.before
-    for restated in adapter.restate(record, scope):
+    for restated in _restated(adapter, record, scope):
         following = _next_adapter(restated, version)
         if following is None:
             upgraded.append(restated)

@@ -63,18 +63,19 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 _REALS = frozenset({DType.F32, DType.F16, DType.F64, DType.BF16})
-_CODES = frozenset(
+CODES = frozenset(
     dtype
     for dtype in DType
     if (dtype.is_integer and dtype.bits <= 32) or (dtype.is_float and dtype.bits <= 8)
 )
+"""What real numbers are quantised to."""
 
 TYPES: Mapping[str, Mapping[str, frozenset[DType]]] = {
     "Attention": {"softmax_precision": _REALS},
     "FlexAttention": {"softmax_precision": _REALS},
     "DequantizeLinear": {"output_dtype": _REALS},
     "LayerNormalization": {"stash_type": _REALS},
-    "QuantizeLinear": {"output_dtype": _CODES, "precision": _REALS},
+    "QuantizeLinear": {"output_dtype": CODES, "precision": _REALS},
     "RMSNormalization": {"stash_type": _REALS},
 }
 """Attributes that choose an element type by its number in ONNX; 0 leaves the choice open."""

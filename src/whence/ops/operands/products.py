@@ -21,6 +21,7 @@ from whence.ops.operands.checks import (
     shape_of,
 )
 from whence.ops.types.spatial_rules import conv
+from whence.ops.types.type_rules import broadcast_shapes
 from whence.types import Dim, Shape, TensorType
 
 
@@ -162,6 +163,13 @@ def _matmul_integer(query: TypeQuery) -> None:
     a, b = shape_of(query, 0), shape_of(query, 1)
     for index in (2, 3):
         demand_same_elements(query, index, index - 2)
+    if a and b:
+        inner = b[-2] if len(b) > 1 else b[0]
+        if isinstance(a[-1], int) and isinstance(inner, int) and a[-1] != inner:
+            raise ModelError(
+                f"{query.op}: inner dimensions differ in {query.types[0]} and {query.types[1]}"
+            )
+        broadcast_shapes(query.op, a[:-2], b[:-2])
     rows = None if a is None else a[-2] if len(a) > 1 else 1
     columns = None if b is None else b[-1] if len(b) > 1 else 1
     _matrix_zero_points(query, 2, a, rows, (rows, 1))

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Check, TypeQuery
+from whence.ops.operands.attribute_choices import CODES
 from whence.ops.operands.checks import (
     axis_in,
     by_types,
     count_of,
     demand,
     demand_elements,
+    demand_reals,
     demand_same_elements,
     dtype_of,
     shape_of,
@@ -27,9 +29,11 @@ def _linear(query: TypeQuery) -> None:
     x, block = shape_of(query, 0), get_int(query.attrs, "block_size", 0)
     if block < 0:
         raise ModelError(f"{query.op}: block_size is {block}")
+    demand_reals(query, 1)
     if query.op == "DequantizeLinear":
         demand_same_elements(query, 2, 0)
     else:
+        demand_elements(query, 2, CODES, "codes")
         chosen, zeros = get_int(query.attrs, "output_dtype", 0), dtype_of(query, 2)
         if chosen and zeros not in (chosen, DType.UNDEFINED):
             raise ModelError(

@@ -55,8 +55,13 @@ class ExpandTensorScatter(RulePass):
             batches = edit.sizes([shape[0], *[1] * (rank - 1)])
             starts = make("Cast", make("Reshape", first, batches), to=int(DType.I64))
             places = make("Add", places, starts)
+        end = edit.const(np.array(length, np.int64))
         if get_str(node.attrs, "mode", "linear") == "circular":
-            places = make("Mod", places, edit.const(np.array(length, np.int64)))
+            places = make("Mod", places, end)
+        elif first is not None:
+            # A scatter would count a negative place from the end; here there is none before 0.
+            zero = edit.const(np.array(0, np.int64))
+            places = make("Where", make("Less", starts, zero), end, places)
         whole = make("Expand", places, edit.sizes(list(shape)))
         made = make("ScatterElements", past, whole, update, axis=axis)
         edit.replace(node.ref(), made)

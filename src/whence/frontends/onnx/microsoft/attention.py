@@ -106,7 +106,7 @@ def mask_bias(
 
 def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    heads = record.integer("num_heads", 1)
+    heads = record.positive("num_heads", 1)
     if record.integer("do_rotary", 0):
         raise record.unsupported("rotary embedding inside Attention")
     if record.integer("past_present_share_buffer", 0):
@@ -145,7 +145,7 @@ def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    heads = record.integer("num_heads", 1)
+    heads = record.positive("num_heads", 1)
     query = record.required(0)
     _, key, value, projection_bias, mask, bias, past_key, past_value, past_length, beams = (
         record.operands(10)

@@ -33,7 +33,7 @@ def _group_query_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
     build = Rewrite(record, scope)
     if _is_plain(build):
         return [record]
-    heads, groups = record.integer("num_heads", 1), record.integer("kv_num_heads", 1)
+    heads, groups = record.positive("num_heads", 1), record.positive("kv_num_heads", 1)
     query, key, value, size = _projections(build, heads, groups)
     count = build.dim(record.required(0), 1)
     total, last = (
@@ -60,7 +60,7 @@ def _group_query_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
         key, value = (
             build.op("Slice", data, build.ints(0), total, build.ints(2)) for data in (key, value)
         )
-    scale = record.number("scale", 0.0) or 1 / math.sqrt(size)
+    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(size, 1))
     visible = _visible(build, rows, last, key, record.integer("local_window_size", -1))
     return _attend(build, (query, key, value), heads, groups, size, scale, visible)
 
