@@ -51,6 +51,15 @@ CASES: dict[str, tuple[str, list[np.ndarray], list[Any], dict[str, Any], np.ndar
     "pooled": ("MaxPool", [f(0, 2, 4, 4)], [], {"kernel_shape": (2, 2)}, f(0, 2, 3, 3)),
     "top": ("TopK", [f(0, 4)], [np.array([2])], {}, f(0, 2)),
     "largest": ("ArgMax", [f(0, 4)], [], {"axis": 1, "keepdims": 0}, i(0)),
+    "largest of nothing": ("ArgMax", [f(0, 0)], [], {"axis": 1}, i(0, 1)),
+    "convolved to no channels": ("Conv", [f(1, 2, 4, 4), f(0, 2, 3, 3)], [], {}, f(1, 0, 2, 2)),
+    "no steps of a layer": (
+        "LSTM",
+        [f(0, 1, 3), f(1, 8, 3), f(1, 8, 2)],
+        [],
+        {"hidden_size": 2},
+        f(0, 1, 1, 2),
+    ),
     "running": ("CumSum", [f(0, 4)], [np.array(1)], {}, f(0, 4)),
     "where": ("Where", [np.ones((0, 1), np.bool_), f(1, 4), f(1, 4)], [], {}, f(0, 4)),
 }

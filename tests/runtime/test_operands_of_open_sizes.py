@@ -50,3 +50,23 @@ def test_a_cache_has_no_places_before_its_first_or_behind_its_last(start: int, f
     feeds = (past, new) if fixed else (past, new, starts)
     with pytest.raises(WhenceError, match=r"append.*TensorScatter"):
         whence.compile(read_onnx(model.SerializeToString()))(*feeds)
+
+
+@pytest.mark.parametrize("length", [-1, -9, 4, 1 << 40])
+def test_a_sequence_is_as_long_as_the_axis_at_most(length: int) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("ReverseSequence", ["x", "n"], ["y"], name="turn")],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 2]),
+            helper.make_tensor_value_info("n", TensorProto.INT64, [2]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    read = read_onnx(model.SerializeToString())
+    x, lengths = np.ones((3, 2), np.float32), np.array([3, length])
+    with pytest.raises(WhenceError, match=r"turn.*ReverseSequence"):
+        read.run([x, lengths])
+    with pytest.raises(WhenceError, match=r"turn.*ReverseSequence"):
+        whence.compile(read)(x, lengths)

@@ -228,6 +228,8 @@ def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indice
     here = position(index[time])
     back = apply(Fn.SUB, apply(Fn.SUB, length, here), position(of(1)))
     at = select(apply(Fn.LT, here, length), back, here)
+    # A negative length is none, as one beyond the axis.
+    at = select(apply(Fn.LT, length, position(of(0))), position(of(extent)), at)
     safe = apply(Fn.CHECKED, at, position(of(extent)))
     return read_at(elements, data, (*index[:time], of(Looked(safe, extent)), *index[time + 1 :]))
 

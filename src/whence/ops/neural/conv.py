@@ -53,7 +53,7 @@ def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.nda
     if w.shape[1] == 1 and group > 1:
         return _convolve_depthwise(x, w, window, group)
     batch, per_group = x.shape[0], w.shape[0] // group
-    matrix = w.reshape(group, per_group, -1)
+    matrix = w.reshape(group, per_group, math.prod(w.shape[1:]))
     y = np.empty((batch, group, per_group, *window.output), dtype=x.dtype)
     if window.is_pointwise:
         taken = x[window.tap_index((0,) * len(window.kernel))]

@@ -156,7 +156,9 @@ def _run(
         )
         added, late = both[0].copy(), both[1]
         added[: early_bias * hidden] += late[: early_bias * hidden]
-        inputs = (x.reshape(time * batch, -1) @ w[d].T + added).reshape(time, batch, -1)
+        inputs = (x.reshape(time * batch, x.shape[-1]) @ w[d].T + added).reshape(
+            time, batch, gates * hidden
+        )
         chosen = tuple(functions[d * len(defaults) : (d + 1) * len(defaults)])
         direction = _Direction(
             inputs, r[d].T, late, None if peepholes is None else widen(peepholes[d]), chosen

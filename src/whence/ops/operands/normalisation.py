@@ -92,7 +92,8 @@ def _reals_along(query: TypeQuery) -> None:
 def _place_of_extreme(query: TypeQuery) -> None:
     x, axis = shape_of(query, 0), get_int(query.attrs, "axis", 0)
     along(0)(query)
-    if x and x[axis] == 0:
+    # Where another axis is empty too, nothing is asked for.
+    if x and x[axis] == 0 and x.count(0) == 1:
         raise ModelError(f"{query.op}: axis {axis} of {query.types[0]} has no elements to compare")
 
 

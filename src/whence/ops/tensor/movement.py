@@ -268,6 +268,10 @@ def _reverse_sequence(call: Call) -> tuple[Value]:
         )
     steps, batch = np.arange(x.shape[time_axis])[:, np.newaxis], np.arange(x.shape[batch_axis])
     ends = np.asarray(lengths, np.int64)
+    if ends.size and not 0 <= ends.min() <= ends.max() <= x.shape[time_axis]:
+        raise ModelError(
+            f"{call.op}: sequence_lens {lengths} are not lengths of an axis of {x.shape[time_axis]}"
+        )
     source = np.where(steps < ends, ends - 1 - steps, steps)
     return (x[source, batch] if time_axis == 0 else x[batch[:, np.newaxis], source.T],)
 

@@ -126,7 +126,9 @@ def _arg(name: str, find: Callable[..., Any]) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x, keep = tensor(call, 0), bool(get_int(call.attrs, "keepdims", 1))
         axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
-        if get_int(call.attrs, "select_last_index", 0):
+        if x.size == 0 and x.shape[axis] == 0 and x.shape.count(0) > 1:
+            index = np.empty_like(x, shape=x.shape[:axis] + (1,) * keep + x.shape[axis + 1 :])
+        elif get_int(call.attrs, "select_last_index", 0):
             index = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis, keepdims=keep)
         else:
             index = find(x, axis=axis, keepdims=keep)
