@@ -58,6 +58,13 @@ def grams(**changed: Any) -> dict[str, Any]:
 
 
 SIZE = np.array([2, 3, 4, 5], np.int64)
+TREES: dict[str, Any] = {
+    **dict.fromkeys(("tree_roots", "leaf_targetids", "nodes_featureids"), (0,)),
+    **dict.fromkeys(("nodes_truenodeids", "nodes_falsenodeids"), (0,)),
+    **dict.fromkeys(("nodes_trueleafs", "nodes_falseleafs"), (1,)),
+    **dict.fromkeys(("leaf_weights", "nodes_splits"), np.ones(1, np.float32)),
+    "nodes_modes": np.zeros(1, np.uint8),
+}
 REFUSED: dict[str, Case] = {
     "offsets of fewer places": (
         "DeformConv",
@@ -116,13 +123,13 @@ REFUSED: dict[str, Case] = {
     "features": (
         "ai.onnx.ml::TreeEnsemble",
         [t(F, 6, 2)],
-        {"nodes_featureids": (0, 2)},
+        {**TREES, "nodes_featureids": (0, 2)},
         "asks for feature 2 of 2",
     ),
     "a transform": (
         "ai.onnx.ml::TreeEnsemble",
         [t(F, 6, 2)],
-        {"post_transform": -(2**31)},
+        {**TREES, "post_transform": -(2**31)},
         "post_transform is -2147483648",
     ),
     "a cache of others": ("TensorScatter", [CACHE, t(F, 3, 1, 2, 5)], {}, "the update is"),
