@@ -19,7 +19,7 @@ from whence.building.backend import (
     Progress,
     Rendered,
 )
-from whence.building.memory_layout import Location, Region
+from whence.building.memory_layout import Location
 from whence.building.program import Plan, Program, ReferenceStep
 from whence.building.program_parts import (
     details_of,
@@ -28,13 +28,13 @@ from whence.building.program_parts import (
     output_blocks,
 )
 from whence.building.weights import Weights
-from whence.codegen.emit import Function, KernelUnit
+from whence.codegen.emit import KernelUnit
+from whence.codegen.functions import Function
 from whence.errors import UnsupportedError
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.definition import Value
 from whence.passes.preferences import Preferences
-from whence.runtime.host_arrays import dense
 from whence.runtime.host_steps import HostSteps
 from whence.runtime.profiler import Profiler
 
@@ -44,8 +44,7 @@ class Operand(NamedTuple):
 
     location: Location
     dtype: np.dtype[np.generic]
-    size: int
-    """In bytes."""
+    elements: int
 
 
 class Call(NamedTuple):
@@ -109,11 +108,12 @@ class PythonGenerator(CodeGenerator):
         for number, step, code, guards in lowered.steps:
             assert not guards
             if code is None or step.kernel is None:
+                # A group whose kernel was refused is divided into its operators: one a step.
                 calls.append(ReferenceStep(number, step.members[0].id))
                 continue
             places = operand_locations(lowered, step, weights)
             operands = [
-                Operand(place, param.dtype.numpy, param.elements * param.dtype.numpy.itemsize)
+                Operand(place, param.dtype.numpy, param.elements)
                 for place, param in zip(places, step.kernel.params, strict=True)
             ]
             calls.append(Call(number, built[code.symbol], step.kernel.tasks, tuple(operands)))
@@ -122,10 +122,8 @@ class PythonGenerator(CodeGenerator):
         plan = Plan(
             input_blocks(graph, layout),
             output_blocks(graph, layout),
-            (),
-            layout.memory.arena_bytes,
-            0,
-            0,
+            actions=(),
+            arena_bytes=layout.memory.arena_bytes,
         )
         program = PythonProgram(plan, weights.finish(), None, details_of(lowered))
         program.calls = tuple(calls)
@@ -140,38 +138,17 @@ class PythonInstance:
         self._arena = np.zeros(program.plan.arena_bytes, np.uint8)
 
     def run(self, inputs: Sequence[Value], profiler: Profiler | None) -> list[Value]:
-        plan = self.program.plan
-        given = [
-            value if block is None else dense(block, value)
-            for block, value in zip(plan.inputs, inputs, strict=True)
-        ]
-        made = [
-            None if block is None else np.empty(block.shape, block.dtype) for block in plan.outputs
-        ]
-        host = HostSteps(self.program, self._arena, given, made)
+        host = HostSteps.for_run(self.program, self._arena, inputs)
         for call in self.program.calls:
             if isinstance(call, ReferenceStep):
                 host.do(call, profiler)
                 continue
             begin = time.monotonic_ns()
-            arrays = [self._array(each, given, made) for each in call.operands]
+            arrays = [host.array(*operand) for operand in call.operands]
             call.function(0, call.tasks, *arrays)
             if profiler is not None:
                 profiler.note(begin, time.monotonic_ns(), call.number)
-        return [host.collect(index) for index in range(len(made))]
-
-    def _array(
-        self, operand: Operand, given: Sequence[Value], made: Sequence[np.ndarray | None]
-    ) -> np.ndarray:
-        place = operand.location
-        block = {
-            Region.ARENA: lambda: self._arena,
-            Region.WEIGHTS: lambda: self.program.weights,
-            Region.INPUT: lambda: given[place.index],
-            Region.OUTPUT: lambda: made[place.index],
-        }[place.region]()
-        data: np.ndarray = np.asarray(block).reshape(-1).view(np.uint8)
-        return data[place.offset : place.offset + operand.size].view(operand.dtype)
+        return host.results()
 
 
 class PythonBackend(Backend):

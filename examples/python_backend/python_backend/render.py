@@ -61,6 +61,10 @@ def _lines(body: Sequence[Stmt], depth: int) -> list[str]:
     found: list[str] = []
     for stmt in body:
         match stmt:
+            case Loop(end=end) if end is not None:
+                raise UnsupportedError(
+                    "a loop whose end is known at run time has no form in Python"
+                )
             case Loop(var=var, body=inner, first=first):
                 bounds = f"{var.extent}"
                 if var.name == TASK:

@@ -142,9 +142,10 @@ class Plan:
     """`None` for an output that no step writes in place."""
     actions: tuple[Segment | ReferenceStep, ...]
     arena_bytes: int
-    scratch_bytes: int
+    scratch_bytes: int = 0
     """What each worker needs."""
-    n_slots: int
+    n_slots: int = 0
+    """The most operands that the kernels of a segment have, taken together: room for their addresses."""
     variables: tuple[Variable, ...] = ()
     dims: tuple[int, ...] = ()
     """The sizes of the model's dimensions, in the order in which kernels read them."""

@@ -24,7 +24,7 @@ _COMMENTS = re.compile(r"\A(?:/\*[^\n]*\*/\n)+")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One kernel in C. Functions with one symbol have one body, whichever models they come from."""
+    """One kernel as text, of C or of another language. Functions with one symbol have one body, whichever models they come from."""
 
     symbol: str
     text: str

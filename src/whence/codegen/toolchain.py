@@ -52,7 +52,7 @@ _SCARCE_BYTES = 4 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One C source, compiled by itself."""
+    """One source text, compiled by itself: of C, or of what a backend compiles."""
 
     name: str
     """For people; need not be unique."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from whence.building.memory_layout import Location, Region, written
 from whence.building.program import Program, ReferenceStep
 from whence.errors import ModelError
 from whence.ops.definition import Value
-from whence.runtime.host_arrays import copied
+from whence.runtime.host_arrays import copied, dense
 from whence.runtime.profiler import Profiler
 from whence.types import TensorType
 
@@ -50,6 +50,29 @@ class HostSteps:
         self.before, self.after = before, after
         """The variables as they were, and as they will be."""
         self.dynamic: dict[Ref, Value] = {}
+
+    @classmethod
+    def for_run(cls, program: Program, arena: np.ndarray, inputs: Sequence[Value]) -> HostSteps:
+        """Of a run in the host's memory: inputs as kernels read them, and room for outputs."""
+        given = [
+            value if block is None else dense(block, value)
+            for block, value in zip(program.plan.inputs, inputs, strict=True)
+        ]
+        made = [
+            None if block is None else np.empty(block.shape, block.dtype)
+            for block in program.plan.outputs
+        ]
+        return cls(program, arena, given, made)
+
+    def array(self, place: Location, dtype: np.dtype[Any], elements: int) -> np.ndarray:
+        """So many elements of planned memory, as kernels get them: flat."""
+        block: Value = self.program.weights if place.region is Region.WEIGHTS else self.arena
+        if place.region not in (Region.ARENA, Region.WEIGHTS):
+            block = self._blocks(place.region)[place.index]
+            assert block is not None
+            block = block.reshape(-1).view(np.uint8)
+        array: np.ndarray = block[place.offset : place.offset + elements * dtype.itemsize]
+        return array.view(dtype)
 
     # ---- reference steps ----
 
@@ -110,13 +133,7 @@ class HostSteps:
     def _memory(self, ref: Ref, place: Location) -> np.ndarray:
         """The planned memory of a value, as an array."""
         kind = self._type(ref)
-        block: Value = self.arena
-        if place.region is not Region.ARENA:
-            block = self._blocks(place.region)[place.index]
-            assert block is not None
-            block = block.reshape(-1).view(np.uint8)
-        size = (kind.elements or 0) * kind.dtype.numpy.itemsize
-        array: np.ndarray = block[place.offset : place.offset + size].view(kind.dtype.numpy)
+        array = self.array(place, kind.dtype.numpy, kind.elements or 0)
         return array.reshape(kind.static_shape or ())
 
     def _blocks(self, region: Region) -> Sequence[Value]:
@@ -147,6 +164,9 @@ class HostSteps:
         return value
 
     # ---- outputs ----
+
+    def results(self) -> list[Value]:
+        return [self.collect(index) for index in range(len(self.made))]
 
     def collect(self, index: int) -> Value:
         made = self.made[index]
