@@ -73,18 +73,16 @@ def compile_model(
     the sizes of each call before it runs.
 
     `precise` leaves out the processor's matrix units, whose float32 products are less exact: an
-    error of 4e-6 of a layer's largest output where
-    float32 has 1.4e-6. Without it, they are used where the model's outputs change by less than 3e-5
-    of the largest.
-    `tune` times candidates for its kernels on this machine, which takes minutes, and remembers the
-    fastest: later compilations of any model
-    use what is remembered. The model itself may be a path, a loaded graph, which is left as it is,
-    or whatever `load` takes. A module of PyTorch is given with example inputs, `args` and `kwargs`,
-    and with `dynamic_shapes` where sizes are open, all as `torch.export.export` takes them.
-    `state` keeps values with the model from call to call, as `load` says.
-    A file that was not compiled before is compiled by another process, which leaves nothing of the
-    compiler in this one, unless this one has it
-    already, or `progress` is to be told of it.
+    error of 4e-6 of a layer's largest output where float32 has 1.4e-6. Without it, they are used
+    where the model's outputs change by less than 3e-5 of the largest. `tune` times candidates for
+    its kernels on this machine, which takes minutes, and remembers the fastest: later compilations
+    of any model use what is remembered. The model itself may be a path, a loaded graph, which is
+    left as it is, or whatever `load` takes. A module of PyTorch is given with example inputs,
+    `args` and `kwargs`, and with `dynamic_shapes` where sizes are open, all as
+    `torch.export.export` takes them. `state` keeps values with the model from call to call, as
+    `load` says. A file that was not compiled before is compiled by another process, which leaves
+    nothing of the compiler in this one, unless this one has it already, or `progress` is to be told
+    of it.
 
         >>> model = whence.compile("model.onnx")
         >>> model(np.zeros((1, 3, 32, 32), np.float32)).shape

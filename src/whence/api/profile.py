@@ -38,8 +38,8 @@ def profile_model(
 ) -> Profile:
     """Where the time goes, by operator of the file. Compiles the model unless it is compiled
     already; inputs are random unless given. `dims` are sizes of the dimensions that the model
-    names. What `torch.compile(module, backend="whence")` returned
-    is profiled with the arguments of a call, by line of the program, with its graph breaks.
+    names. What `torch.compile(module, backend="whence")` returned is profiled with the arguments of
+    a call, by line of the program, with its graph breaks.
 
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
     is modelled. `streams` measures also what so many callers at once achieve in a second, most with

@@ -4,10 +4,10 @@ rest.
 1. A group that reduces, convolves, multiplies or pools has an anchor, whose loop nest it takes: that
    one.
 2. In a group of elementwise operators and index changes it is the operator at which all that the
-   kernel reads comes together: the first
-   whose operands, direct or through other members, are all of the kernel's inputs, or most of them
-   by size. An operator that only moves elements is passed over while there is one that computes,
-   and a view, which does not even move them, while there is any other.
+   kernel reads comes together: the first whose operands, direct or through other members, are all
+   of the kernel's inputs, or most of them by size. An operator that only moves elements is passed
+   over while there is one that computes, and a view, which does not even move them, while there is
+   any other.
 """
 
 from __future__ import annotations

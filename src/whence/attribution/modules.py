@@ -5,9 +5,9 @@ normalisation leaves the normalisation's metadata on the convolution, and an opt
 operators drops it. So, in this order:
 
 1. A weight's name: `layer1.0.conv1.weight` is a parameter of `layer1.0.conv1`; of a product whose
-   weight has none, the name of the bias that is added to it. It counts where
-   metadata says nothing, says less (a module around it) or names a sibling, which is what folding
-   leaves. Otherwise the weight is shared with another module, and metadata is right.
+   weight has none, the name of the bias that is added to it. It counts where metadata says nothing,
+   says less (a module around it) or names a sibling, which is what folding leaves. Otherwise the
+   weight is shared with another module, and metadata is right.
 2. Metadata of the exporter.
 3. The path in the operator's name, `/layer1/0/conv1/Conv`.
 4. The operators around it: the module that those which feed and read it have in common; for an

@@ -1,8 +1,7 @@
 """A profile: where the time went, in the words of the file the user started with.
 
 `sum(row.time_ns for row in profile.sources) + sum(profile.residual_ns.values()) ==
-profile.wall_ns`, exactly; every operator of the file is in
-`sources` exactly once.
+profile.wall_ns`, exactly; every operator of the file is in `sources` exactly once.
 """
 
 from __future__ import annotations

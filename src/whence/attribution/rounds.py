@@ -1,13 +1,13 @@
 """Measuring what variants save, in turns, until it is known well enough.
 
 1. In a round the program runs as it is, and with each set of variants, in changing order. A step
-   and its variant are compared within a round
-   only: whatever slows the machine down for longer than a round slows both.
+   and its variant are compared within a round only: whatever slows the machine down for longer than
+   a round slows both.
 2. The rounds between two moves of the program's memory are a batch, of which the middle one counts:
    a round that was disturbed does not.
 3. The batches' mean is the answer. How much groups of batches that follow each other differ gives
-   its standard error, in which both the machine's
-   noise, which lasts longer than a batch, and the luck of the memory's places are.
+   its standard error, in which both the machine's noise, which lasts longer than a batch, and the
+   luck of the memory's places are.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
 """A kernel's time, split over the source operators whose work it does.
 
 1. A kernel's members have what leaving each out would save, but for the anchor (`anchor`), which
-   has the rest. What would be saved is modelled
-   (`cost_model`) or was measured (`leave_out`).
+   has the rest. What would be saved is modelled (`cost_model`) or was measured (`leave_out`).
 2. A member's part goes to the source operators that reached it by an edge other than `fold`. In an
-   anchor that convolves or multiplies, operators
-   of other kinds have what they add, too. Otherwise each has by what it cost in the file: its
-   arithmetic, and those of its inputs that no
-   other operator of the member makes.
-   Operators that were only folded into it did their work at compile time and get nothing. Nor does
-   a view, while there is anything else: reading through it is the work of who reads.
+   anchor that convolves or multiplies, operators of other kinds have what they add, too. Otherwise
+   each has by what it cost in the file: its arithmetic, and those of its inputs that no other
+   operator of the member makes. Operators that were only folded into it did their work at compile
+   time and get nothing. Nor does a view, while there is anything else: reading through it is the
+   work of who reads.
 3. A node that was inserted because of another is charged to that one's source operators, and
-   marked: a layout change to the convolution or product
-   among them, or to the addition whose operand it prepares.
+   marked: a layout change to the convolution or product among them, or to the addition whose
+   operand it prepares.
 4. The part of a loop is split over the operators in its body as well. Which branch of a condition
    runs is not known: it keeps its part.
 """

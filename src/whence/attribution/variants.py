@@ -2,9 +2,8 @@
 compiled and timed.
 
 1. A member is left out by letting its main operand stand in for its result: as it is when the types
-   agree, reshaped when the number of elements
-   does. Where neither does, the result is read from memory instead. What only the member read is
-   left out with it.
+   agree, reshaped when the number of elements does. Where neither does, the result is read from
+   memory instead. What only the member read is left out with it.
 2. The activation of a supernode is left out by its attribute, what is added to the sum by its
    input.
 """

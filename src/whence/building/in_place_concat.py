@@ -1,10 +1,9 @@
 """Concatenations and splits that are not carried out, because their parts lie within their whole.
 
 1. A Split or Slice whose outputs are contiguous ranges of its input is a view of it.
-2. A value that is a contiguous range of a Concat's output is made there. What views of one value are inputs
-   one after the other, and all of it, count as that
-   value; and what parts of one value do so, too: `concat(a, b, c)` after `concat(a, b)` has the
-   latter as its first part.
+2. A value that is a contiguous range of a Concat's output is made there. What views of one value
+   are inputs one after the other, and all of it, count as that value; and what parts of one value
+   do so, too: `concat(a, b, c)` after `concat(a, b)` has the latter as its first part.
 3. A Concat copies only what cannot be made in place: what the caller gives or gets, constants, and
    what has its place in another value.
 

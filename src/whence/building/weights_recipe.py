@@ -44,8 +44,8 @@ class Recipe:
 
 
 def encode_recipe(packed: PackedWeights, model: Path, names: Sequence[str]) -> Recipe | None:
-    """The recipe of a block, if its pieces are in the model's file or in
-    files of these names beside it.
+    """The recipe of a block, if its pieces are in the model's file or in files of these names
+    beside it.
     """
     files = {(model.parent / name).resolve(): name for name in (*names, model.name)}
     pieces = []

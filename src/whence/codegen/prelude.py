@@ -13,11 +13,10 @@ What a kernel's author may rely on:
 - Integer division by zero gives 0, as does the remainder; the most negative number divided by -1
   wraps to itself.
 - Float to integer truncates. What does not fit behaves as on an x86 CPU, on every CPU: conversion
-  goes through int32 (8-, 16- and 32-bit
-  signed, 8- and 16-bit unsigned) or int64 (uint32, int64, uint64) and keeps the low bits; NaN and
-  what even those cannot hold become their most
-  negative number. So -1.0 is 255 as uint8 and 300.0 is 44. uint64 holds all of its own range, and
-  what is above it becomes 0.
+  goes through int32 (8-, 16- and 32-bit signed, 8- and 16-bit unsigned) or int64 (uint32, int64,
+  uint64) and keeps the low bits; NaN and what even those cannot hold become their most negative
+  number. So -1.0 is 255 as uint8 and 300.0 is 44. uint64 holds all of its own range, and what is
+  above it becomes 0.
 - bfloat16 is a struct, so that storing a number without `w_to_bf16` does not compile.
 """
 

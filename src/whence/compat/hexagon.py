@@ -123,9 +123,8 @@ def change_output_refs(
     """Reconnect inputs that read `old_id` to outputs of `new_id`; returns how many.
 
     Nybble `i` of `pattern` says what becomes of a reference to output `i`: 0xF leaves it, 1..14
-    selects output 0..13 of
-    `new_id`, and 0 is an error, as is any output past 15. Scans from `begin` on, itself included,
-    or the whole list.
+    selects output 0..13 of `new_id`, and 0 is an error, as is any output past 15. Scans from
+    `begin` on, itself included, or the whole list.
     """
 
     def remap(ref: Ref) -> Ref:

@@ -9,24 +9,19 @@
    Inputs, outputs and weights are left out, as in Vela. `source_id` is the source operator with the
    largest weight.
 3. `queue` has a row for each operator of each step, in execution order. `offset` is 4 × the step's
-   number: the command stream is the
-   sequence of steps, each taken for one word. There is one stream, which lies in no file, so its
-   `file_offset` is 0.
+   number: the command stream is the sequence of steps, each taken for one word. There is one
+   stream, which lies in no file, so its `file_offset` is 0.
 4. `member.weight` splits a step over its operators, `origin.weight` an operator over its source
-   operators. A profile gives both
-   (`weights`). Without one they are estimated: by the time that arithmetic and memory traffic would
-   take, an operator that was folded
-   away at compile time weighs nothing, an elementwise one what it costs per element of the result,
-   and products and convolutions share
-   the rest.
+   operators. A profile gives both (`weights`). Without one they are estimated: by the time that
+   arithmetic and memory traffic would take, an operator that was folded away at compile time weighs
+   nothing, an elementwise one what it costs per element of the result, and products and
+   convolutions share the rest.
 5. `pass` and `rule` have what the passes reported, as the ledger keeps it. Of a graph that was
    prepared when its file was written and not since, they have what its edges tell: passes that
    changed something, in order, without times.
 6. `ofm_*` and `kernel_*`: of tensors with four dimensions or more, depth is the second, and height
-   and width are the last two (ONNX keeps
-   channels first; a channel-blocked tensor counts whole); of smaller ones, depth is the last, as in
-   Vela. What is not known is left
-   empty.
+   and width are the last two (ONNX keeps channels first; a channel-blocked tensor counts whole); of
+   smaller ones, depth is the last, as in Vela. What is not known is left empty.
 """
 
 from __future__ import annotations

@@ -2,15 +2,13 @@
 command runs for, and who absorbed the others.
 
 1. A row of `source` is the operator at position `ext_key` of its subgraph. Positions repeat between
-   subgraphs, and a row does not say which it
-   belongs to: rows of one subgraph stand together, and type and shape decide where that leaves a
-   choice. A database without `ext_key`
-   (Vela up to 3.x) is joined by type and shape alone.
+   subgraphs, and a row does not say which it belongs to: rows of one subgraph stand together, and
+   type and shape decide where that leaves a choice. A database without `ext_key` (Vela up to 3.x)
+   is joined by type and shape alone.
 2. A row of `queue` runs for the source of its `optimised` row.
 3. An operator without a command of its own is absorbed by the one that the table `group` puts it
-   with (Regor). Vela's older core keeps no such
-   table: there the maker of its input absorbed it, when it is of a kind that the core fuses or
-   turns into nothing.
+   with (Regor). Vela's older core keeps no such table: there the maker of its input absorbed it,
+   when it is of a kind that the core fuses or turns into nothing.
 4. What neither has nor shares a command runs on the CPU, was removed, or is unknown to the
    database; each is told apart.
 """

@@ -2,11 +2,9 @@
 them.
 
 1. Columns are found by name, in any order. A column that is absent gives the values that stand for
-   nothing, and a note when Vela has
-   always written it.
+   nothing, and a note when Vela has always written it.
 2. What a table has no place for (unknown columns, surplus cells, text where a number belongs) goes
-   to the table `NAME_extra`, whose
-   column `row` is the row's position in NAME, from 0.
+   to the table `NAME_extra`, whose column `row` is the row's position in NAME, from 0.
 3. A row without the ids that give it a meaning goes to `NAME_rejected`, as it stands.
 4. A table of ours that is there twice is read as one; another's table gets a number.
 5. An unknown table is kept as it is.

@@ -1,11 +1,10 @@
 """Saved questions: views that every stored database has, whoever wrote it.
 
 Times are those of the profile, where there is one: the tables `measured`, `attributed` and
-`residual`. Elsewhere they are those of the
-samples, split by the weights of the tables `member` and `origin`. All are integers. A part that
-belongs to no source operator has
-`source_id` NULL, so that the times of `time_by_source` always add up: to the wall time of the
-profile, or to the time of the samples.
+`residual`. Elsewhere they are those of the samples, split by the weights of the tables `member` and
+`origin`. All are integers. A part that belongs to no source operator has `source_id` NULL, so that
+the times of `time_by_source` always add up: to the wall time of the profile, or to the time of the
+samples.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Grouping by post-dominators: the default.
 
 1. An operator joins the group of its post-dominator, with everything on the paths between them,
-   when the patterns fit (`may_join`). Anchors
-   (convolutions, products, pools) go first, so that what follows them becomes their epilogue before
-   moving operators can claim it.
+   when the patterns fit (`may_join`). Anchors (convolutions, products, pools) go first, so that
+   what follows them becomes their epilogue before moving operators can claim it.
 2. A group in which an operator would be computed too often is divided (`recompute`).
 3. Concatenations are split off from what can be written in place (`split_off_concats`).
 4. Views around an attention, which otherwise stands alone, join it (`views`).

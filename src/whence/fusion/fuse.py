@@ -2,9 +2,8 @@
 run.
 
 `fuse` changes nothing in the graph: a `FuseEntry` points at the nodes it is made of. NNVM writes
-results in place where a model assigns to a
-variable; no operator of ONNX does, so an entry always makes new values, and sharing memory is left
-to the memory plan.
+results in place where a model assigns to a variable; no operator of ONNX does, so an entry always
+makes new values, and sharing memory is left to the memory plan.
 """
 
 from __future__ import annotations

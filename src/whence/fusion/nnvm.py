@@ -2,17 +2,15 @@
 the group all its children share.
 
 `Input` nodes and stored constants play NNVM's variables; a constant that is part of the code (see
-`operands`) plays an attribute, so
-`Mul(x, 2)` is NNVM's `__mul_scalar__`. An `Output` marks its producer as a graph output and is no
-operator itself.
+`operands`) plays an attribute, so `Mul(x, 2)` is NNVM's `__mul_scalar__`. An `Output` marks its
+producer as a graph output and is no operator itself.
 
 1. Reference counts: one for each input that reads a result, two more for each graph output. A count
    above 1 realises the result.
 2. In list order each operator gets a *derived* pattern and settles the rule of those producers that
    are still undecided.
 3. In reverse order, results that fuse to an anchor join their consumer's group. Where a moved
-   (injective) and a convolved operand meet, the
-   convolved one stays outside.
+   (injective) and a convolved operand meet, the convolved one stays outside.
 4. An operator whose result only single-input operators of one elementwise group read joins that
    group, with all of its own group.
 

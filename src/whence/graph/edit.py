@@ -1,11 +1,12 @@
 """How passes rewrite: match without touching, build, apply in one step.
 
-    [A] the pass looks at the graph and decides; nothing changes [B] `edit = rewriter.edit(conv, bn,
-    rule="...")`; `edit.const(...)`, `edit.node(...)` build new nodes beside the graph [C]
-    `edit.replace(bn, new)`; `edit.apply()` does it all, or raises and does nothing
+    [A] the pass looks at the graph and decides; nothing changes
+    [B] `edit = rewriter.edit(conv, bn, rule="...")`;
+        `edit.const(...)`, `edit.node(...)` build new nodes beside the graph
+    [C] `edit.replace(bn, new)`; `edit.apply()` does it all, or raises and does nothing
 
-A new node inherits the origins of all matched nodes, unless the rule narrows them with `of=`. So
-provenance is kept by not doing anything about it.
+A new node inherits the origins of all matched nodes, unless the rule narrows them with `of=`: to
+those whose work it does, where a matched node stays for other readers.
 """
 
 from __future__ import annotations
@@ -154,8 +155,7 @@ class Edit:
         """A new operator. Its types are inferred when not given.
 
         `of` narrows whose origin it inherits (all matched nodes by default). `inherit` names a
-        matched node whose id, users and origin
-        it takes over.
+        matched node whose id, users and origin it takes over.
         """
         attrs = dict(attrs or {})
         while inputs and inputs[-1] is None:
@@ -166,7 +166,7 @@ class Edit:
             types = (types,)
         parents = self._ancestors(of if of is not None else self._matched, inherit)
         if not parents:
-            raise self._error(f"{op} comes from nothing: name the node that caused it")
+            raise self._error(f"{op} has no origin: `of` names none of the matched nodes")
         node = Node(
             inherit.id if inherit is not None else self.graph.new_id(),
             op,

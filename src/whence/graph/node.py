@@ -51,9 +51,8 @@ class Node:
     """One operator, input, constant or output.
 
     `inputs`, `outputs` and `attrs` are read freely and changed only through the graph, which keeps
-    the consumer index
-    exact. A node belongs to at most one graph; a new one belongs to none until a rewrite puts it
-    in.
+    the consumer index exact. A node belongs to at most one graph; a new one belongs to none until a
+    rewrite puts it in.
     """
 
     # fmt: off

@@ -13,17 +13,15 @@ All three share one layout of little-endian u32s without padding: `[entry count]
 1. Encoding is canonical and byte-exact: entries ascend by id, the source ids of an operator ascend
    without repetition.
 2. Decoding accepts exactly what ONE's release build accepts. It reads entries until the bytes run
-   out and only then compares
-   their number with the count, so a hostile count or length never allocates anything.
+   out and only then compares their number with the count, so a hostile count or length never
+   allocates anything.
 3. What is accepted though no encoder writes it (entries out of order, source ids unsorted or
-   repeated, a name whose last byte is not
-   NUL: the release build drops that byte unseen) is told in `Decoded.notes`. The notes are empty
-   exactly when encoding
-   the decoded entries gives the same bytes again.
+   repeated, a name whose last byte is not NUL: the release build drops that byte unseen) is told in
+   `Decoded.notes`. The notes are empty exactly when encoding the decoded entries gives the same
+   bytes again.
 4. A name is bytes in the file, of no promised encoding. Here it is UTF-8 text in which every byte
-   that is not UTF-8 stands as a lone
-   surrogate (`surrogateescape`), so any name survives the round trip. NULs inside a name are kept.
-   Escape it before printing.
+   that is not UTF-8 stands as a lone surrogate (`surrogateescape`), so any name survives the round
+   trip. NULs inside a name are kept. Escape it before printing.
 """
 
 from __future__ import annotations

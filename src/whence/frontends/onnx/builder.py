@@ -420,8 +420,7 @@ def build_graph(
     """Fill `graph` with the operators of a graph of the file.
 
     `inputs` are all its inputs with their types, those that stand for captured values last; `outer`
-    are the constants that a
-    nested graph reads from outside, `None` for the main graph.
+    are the constants that a nested graph reads from outside, `None` for the main graph.
     """
     build = NodeBuilder(reading, graph, upgrader, nested=outer is not None)
     proto = planned.proto

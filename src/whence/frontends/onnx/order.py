@@ -17,8 +17,8 @@ def running_order(
     wherever that is possible.
 
     `inner` names, by position, what the nested graphs of a record read from outside. `given` are
-    the values that exist before
-    any of them runs. A value made twice, or a circle, is a `ModelError`.
+    the values that exist before any of them runs. A value made twice, or a circle, is a
+    `ModelError`.
     """
     maker: dict[str, int] = {}
     for position, record in enumerate(records):

@@ -44,11 +44,9 @@ def read_onnx(
     in its ledger.
 
     `shapes` gives the shapes of inputs, by name, where the file leaves them open or others are
-    wanted. An initializer that is
-    also listed as an input is a constant, unless a shape is given for it: then it is an input. A
-    file that cannot be read is a `ModelError`, one that
-    asks for what whence does not
-    have an `UnsupportedError`.
+    wanted. An initializer that is also listed as an input is a constant, unless a shape is given
+    for it: then it is an input. A file that cannot be read is a `ModelError`, one that asks for
+    what whence does not have an `UnsupportedError`.
     """
     path = None if isinstance(source, (bytes, ModelProto)) else Path(source)
     try:

@@ -49,8 +49,8 @@ def parameters(
     one for each index of the axis.
 
     `axis` says where the tensor's quantised dimension is now, should the tensor have been
-    transposed. The zero point is of the tensor's type
-    unless it is out of its range; then it is of 32 bits.
+    transposed. The zero point is of the tensor's type unless it is out of its range; then it is of
+    32 bits.
     """
     if found.blocks is not None:
         raise UnsupportedError(

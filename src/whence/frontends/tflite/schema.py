@@ -5,8 +5,7 @@ A model file is untrusted. Three things keep a hostile one from doing harm:
 
 1. every table's vtable must lie inside the file, every vector's length must fit in it;
 2. all reading together may cost only a fixed multiple of the file's size, so that a thousand
-   vectors which are one and the same
-   long vector do not cost a thousand times its length;
+   vectors which are one and the same long vector do not cost a thousand times its length;
 3. whatever else goes wrong in the generated classes ends as one `ModelError` (see
    `records.read_records`).
 """

@@ -6,8 +6,8 @@
 2. A metadata entry's payload gets a buffer of its own, after all others, in the order of the
    entries.
 3. Operator codes are listed in the order in which operators first use them. A code above 126 is 127
-   in the old field of 8 bits, which means
-   "look at the new one"; all others, Circle's negative ones among them, stand in both.
+   in the old field of 8 bits, which means "look at the new one"; all others, Circle's negative ones
+   among them, stand in both.
 4. A file that would not fit into 2 GB keeps its buffers behind the flatbuffer and tells their
    places.
 """

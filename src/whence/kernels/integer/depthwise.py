@@ -3,9 +3,8 @@
 out[p, c] = epilogue(Σ_kh Σ_kw (x[at(p, kh, kw), c] - x_zero) · (w[kh, kw, c] - w_zero))
 
 Vectors run over channels. The bytes that one channel has in four rows of one input column are put
-side by side; each such vector serves all pixels of
-a tile whose window holds the column. Padding is read from a row of x_zero, so it adds nothing.
-Corrections for zero points are those of
+side by side; each such vector serves all pixels of a tile whose window holds the column. Padding is
+read from a row of x_zero, so it adds nothing. Corrections for zero points are those of
 `integer_product`. The last vector of channels begins early rather than end late.
 """
 

@@ -1,10 +1,9 @@
 """Convolutions and pools on channel-blocked tensors, the layout in which vectors run over channels.
 
 A blocked tensor is an ordinary tensor [N, ceil(C / block), H, W, block]: channel c of the plain
-tensor is at block c // block, place c % block. When
-`block` does not divide C, the places behind the last channel hold zeros after `ToBlocked` and
-anything after other operators; no operator lets them
-touch a real channel. The plain tensor may also be [N, C, W]; it is one row high when blocked.
+tensor is at block c // block, place c % block. When `block` does not divide C, the places behind
+the last channel hold zeros after `ToBlocked` and anything after other operators; no operator lets
+them touch a real channel. The plain tensor may also be [N, C, W]; it is one row high when blocked.
 
 | operator             | inputs       | value                                                                              |
 |----------------------|--------------|------------------------------------------------------------------------------------|

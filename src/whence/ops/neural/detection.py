@@ -2,9 +2,8 @@
 and a count.
 
 `PaddedNonMaxSuppression` is TFLite's operator of versions 4 and 5 (`NonMaxSuppression` is ONNX's,
-whose list has the length it
-needs). `DetectionPostProcess` is the last operator of SSD detectors: it decodes boxes against
-anchors and suppresses.
+whose list has the length it needs). `DetectionPostProcess` is the last operator of SSD detectors:
+it decodes boxes against anchors and suppresses.
 """
 
 from __future__ import annotations

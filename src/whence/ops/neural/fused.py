@@ -202,8 +202,8 @@ def expand(op: str, attrs: Attrs, types: Sequence[ValueType | None]) -> list[Exp
     supernode's output.
 
     `types` are the types of its inputs, `None` where an optional one is absent. Only a FusedMatMul
-    with `trans_a` or `trans_b` reads
-    more than their presence: it must know the rank of the operand that it transposes.
+    with `trans_a` or `trans_b` reads more than their presence: it must know the rank of the operand
+    that it transposes.
     """
     present = [index for index, kind in enumerate(types) if kind is not None]
     plain = {name: value for name, value in attrs.items() if name not in _OWN_ATTRS}

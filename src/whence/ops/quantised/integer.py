@@ -9,20 +9,17 @@ scaling by fixed-point numbers.
 | `LookUp`               | x, table                 | table[x - the smallest code of x's type]                                                 |
 
 The convolutions are channels-last, in (N, spatial..., C) and out (N, spatial..., O), with the
-attributes of Conv and ConvTranspose (no
-output_shape); padding adds nothing to a sum. Of an x of 8 bits the result is int32, of an int16 x
-it is int64. `x_zero` is one number,
-`w_zero` one number or one for each of the O output channels.
+attributes of Conv and ConvTranspose (no output_shape); padding adds nothing to a sum. Of an x of 8
+bits the result is int32, of an int16 x it is int64. `x_zero` is one number, `w_zero` one number or
+one for each of the O output channels.
 
 `FixedPointScale` is elementwise; multiplier and shift are int32, one number or one for each element
-of the last axis, and the result is int32.
-On int32 it rounds by the attribute `rounding`: "double" (default) rounds x · 2^max(shift, 0) ·
-multiplier / 2^31 to nearest, halves up, then
-divides by 2^max(-shift, 0) and rounds to nearest, halves away from zero, as gemmlowp does; "single"
-rounds once, halves up. Products
-that leave 32 bits wrap around before the multiplication; minimum times minimum saturates. On int64
-the multiplier is first rounded
-to 16 bits, and the product rounded once, halves up.
+of the last axis, and the result is int32. On int32 it rounds by the attribute `rounding`: "double"
+(default) rounds x · 2^max(shift, 0) · multiplier / 2^31 to nearest, halves up, then divides by
+2^max(-shift, 0) and rounds to nearest, halves away from zero, as gemmlowp does; "single" rounds
+once, halves up. Products that leave 32 bits wrap around before the multiplication; minimum times
+minimum saturates. On int64 the multiplier is first rounded to 16 bits, and the product rounded
+once, halves up.
 
 `LookUp` is elementwise; the table has one entry for each code, 256 for 8 bits and 65,536 for 16.
 """

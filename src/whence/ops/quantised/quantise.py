@@ -52,9 +52,8 @@ def requantise(
     """Real values, already divided by the scale, as `dtype`.
 
     Integers: round half to even, or `away` from zero, add the zero point, saturate. Small floats:
-    add the zero point, round to nearest; values
-    out of range saturate, or with `saturate=False` become what the format has for them (infinity or
-    NaN).
+    add the zero point, round to nearest; values out of range saturate, or with `saturate=False`
+    become what the format has for them (infinity or NaN).
     """
     if dtype.is_integer:
         low, high = integer_range(dtype)

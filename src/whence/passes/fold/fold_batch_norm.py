@@ -32,8 +32,7 @@ class FoldBatchNorm(RulePass):
     constant weights:
 
     1. into the Conv, ConvTranspose, Gemm or MatMul before it, when that has no other consumer, also
-       through transposes and reshapes
-       that keep the channels together;
+       through transposes and reshapes that keep the channels together;
     2. into the only consumer after it, where no padding comes between.
 
     With s = scale / sqrt(variance + epsilon) and t = bias - mean·s, it is s·x + t. One that has no

@@ -7,16 +7,13 @@
 What is left alone, and why:
 - operators that draw random numbers, or hold nested graphs;
 - QuantizeLinear and DequantizeLinear: folding them would turn quantised weights back into large
-  ones. With `dequantise`, those that integer
-  arithmetic left are folded after all: what reads them computes with real numbers, and would make
-  these anew in every run;
+  ones. With `dequantise`, those that integer arithmetic left are folded after all: what reads them
+  computes with real numbers, and would make these anew in every run;
 - results that are large and much larger than what they are made from (Expand, Tile, Range, ...): a
-  file of a kilobyte may ask for
-  gigabytes. What computes its elements (a table of positions gathered from a short one, a mask from
-  the numbers of windows) is folded up to `max_grown_bytes` of a graph; what only repeats them is
-  cheaper to repeat where it is read.
-  ConstantOfShape is folded up to a budget of its own, because models without trained
-  weights make theirs with it;
+  file of a kilobyte may ask for gigabytes. What computes its elements (a table of positions
+  gathered from a short one, a mask from the numbers of windows) is folded up to `max_grown_bytes`
+  of a graph; what only repeats them is cheaper to repeat where it is read. ConstantOfShape is
+  folded up to a budget of its own, because models without trained weights make theirs with it;
 - operators on much text: its size is not that of its tensors, and a chain of StringConcat doubles it
   with every operator;
 - work that fails: it fails at run time too, with a message that names the operator.

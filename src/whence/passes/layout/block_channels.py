@@ -3,11 +3,10 @@
 1. conv(x, w, b, z) = from_blocked(blocked_conv(to_blocked(x), w, b, to_blocked(z))); a first layer
    of few channels reads its input as it is
 2. convolutions in groups of few channels work on several groups at once, with zeros between them;
-   transposed ones make each phase of the result
-   as channels of its own
+   transposed ones make each phase of the result as channels of its own
 3. f(from_blocked(x)) = from_blocked(f'(x)) for operators that treat each channel by itself:
-   elementwise ones, pools, reductions and moves over
-   space, and concatenations and splits at multiples of a block
+   elementwise ones, pools, reductions and moves over space, and concatenations and splits at
+   multiples of a block
 4. to_blocked(from_blocked(x)) = x
 5. from_blocked(x) = reshape(x) where there is one pixel and every block is full, and likewise
    to_blocked

@@ -4,8 +4,7 @@ values.
 1. softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, scale=s)
 2. V'·softmax(...)ᵀ = (softmax(...)·V'ᵀ)ᵀ, so that rule 1 applies
 3. softmax(where(C, s·Q·Kᵀ, -∞))·V = Attention(Q, K, V, C, scale=s), with C true where a key is
-   seen; -10⁴ will do for -∞ when C is
-   constant and leaves every query a key
+   seen; -10⁴ will do for -∞ when C is constant and leaves every query a key
 
 The scale may be a factor or divisor of the scores, of Q, of K, or be spread over them. Kᵀ is best a
 Transpose, which then goes away; otherwise one is inserted. where(isnan(p), 0, p) behind the softmax

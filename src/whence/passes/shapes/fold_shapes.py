@@ -3,8 +3,8 @@
 1. The shape of a value whose dimensions are known is a constant; so is whatever is computed from
    known elements of it.
 2. `Reshape` to sizes of which each is a number or the size its input has in that place copies the
-   latter: [batch, 12, 64] becomes
-   [0, 12, 64]. One further size follows from the others (-1), provided none of them can be 0.
+   latter: [batch, 12, 64] becomes [0, 12, 64]. One further size follows from the others (-1),
+   provided none of them can be 0.
 3. `Expand` to the sizes its input has expands nothing there: such a size becomes 1.
 4. `Slice` up to the length of its input is a slice to the end.
 5. Two lists of the same sizes are one, wherever they were computed.

@@ -2,9 +2,8 @@
 exporters compute in the graph.
 
 `ShapeValues` follows scalars and short lists of integers through the operators they are usually
-made with, element by element,
-each a `Size` or unknown. [batch, 12, 64] of which only the first element varies is known as exactly
-that.
+made with, element by element, each a `Size` or unknown. [batch, 12, 64] of which only the first
+element varies is known as exactly that.
 """
 
 from __future__ import annotations

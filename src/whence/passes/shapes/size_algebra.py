@@ -1,13 +1,11 @@
 """Arithmetic with sizes that are only partly known: polynomials with whole coefficients over
 dimensions.
 
-`SizeTable` numbers the dimensions it meets, and everything it cannot expand (`a // b`, `min(a, b)`),
-each once, so that equal
-expressions are equal values. Every dimension is at least 0, and so is every such unexpanded
-expression; that is what comparisons
-are decided by. Numbers are taken to fit the 64 bits that the graph computes them in. They may be
-expressions (`whence.extent`), when a model is compiled for more than one size; then what is not
-decided is asked of those.
+`SizeTable` numbers the dimensions it meets, and everything it cannot expand (`a // b`, `min(a,
+b)`), each once, so that equal expressions are equal values. Every dimension is at least 0, and so
+is every such unexpanded expression; that is what comparisons are decided by. Numbers are taken to
+fit the 64 bits that the graph computes them in. They may be expressions (`whence.extent`), when a
+model is compiled for more than one size; then what is not decided is asked of those.
 """
 
 from __future__ import annotations

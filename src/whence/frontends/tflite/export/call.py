@@ -9,8 +9,7 @@ to say it in a file's operators.
 - `value(i)` is an input that is known now, in the numbers of the graph; `integers(i)` such a list
   of whole numbers.
 - `emit` writes an operator. Without `outputs` it makes the results of the node, activation and
-  quantisation included; `between` makes a tensor for a
-  step on the way there.
+  quantisation included; `between` makes a tensor for a step on the way there.
 
 What the format cannot say raises through `unsupported`, which names the operator.
 """
