@@ -87,3 +87,18 @@ def test_an_operator_that_is_malformed(
     build.output("y", build.op(op, *[x] * operands, name="mine", **attrs))
     with pytest.raises(ModelError, match=rf"^operator 'mine' \({op}\) {found}$"):
         build.finish()
+
+
+def test_attributes_of_a_file_and_where_an_operator_stems_from() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [2, 3])
+    found: dict[str, int | float] = {"axis": 0}
+    y = build.op("Softmax", x, attrs=found, name="s", module="head.softmax", line="net.py:12")
+    build.output("y", y)
+    graph = build.finish()
+    assert graph[1].attrs == {"axis": 0}
+    (source,) = graph.ledger.sources
+    assert (source.module, source.line) == ("head.softmax", "net.py:12")
+    build.op("Softmax", x, name="odd", attrs={"name": 1, "op": 2})
+    with pytest.raises(ModelError, match="'odd' .*has no attribute 'name'; it has axis"):
+        build.finish()

@@ -51,6 +51,8 @@ class _Entry:
     kind: ValueType | None = None
     value: np.ndarray | None = None
     n_outputs: int = 1
+    module: str = ""
+    line: str = ""
 
 
 class GraphBuilder:
@@ -69,9 +71,22 @@ class GraphBuilder:
         return self._add(_Entry("Const", name=name, value=np.asarray(value)))
 
     def op(
-        self, op: str, *inputs: Symbol | None, name: str = "", n_outputs: int = 1, **attrs: Attr
+        self,
+        op: str,
+        /,
+        *inputs: Symbol | None,
+        name: str = "",
+        n_outputs: int = 1,
+        attrs: Mapping[str, Attr] | None = None,
+        module: str = "",
+        line: str = "",
+        **named: Attr,
     ) -> Symbol:
-        return self._add(_Entry(op, inputs, attrs, name, n_outputs=n_outputs))
+        """An operator. Attributes are given by their names, or as `attrs` by a reader, whose file may
+        call one `name`. `module` and `line` say where it stands in the program that was exported.
+        """
+        given = {**(attrs or {}), **named}
+        return self._add(_Entry(op, inputs, given, name, None, None, n_outputs, module, line))
 
     def variable(self, name: str, initial: Any) -> Symbol:
         """A value that outlives a run, with what it is before the first; see `whence.graph.state`."""
@@ -95,7 +110,9 @@ class GraphBuilder:
         operators = [entry for entry in self._entries if entry.op not in NOT_FROM_A_FILE]
         for number, entry in enumerate(operators, 1):
             entry.name = entry.name or f"{entry.op}_{number}"
-            ledger.add_source(SourceOp(number, entry.name, entry.op))
+            ledger.add_source(
+                SourceOp(number, entry.name, entry.op, module=entry.module, line=entry.line)
+            )
         graph = Graph(self._name, ledger, Inference())
         placed: dict[int, Node] = {}
         sources = [pair for pair in enumerate(self._entries) if pair[1].op in SOURCES]

@@ -166,7 +166,7 @@ class Edit:
             types = (types,)
         parents = self._ancestors(of if of is not None else self._matched, inherit)
         if not parents:
-            raise self._error(f"{op} has no origin: `of` names none of the matched nodes")
+            raise self._error(f"{op} has no origin: nothing was matched, and `of` names no node")
         node = Node(
             inherit.id if inherit is not None else self.graph.new_id(),
             op,
