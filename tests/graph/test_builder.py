@@ -100,5 +100,5 @@ def test_attributes_of_a_file_and_where_an_operator_stems_from() -> None:
     (source,) = graph.ledger.sources
     assert (source.module, source.line) == ("head.softmax", "net.py:12")
     build.op("Softmax", x, name="odd", attrs={"name": 1, "op": 2})
-    with pytest.raises(ModelError, match="'odd' .*has no attribute 'name'; it has axis"):
+    with pytest.raises(ModelError, match=r"'odd' .*has no attribute 'name'; it has axis"):
         build.finish()

@@ -26,7 +26,7 @@ from whence.types import TensorType
 
 VIEWS = operators(Trait.VIEW)
 """Operators whose result is their operand, element by element in the same order: nothing to do for
-whoever reads it, wherever it lies.
+its consumers, wherever it lies.
 """
 _CONTRACTIONS = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT
 

@@ -54,7 +54,7 @@ _MISREAD = (KeyError, IndexError, TypeError, ValueError, AttributeError, Overflo
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a model takes, and the model as it was loaded, once somebody asks."""
+    """What a model takes, and the model as it was loaded, on first use."""
 
     inputs: tuple[Port, ...]
     graph: Callable[[], Graph]

@@ -44,7 +44,7 @@ class NativePlan(ctypes.Structure):
 
 
 class Library:
-    """Compiled kernels, loaded for as long as somebody holds this."""
+    """Compiled kernels, loaded for as long as this is referenced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""The constants of a program in one block, which is packed when somebody first needs it.
+"""The constants of a program in one block, which is packed on first use.
 
 A constant that is a file's own bytes is packed from there, and the pages that were read are given
 back at once: large weights are in memory once, as kernels want them. A process that only compiles

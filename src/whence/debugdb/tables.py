@@ -41,7 +41,7 @@ class Extra:
 
 @dataclass(slots=True)
 class DebugDatabase:
-    """One per compilation, filled by whoever has rows. `queue` is in execution order; the order of
+    """One per compilation, filled by all who have rows. `queue` is in execution order; the order of
     other tables means nothing.
     """
 

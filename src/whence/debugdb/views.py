@@ -1,4 +1,4 @@
-"""Saved questions: views that every stored database has, whoever wrote it.
+"""Saved questions: views that every stored database has, whichever compiler wrote it.
 
 Times are those of the profile, where there is one: the tables `measured`, `attributed` and
 `residual`. Elsewhere they are those of the samples, split by the weights of the tables `member` and

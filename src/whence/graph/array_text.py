@@ -4,7 +4,7 @@
 {all 0.5}                         one element throughout
 {seed 7}                          made-up numbers that are the same everywhere
 {seed 7 from 0.5 to 1.5}          the same, within limits
-{sha256-0123456789abcdef}         a digest: whoever reads the text must have the array
+{sha256-0123456789abcdef}         a digest: the reader of the text must have the array
 {...}                             left out, for people
 """
 

@@ -172,7 +172,7 @@ class Change:
             raise self._error(f"{old} is {was}, its replacement {new} is {becomes}")
 
     def _check_leftover_uses(self, new: Mapping[int, Node], rewired: Sequence[Rewired]) -> None:
-        """Whoever still reads a removed node must find an heir with the same id."""
+        """A node that still reads a removed one must find a successor with the same id."""
         removed = {node.id for node in self.removed}
         inputs = {each.user.id: each.inputs for each in rewired}
         for node in self.removed:

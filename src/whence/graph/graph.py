@@ -52,7 +52,7 @@ class Graph:
         file.
         """
         self.dimensions: dict[str, int] = {}
-        """The sizes of dimensions that the file names and whoever read it fixed."""
+        """The sizes of dimensions that the file names and the caller of its reader fixed."""
         self.files: tuple[Path, ...] = ()
         """Files besides the model's own that its constants were read from."""
         self.claims: dict[int, tuple[ValueType | None, ...]] = {}
@@ -61,7 +61,7 @@ class Graph:
         """
         self.listed_inputs: tuple[tuple[str, ValueType], ...] = ()
         """The inputs that the file lists, in its order, where some of them are constants here: they
-        have a default, and whoever compiles the file may override it.
+        have a default, and a caller may override it.
         """
         self.op_counts: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}

@@ -97,7 +97,7 @@ def read_element(text: str, dtype: DType) -> np.ndarray:
     if dtype.is_float:
         number_ = float(text)
         exact = np.array(number_).astype(kind)
-        # A number that the type does not hold at all is a slip of whoever wrote it.
+        # A number that the type does not hold at all is a slip of the writer.
         if math.isfinite(number_) and not np.isfinite(exact.astype(np.float64)):
             raise ValueError(text)
         return exact

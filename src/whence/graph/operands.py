@@ -2,7 +2,7 @@
 constants tell, and do its outputs have the types that follow from them?
 
 Kernels trust types. So every type is inferred again before kernels are made, when all is known that
-they rely on, and what contradicts it is refused, whoever wrote it down.
+they rely on, and what contradicts it is refused, whatever pass or file declared it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def sized_inputs(
         assert isinstance(kind, TensorType)
         shape = given.get(place.input, kind.shape or ())
         if axis >= len(shape):
-            # Whoever applies the shape says what is wrong with it.
+            # Where the shape is applied, the error says what is wrong with it.
             continue
         was = shape[axis]
         if isinstance(was, int) and was != wanted:

@@ -58,7 +58,7 @@ def _open(
         shape = tuple(shapes[name])
         declared = kind.shape if kind.shape else (None,) * len(shape)
         if len(declared) != len(shape):
-            # Whoever binds the inputs says what is wrong with them.
+            # Where the inputs are bound, the error says what is wrong with them.
             places[name] = list(shape)
             continue
         places[name] = [

@@ -23,7 +23,7 @@ class VariableMemory(ABC, Generic[Room]):
     that a run cannot write in place. Engines say what room is.
 
     Programs for other shapes of the same model work on the same state. One run at a time does:
-    whoever runs, reads or resets it holds `lock`.
+    to run, read or reset it, hold `lock`.
     """
 
     def __init__(self, program: Program, bound: Mapping[str, Room] | None = None) -> None:

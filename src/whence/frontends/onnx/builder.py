@@ -35,7 +35,7 @@ from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombs
 from whence.types import UNKNOWN, TensorType, ValueType
 
 _WITH_GRAPHS = frozenset({("ai.onnx.preview", "FlexAttention")})
-"""Operators that may hold graphs and are made by whoever makes those, with or without."""
+"""Operators that may hold graphs, and are made by the code that makes those, with or without."""
 
 
 @dataclass(slots=True)

@@ -112,7 +112,7 @@ class _Control:
         try:
             build_graph(build.reading, planned, build.upgrader, graph, inputs, outer)
         except WhenceError:
-            # Whoever tries again must find the ledger as it was.
+            # Another attempt must find the ledger as it was.
             _unmake(graph)
             raise
         return graph

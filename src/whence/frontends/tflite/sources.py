@@ -81,7 +81,7 @@ def find_sources(model: ModelRecord) -> Sources:
 
 
 def metadata_of(sources: Sources) -> dict[str, str]:
-    """What the graph keeps of the tables, for whoever writes them again."""
+    """What the graph keeps of the tables, for the writer."""
     found = (
         {}
         if sources.luci_ids is None

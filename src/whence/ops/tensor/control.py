@@ -1,7 +1,7 @@
 """Operators that only an interpreter can evaluate: those that decide what runs, and the nodes a
 graph itself is made of.
 
-They have no reference implementation: whoever walks the graph knows what they mean.
+They have no reference implementation: the interpreter, which walks the graph, evaluates them.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def infer(query: TypeQuery) -> tuple[ValueType, ...]:
     """The types of the outputs of `query`, exactly `n_outputs` of them; what is not known is
     `UNKNOWN` or has unknown dimensions.
 
-    Raises `ModelError` when the inputs contradict each other and `UnsupportedError` when nobody
-    knows the operator.
+    Raises `ModelError` when the inputs contradict each other and `UnsupportedError` when the
+    operator is not known.
     """
     return Inference().infer(query)
 

@@ -5,7 +5,7 @@ choice between what they give.
 2. If(c, f, g)(x) = Choose(c, f(x), Branch(g)(x))    where g is certain to fail on what it is given, and so says nothing of what the If gives
 
 The second is common: a model for two sampling rates takes blocks of one size for one of them, of
-another for the other. Whoever takes the branch that fails gets its error as before.
+another for the other. A run that takes the branch that fails gets its error as before.
 
 Nothing runs that did not run before: what only the side of a choice needs that is not taken is
 passed over (`graph/guards.py`). But the operators of both branches are now seen by every pass,

@@ -187,7 +187,7 @@ def _widened(edit: Edit, ref: Ref, wide: dict[Ref, Ref], taken: dict[Ref, Ref]) 
 # 3. cast(cast(x, half), single) = x for what rules 1 and 2 made
 def _widen_cast(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
     """A cast of the file: one from a widened value starts from that value, one to half is a
-    rounding for whoever computes with it.
+    rounding for its consumers.
     """
     graph, source = rewriter.graph, node.inputs[0]
     before, after = tensor_of(graph, source), tensor_of(graph, node.ref())

@@ -86,7 +86,7 @@ class ForwardSweep:
         for rule, leaving in self._leaving.items():
             self._rewriter.rules[rule] += len(leaving)
             self._take_out(rule, leaving)
-        # Whoever is read only by those that leave with it leaves too.
+        # A node that only removed nodes read is removed, too.
         for rule, spares in itertools.groupby(reversed(self._spares), key=lambda each: each[0]):
             unread: dict[int, _Farewell] = {}
             for _, spare in spares:

@@ -37,7 +37,7 @@ def tidy(subgraph: Subgraph, outputs: Sequence[int]) -> None:
                     alias[made] = source
                     continue
                 if source in makers and source not in outputs:
-                    # Whoever makes the source makes the output instead.
+                    # The operator that makes the source makes the output instead.
                     instead[source] = made
                     continue
         elif record.name == "CAST" and record.outputs[0] not in outputs:
