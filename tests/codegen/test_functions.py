@@ -52,6 +52,21 @@ def test_whom_a_function_is_for_makes_no_difference(cache: Cache) -> None:
     assert (toolchain.compiled, toolchain.linked) == (1, 1)
 
 
+def test_an_object_is_not_linked_for_one_function_if_another_calls_what_is_not_there(
+    cache: Cache,
+) -> None:
+    toolchain = Counting(cache)
+    shared = function(9)
+    text = "int number_9(void);\nint number_1(void) { return number_9() - 8; }\n"
+    caller = Function("number_1", text, calls=(shared,))
+    toolchain.build_library([unit(shared)])
+    both = toolchain.build_library([unit(shared, caller, function(2))])
+    assert numbers(both, (1, 2, 9)) == [1, 2, 9]
+    assert toolchain.compiled == 2
+    path = toolchain.build_library([unit(function(2), function(3))])
+    assert numbers(path, (2, 3)) == [2, 3]
+
+
 def test_objects_that_have_a_function_in_common_are_not_linked_together(cache: Cache) -> None:
     toolchain = Counting(cache)
     toolchain.build_library([unit(function(1), function(2))])

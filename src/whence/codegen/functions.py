@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from whence.codegen.cache import Cache
 
@@ -24,7 +25,9 @@ _COMMENTS = re.compile(r"\A(?:/\*[^\n]*\*/\n)+")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One kernel as text, of C or of another language. Functions with one symbol have one body, whichever models they come from."""
+    """One kernel as text, of C or of another language. Functions with one symbol have one body,
+    whichever models they come from.
+    """
 
     symbol: str
     text: str
@@ -50,6 +53,16 @@ class FoundObjects:
     missing: tuple[Function, ...]
 
 
+class _ObjectRecord(NamedTuple):
+    """An object in the cache: the symbols of its functions, and of those in other objects that they
+    call.
+    """
+
+    key: str
+    has: frozenset[str]
+    calls: frozenset[str]
+
+
 class FunctionObjects:
     """Objects in a cache by the functions in them. `key_of` gives the key of a function's text."""
 
@@ -61,20 +74,21 @@ class FunctionObjects:
 
     def find(self, functions: Iterable[Function]) -> FoundObjects:
         """Objects that together have as many of the functions as can be had without having one of
-        them twice: the linker would refuse that.
+        them twice, and without calling any that is not among them: the linker would refuse that.
         """
+        asked = {function.symbol: function for function in functions}
         objects: dict[str, Path] = {}
         missing: list[Function] = []
         taken: set[str] = set()
-        for function in functions:
+        for function in asked.values():
             if function.symbol in taken:
                 continue
             found = self._entry(function)
-            if found is not None and not taken & found[1]:
-                path = self._cache.get(found[0])
+            if found is not None and not taken & found.has and found.calls <= asked.keys():
+                path = self._cache.get(found.key)
                 if path is not None:
-                    objects[found[0]] = path
-                    taken |= found[1]
+                    objects[found.key] = path
+                    taken |= found.has
                     continue
             missing.append(function)
             taken.add(function.symbol)
@@ -82,17 +96,21 @@ class FunctionObjects:
 
     def note(self, object_key: str, functions: Sequence[Function]) -> None:
         """The object under this key has exactly these functions."""
-        record = json.dumps([object_key, [each.symbol for each in functions]]).encode()
+        has = [each.symbol for each in functions]
+        calls = {call.symbol for each in functions for call in each.calls}.difference(has)
+        record = json.dumps([object_key, has, sorted(calls)]).encode()
         for each in functions:
             self._cache.put(self.key(each), record)
 
-    def _entry(self, function: Function) -> tuple[str, frozenset[str]] | None:
+    def _entry(self, function: Function) -> _ObjectRecord | None:
         path = self._cache.get(self.key(function))
         try:
-            key, symbols = json.loads(path.read_bytes()) if path is not None else ("", [])
+            key, has, calls = json.loads(path.read_bytes()) if path is not None else ("", [], [])
         except (OSError, ValueError, TypeError):
             return None  # pruned just now, or not ours
-        return (str(key), frozenset(symbols)) if function.symbol in symbols else None
+        if function.symbol not in has:
+            return None
+        return _ObjectRecord(str(key), frozenset(has), frozenset(calls))
 
 
 def batches(functions: Sequence[Function], jobs: int) -> list[list[Function]]:
