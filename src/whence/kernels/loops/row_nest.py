@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from whence.errors import UnsupportedError
-from whence.extent import is_symbolic, surely_divides, surely_equal
+from whence.extent import estimate, is_symbolic, surely_divides, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, compute_type
@@ -208,26 +208,37 @@ class RowNest:
         return self._name(name, dtype)
 
     def _stretches(self, make: Make) -> tuple[Indices, list[Var]] | None:
-        """Two loops along a long row that lies across memory, where every lane is one sum; along
-        memory, a sum is a vector of sums already.
+        """Loops along a long row that lies across memory, where every lane is one sum, the last of
+        them over a part to add up by itself; along memory, a sum is a vector of sums already.
         """
+        if self._lane is None or estimate(self.count) <= _LONG:
+            return None
         blocks = _runs(self.axes)
-        if self._lane is None or is_symbolic(self.count) or self.count <= _LONG or len(blocks) != 1:
-            return None
-        inner = next(
-            (size for size in range(math.isqrt(self.count), 7, -1) if self.count % size == 0), None
-        )
-        if inner is None:
-            return None
-        steps = [Var("r", self.count // inner), Var("rr", inner)]
-        index = self._index(blocks, [of(steps[0]) * inner + of(steps[1])])
+        if len(blocks) == 1 and not is_symbolic(self.count):
+            inner = next(
+                (size for size in range(math.isqrt(self.count), 7, -1) if self.count % size == 0),
+                None,
+            )
+            if inner is None:
+                return None
+            steps = [Var("r", self.count // inner), Var("rr", inner)]
+            index = self._index(blocks, [of(steps[0]) * inner + of(steps[1])])
+        else:
+            # Whether a size divides is not known, or a part may not go over the gap between two
+            # runs of axes: a part is one axis.
+            *outer, last = sorted(self.axes)
+            if surely_equal(self.shape[last], 1) or not outer:
+                return None
+            steps = [Var(f"r{axis}", self.shape[axis]) for axis in (*outer, last)]
+            index = self._index([[axis] for axis in (*outer, last)], [of(each) for each in steps])
         return None if _divides(make(index), "r") else (index, steps)
 
     def _add_stretches(self, name: str, value: Expr, steps: Sequence[Var], dtype: DType) -> None:
         assert self._lane is not None
         part = f"{name}_part"
+        *outer, last = steps
         inner = Loop(
-            steps[1],
+            last,
             (Loop(self._lane, (Accumulate(part, Fn.ADD, value, self._lane),), LoopKind.VECTOR),),
             LoopKind.SERIAL,
         )
@@ -236,13 +247,10 @@ class RowNest:
             (Accumulate(name, Fn.ADD, self._name(part, dtype), self._lane),),
             LoopKind.VECTOR,
         )
-        self.body.append(
-            Loop(
-                steps[0],
-                (Accumulator(part, Literal(0.0, dtype), self._lane), inner, added),
-                LoopKind.SERIAL,
-            )
-        )
+        body: tuple[Stmt, ...] = (Accumulator(part, Literal(0.0, dtype), self._lane), inner, added)
+        for step in reversed(outer):
+            body = (Loop(step, body, LoopKind.SERIAL),)
+        self.body += body
 
     def fold_stored(self, name: str, make: Make) -> tuple[Expr, Make]:
         """The sum of a value that costs more than a load, and the value itself for later passes:
