@@ -224,10 +224,12 @@ class TensorType:
     @property
     def nbytes(self) -> int | None:
         """Bytes of the tensor as stored densely, rounding sub-byte elements up; `None` when the
-        shape is not known.
+        shape or the type of its elements is not known.
         """
         count = self.elements
-        return None if count is None else (count * self.dtype.bits + 7) // 8
+        if count is None or self.dtype is DType.UNDEFINED:
+            return None
+        return (count * self.dtype.bits + 7) // 8
 
     @classmethod
     def of(cls, array: np.ndarray) -> TensorType:

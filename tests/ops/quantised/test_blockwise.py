@@ -72,6 +72,17 @@ def test_an_index_outside_the_table_ends_the_run() -> None:
         model(np.array([7]))
 
 
+def test_an_index_that_is_no_integer_is_refused() -> None:
+    given = {
+        "c_t": RNG.integers(0, 256, (7, 32), np.uint8),
+        "i": np.array([3], np.float32),
+        "c_s": RNG.standard_normal((7, 4)).astype(np.float32),
+    }
+    proto = single("GatherBlockQuantized", given, 21, domain=MICROSOFT, block_size=16, bits=4)
+    with pytest.raises(ModelError, match="indices of 32 or 64 bits"):
+        whence.compile(read_onnx(proto))(np.array([3], np.float32))
+
+
 @pytest.mark.parametrize(
     ("changed", "attrs", "message"),
     [

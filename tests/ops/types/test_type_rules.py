@@ -183,3 +183,8 @@ def test_reduce() -> None:
     assert reduce(
         TypeQuery("ReduceSum", {"keepdims": 0}, (f32("b", 3), axes), (None, None), 1)
     ) == (TensorType(DType.F32),)
+
+
+def test_a_type_without_element_type_has_no_size() -> None:
+    assert TensorType(DType.UNDEFINED, (2, 3)).nbytes is None
+    assert TensorType(DType.F16, (2, 3)).nbytes == 12

@@ -25,7 +25,7 @@ from whence.ops.definition import (
     Value,
 )
 from whence.ops.operand import CODING, DATA, INDEX, named, with_optional
-from whence.ops.operands.checks import count_of, demand
+from whence.ops.operands.checks import count_of, demand, demand_elements
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import is_absent, tensor_type
@@ -181,6 +181,7 @@ def _check_gather(query: TypeQuery) -> None:
         raise ModelError(f"{query.op}: blocks of {block}; it takes 16, 32, 64, ...")
     if table.dtype not in (DType.U8, DType.UNDEFINED):
         raise ModelError(f"{query.op}: the table is {table}, and should be bytes")
+    demand_elements(query, 1, (DType.I32, DType.I64), "indices of 32 or 64 bits")
     if table.shape is None:
         return
     if len(table.shape) < 2:
