@@ -363,7 +363,7 @@ def test_scans(engine: Engine) -> None:
 # ---- everything at once ----
 
 
-def _refuse(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted:
+def _refuse(kernels: Sequence[Kernel], *_: object) -> Emitted:
     return Emitted(("",) * len(kernels), (), dict.fromkeys(range(len(kernels)), "by request"))
 
 

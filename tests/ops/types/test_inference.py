@@ -151,7 +151,7 @@ def test_unknown_inputs_give_unknown_outputs() -> None:
     assert ask("Pad", UNKNOWN, UNKNOWN) == (UNKNOWN,)
     assert ask("Add", UNKNOWN, f32(3)) == (TensorType(DType.F32),)
     assert ask("LSTM", UNKNOWN, UNKNOWN, UNKNOWN, n_outputs=3, hidden_size=4) == (UNKNOWN,) * 3
-    assert ask("Loop", UNKNOWN, n_outputs=2) == (UNKNOWN, UNKNOWN)
+    assert ask("Loop", UNKNOWN, UNKNOWN, n_outputs=2) == (UNKNOWN, UNKNOWN)
 
 
 def test_element_type_is_known_where_the_shape_is_not() -> None:
@@ -163,6 +163,8 @@ def test_element_type_is_known_where_the_shape_is_not() -> None:
 @pytest.mark.parametrize(
     ("op", "types", "message"),
     [
+        ("Concat", (f32(2, 3), f32(3, 3)), "Concat lacks its attribute 'axis'"),
+        ("Relu", (f32(3), f32(3)), "Relu has 2 inputs; it takes 1"),
         ("Add", (f32(3), f32(4)), "Add: dimensions 3 and 4 do not broadcast"),
         (
             "Add",
@@ -170,9 +172,7 @@ def test_element_type_is_known_where_the_shape_is_not() -> None:
             "Add: inputs have different element types, f32 and i64",
         ),
         ("MatMul", (f32(2, 3), f32(4, 5)), "MatMul: inner dimensions differ"),
-        ("Concat", (f32(2, 3), f32(3, 3, 3)), "Concat: inputs have different ranks"),
         ("Relu", (SequenceType(f32(1)),), r"Relu: input 0 must be a tensor, found seq\(f32\[1\]\)"),
-        ("SpaceToDepth", (f32(2, 3),), "SpaceToDepth: "),
     ],
 )
 def test_contradictions_are_the_models_fault(
@@ -181,6 +181,13 @@ def test_contradictions_are_the_models_fault(
     with pytest.raises(ModelError, match=message) as caught:
         ask(op, *types)
     assert "\n" not in str(caught.value)
+
+
+def test_contradictions_of_operators_with_attributes() -> None:
+    with pytest.raises(ModelError, match="Concat: inputs have different ranks"):
+        ask("Concat", f32(2, 3), f32(3, 3, 3), axis=0)
+    with pytest.raises(ModelError, match="SpaceToDepth: "):
+        ask("SpaceToDepth", f32(2, 3), blocksize=2)
 
 
 def test_unsupported() -> None:

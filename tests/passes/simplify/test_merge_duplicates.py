@@ -19,19 +19,21 @@ from whence.types import DType
 
 
 @pytest.mark.parametrize(
-    ("left", "right"),
+    ("op", "left", "right"),
     [
-        ({"axis": 0}, {"axis": 1}),
-        ({"axis": 0}, {}),
-        ({}, {"axis": 1}),
-        ({"axis": 1}, {"axis": 1.0}),
+        ("Softmax", {"axis": 0}, {"axis": 1}),
+        ("Softmax", {"axis": 0}, {}),
+        ("Softmax", {}, {"axis": 1}),
+        ("LeakyRelu", {"alpha": 1}, {"alpha": 1.0}),
     ],
 )
-def test_other_attributes_are_another_operator(left: dict[str, Any], right: dict[str, Any]) -> None:
+def test_other_attributes_are_another_operator(
+    op: str, left: dict[str, Any], right: dict[str, Any]
+) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [3, 3])
-    build.output("a", build.op("Softmax", x, **left))
-    build.output("b", build.op("Softmax", x))
+    build.output("a", build.op(op, x, **left))
+    build.output("b", build.op(op, x))
     graph = build.finish()
     other = next(node for node in graph if node.id == 2)
     graph.set_attrs(other, right)
