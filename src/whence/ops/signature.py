@@ -70,6 +70,8 @@ def unknown_attributes(op: str, attrs: Attrs) -> dict[str, str]:
     signature = _signature(op)
     if not attrs or signature is None or signature.attributes is None:
         return {}
+    if attrs.keys() <= signature.attributes.keys():
+        return {}
     known = ", ".join(sorted(signature.attributes)) or "none"
     return {
         name: f" has no attribute {name!r}; it has {known}"

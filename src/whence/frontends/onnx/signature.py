@@ -16,7 +16,7 @@ from onnx import TensorProto
 from whence.errors import ModelError
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.node import Ref
-from whence.ops.definition import Attr, Attrs, TypeQuery
+from whence.ops.definition import Attr, TypeQuery
 from whence.ops.signature import unknown_attributes, why_malformed
 from whence.ops.types.onnx_node import schema_of
 from whence.types import DType, TensorType, ValueType
@@ -52,11 +52,13 @@ def check_signature(
             raise ModelError(f"{record}: attribute '{name}' is {value}; it counts dimensions")
 
 
-def known_attributes(op: str, record: OpRecord, attrs: Attrs) -> dict[str, Attr]:
+def known_attributes(op: str, record: OpRecord, attrs: dict[str, Attr]) -> dict[str, Attr]:
     """The attributes without those that the operator does not have, which other engines do not look
     at either. A warning names each: it may be another one, misspelt.
     """
-    unknown = unknown_attributes(op, attrs)
+    unknown = unknown_attributes(op, attrs) if attrs else {}
+    if not unknown:
+        return attrs
     for why in unknown.values():
         warnings.warn(f"{record}{why}; it is left out", RuntimeWarning, stacklevel=2)
     return {name: value for name, value in attrs.items() if name not in unknown}
