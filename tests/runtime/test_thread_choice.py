@@ -97,7 +97,7 @@ def test_where_cores_are_shared_fewer_threads_are_taken_though_they_are_slower()
     assert choice.threads == 2, "much slower is too slow"
 
 
-def test_others_that_come_or_go_are_noticed_at_once() -> None:
+def test_others_that_come_are_noticed_at_once() -> None:
     machine = Machine({2: 1, 1: 1})
     choice = ThreadChoice(2, machine.clock, machine.losses)
     machine.run(choice, 20_000)  # comparisons are seconds apart by now
@@ -106,8 +106,22 @@ def test_others_that_come_or_go_are_noticed_at_once() -> None:
     assert choice.threads == 1
     machine.run(choice, 20_000)
     machine.times, machine.lost_for = {2: 1, 1: 2}, {}
-    machine.run(choice, 100)
+    machine.run(choice, 5_000)
     assert choice.threads == 2
+
+
+def test_processes_that_make_room_for_each_other_leave_it_at_that() -> None:
+    machine = Machine({2: 2, 1: 3})
+    choice = ThreadChoice(2, machine.clock, machine.losses)
+    for _ in range(4000):
+        # With one thread nobody loses a core, so that two look better, until they are taken.
+        machine.lost_for = {2: 1} if machine.used[-5:].count(2) == 5 else {}
+        machine.run(choice, 1)
+    machine.used.clear()
+    for _ in range(4000):
+        machine.lost_for = {2: 1} if machine.used[-5:].count(2) == 5 else {}
+        machine.run(choice, 1)
+    assert machine.used.count(2) < 0.25 * 4000
 
 
 def _model() -> whence.Executable:

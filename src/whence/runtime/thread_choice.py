@@ -9,7 +9,8 @@ meets all of them. The winner is used until the next comparison.
 Where processes compete for the cores, each is quicker with more threads, because it gets a larger
 part of the machine, and all of them are slower, because threads wait for others that have no core.
 The system tells when threads lost their core to others; then fewer of them are taken even if they
-are somewhat slower.
+are somewhat slower. Once all do so, none loses its core any more, and more threads look better to
+each of them again: so after every such retreat it takes twice as long until more are tried.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SOON, _LATE = 16, 4096
 _LATE_NS = 5_000_000_000
 """but a comparison is never further away than this."""
 _LOOK_NS = 20_000_000
-"""How often it is looked whether others have come to the cores or gone: then a comparison is due."""
+"""How often it is looked whether others have come to the cores: then a comparison is due."""
 
 
 def cores_lost() -> int:
@@ -63,12 +64,14 @@ class ThreadChoice:
         while self._numbers[-1] > 1:
             self._numbers.append(-(-self._numbers[-1] // 2))
         self._level = 0
-        self._wait = _SOON
+        self._wait = self._wait_after_retreat = _SOON
         self._left = _FIRST_RUNS
         # While a comparison goes on: for each level in it the runs it had and their time.
         self._tried: dict[int, list[int]] = {}
         self._turn = 0
         self._is_shared = False
+        # Was the comparison begun because others have come?
+        self._is_due = False
         # Since when cores that were lost are counted, and how many had been lost then.
         self._since, self._lost_before = 0, 0
         self._runs_between_looks = self._runs_until_look = 0
@@ -113,17 +116,24 @@ class ThreadChoice:
         time_of = {level: time for level, (_, time) in self._tried.items()}
         runs = self._tried[self._level][0]
         least = min(time_of.values())
-        self._is_shared = self._cores_are_shared()
+        self._is_shared = self._is_due or self._cores_are_shared()
+        self._is_due = False
         if self._is_shared:
             best = max(level for level, time in time_of.items() if time <= _PATIENCE * least)
             is_better = best != self._level
         else:
             best = min(time_of, key=lambda level: time_of[level])
             is_better = least <= _BETTER * time_of[self._level]
-        if is_better:
-            self._level, self._wait = best, _SOON
+        if is_better and self._is_shared:
+            self._wait = self._wait_after_retreat
+            self._wait_after_retreat = min(2 * self._wait_after_retreat, _LATE)
+        elif is_better:
+            self._wait = _SOON
         else:
             self._wait = min(2 * self._wait, _LATE)
+            if not self._is_shared:
+                self._wait_after_retreat = _SOON
+        self._level = best if is_better else self._level
         run_ns = max(time_of[self._level] // runs, 1)
         self._left = max(min(self._wait, _LATE_NS // run_ns), _SOON)
         self._tried, self._turn = {}, 0
@@ -132,8 +142,8 @@ class ThreadChoice:
         self._count_from_now()
 
     def _look(self) -> None:
-        if self._cores_are_shared() != self._is_shared:
-            self._left, self._wait = 0, _SOON
+        if not self._is_shared and self._cores_are_shared():
+            self._left, self._is_due = 0, True
         self._runs_until_look = self._runs_between_looks
         self._count_from_now()
 
