@@ -7,8 +7,9 @@ Between two profiles of the same model nothing changed: whatever is called chang
 one operator of the second profile is made a fifth slower, in what was measured of the kernels it is
 in, another one in each pair: it must be the first that is named. Operators are taken in turns from
 those with 2 % of the model's time or more, by their median times: one that was interrupted for long
-once is no large operator, and of smaller ones a fifth is less than half a percent of a run. The exit
-code is 1 when any operator is called changed wrongly, or when fewer than 19 in 20 are named first.
+once is no large operator, and of smaller ones a fifth is less than half a percent of a run. The
+exit code is 1 when any operator is called changed wrongly, or when fewer than 19 in 20 are named
+first.
 """
 
 from __future__ import annotations

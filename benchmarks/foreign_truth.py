@@ -55,7 +55,8 @@ ENGINES = ("onnxruntime", "openvino")
 LIMIT = 0.10
 _PROCESSES, _ROUNDS = 5, 40
 _MOST = 1.25
-"""What all operators of a kernel may save together, of its time, before it counts as inseparable."""
+"""What all operators of a kernel may save together, of its time, before it counts as inseparable.
+"""
 _PROFILES, _RUNS = 5, 12
 _WHOLE = "whole"
 

@@ -11,8 +11,9 @@ models of `USUAL`, twenty shapes if none are given. Each engine
 runs in a process of its own; for every shape they take turns, and those whose turn it is not are
 stopped. Printed for each shape: medians, how much longer the open model takes than the specialised
 one (1.1 is what we allow), how much longer one takes that was left to specialise a shape once it is
-hot, and ran until it had, ONNX Runtime's time over the open model's (above 1, whence is faster), and
-the largest difference of the outputs from ONNX Runtime's. At the end, how often each was compiled.
+hot, and ran until it had, ONNX Runtime's time over the open model's (above 1, whence is faster),
+and the largest difference of the outputs from ONNX Runtime's. At the end, how often each was
+compiled.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Architectures of torchvision, timm and transformers through torch.export and torch.compile.
 
-    python -m benchmarks.torch_check                  # every architecture, one process for each
-    python -m benchmarks.torch_check --kernels        # only how many kernels there are, also through ONNX
-    python -m benchmarks.torch_check --time           # twenty of them, with latency beside the same model through ONNX
+    python -m benchmarks.torch_check               # every architecture, one process for each
+    python -m benchmarks.torch_check --kernels     # only how many kernels, also through ONNX
+    python -m benchmarks.torch_check --time        # twenty, with latency beside ONNX's
 
 Each is compiled both ways and compared with PyTorch: the largest difference in relation to the
 largest result must be below 1e-4, no operator may be lost, and every node of the traced graph must

@@ -85,7 +85,8 @@ class MachineRates:
     them, and the function's operator.
     """
     reached: float = REACHED
-    """The part of the peak rate of float32 that a convolution or product of a good shape reaches."""
+    """The part of the peak rate of float32 that a convolution or product of a good shape reaches.
+    """
     disturbed: bool = False
     """Did something else use the cores while it was measured? Then figures for all threads are too
     low, and those of waiting too high.

@@ -86,12 +86,10 @@ def test_a_search_fades_the_areas_that_it_leaves_out(page: Any) -> None:
     """The others stay as they are, to the pixel."""
     colours = """
 const canvas = document.querySelector('#treemap canvas');
-const copy = Object.assign(document.createElement('canvas'), { width: canvas.width, height: canvas.height });
-const pen = copy.getContext('2d', { willReadFrequently: true });
-pen.drawImage(canvas, 0, 0);
-const { data } = pen.getImageData(0, 0, copy.width, copy.height);
-const found = new Map();
-for (let at = 0; at < data.length; at += 4) {
+const copy = Object.assign(document.createElement('canvas'), { width: canvas.width, height:
+canvas.height }); const pen = copy.getContext('2d', { willReadFrequently: true });
+pen.drawImage(canvas, 0, 0); const { data } = pen.getImageData(0, 0, copy.width, copy.height); const
+found = new Map(); for (let at = 0; at < data.length; at += 4) {
   const colour = data.slice(at, at + 3).join(',');
   found.set(colour, (found.get(colour) || 0) + 1);
 }

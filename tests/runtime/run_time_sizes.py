@@ -1,4 +1,6 @@
-"""Models with sizes that only a run knows, each with the calls that make them large, small, 1 and 0."""
+"""Models with sizes that only a run knows, each with the calls that make them large, small, 1 and
+0.
+"""
 
 from __future__ import annotations
 

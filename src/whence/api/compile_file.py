@@ -45,9 +45,9 @@ def compile_file(
     in_subprocess: bool = False,
     process: Subprocess | None = None,
 ) -> Executable:
-    """A model file as it was compiled before, or compiled now. With `in_subprocess`, another process
-    does it: here, the compiler would take 30 MB for as long as this process lives. That may be
-    one that was started before.
+    """A model file as it was compiled before, or compiled now. With `in_subprocess`, another
+    process does it: here, the compiler would take 30 MB for as long as this process lives. That may
+    be one that was started before.
     """
     from whence.building.model_cache import CachedModel
     from whence.runtime.executable import Executable
@@ -141,8 +141,8 @@ class _ModelFile:
         return program
 
     def for_hot_shapes(self, elsewhere: Mapping[str, Any]) -> Callable[[CallShapes], Program]:
-        """What compiles for the shapes of a call alone. Another process does it, so that calls go on
-        here meanwhile.
+        """What compiles for the shapes of a call alone. Another process does it, so that calls go
+        on here meanwhile.
         """
         options = self._options._replace(specialise=True, hot=False, progress=None)
 
@@ -178,8 +178,8 @@ class _ModelFile:
         return next(each for each in itertools.count() if not self._cached.has(opened, each))
 
     def finish(self) -> None:
-        """The programs that are made at once are made: let go of the model as it was read, and store
-        what it takes.
+        """The programs that are made at once are made: let go of the model as it was read, and
+        store what it takes.
         """
         from whence.runtime.freed_memory import return_freed_memory
 

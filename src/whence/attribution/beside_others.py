@@ -1,23 +1,24 @@
 """Which operators became slower or faster between two profiles of a busy machine.
 
 Other users of the machine slow down whatever runs at the same moment, and interrupt single kernels:
-both only ever add to a time, and both come and go from run to run. What an operator takes when nobody
-disturbs it is the low end of its times, but where that begins depends on the machine: one thread finds
-its core free in a few of fifty runs, two threads find both free in hardly any. So
+both only ever add to a time, and both come and go from run to run. What an operator takes when
+nobody disturbs it is the low end of its times, but where that begins depends on the machine: one
+thread finds its core free in a few of fifty runs, two threads find both free in hardly any. So
 
 1. an operator's times in both profiles are compared at several levels, from the shortest run to the
    median one, as logarithms, less what all operators have in common;
 2. how far the operators of this pair of profiles scatter at a level says how much that level can be
    believed: the quietest one counts, the second must say nearly the same (the smaller of both
-   changes is taken) and the third at least half of it. What is slower by a fifth is so at all levels; what was
-   disturbed in one of the profiles is not;
-3. it is called a change when it is larger than a least one, than three times that scatter, and than a
-   third of how far the operator's own times just above those levels reach up: times that stand alone
-   were found once, by chance, as those of a kernel that is interrupted in nearly every run.
+   changes is taken) and the third at least half of it. What is slower by a fifth is so at all
+   levels; what was disturbed in one of the profiles is not;
+3. it is called a change when it is larger than a least one, than three times that scatter, and than
+   a third of how far the operator's own times just above those levels reach up: times that stand
+   alone were found once, by chance, as those of a kernel that is interrupted in nearly every run.
 
-The constants were chosen on half of some hundred profiles that were recorded on two cores with a load
-of 10 to 16, and judged by the other half; `benchmarks/diff_truth.py` makes such pairs and judges them.
-Where a change of a fifth would not be called one, that is said (`unclear`).
+The constants were chosen on 54 profiles of two models, recorded on two cores with a load of 10 to
+16, all of which were looked at while choosing. `benchmarks/diff_truth.py` makes other pairs and
+judges them: with two threads on two busy cores, operators are still called changed wrongly. Where a
+change of a fifth would not be called one, that is said (`unclear`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from whence.attribution.profile import Profile
 
 _LEVELS = (0.0, 0.04, 0.1, 0.25, 0.5)
 _FEWEST_RUNS, _FEWEST_KERNELS = 16, 6
-# What is smaller, as a part of the operator or of the model, is never called a change; the second of
-# each where the usual run takes four times as long as the shortest. Where it takes many times as
+# What is smaller, as a part of the operator or of the model, is never called a change; the second
+# of each where the usual run takes four times as long as the shortest. Where it takes many times as
 # long, little can be said of anything.
 _LEAST_CHANGE, _LEAST_WHERE_BUSY = 0.09, 0.12
 _LEAST_PART, _PART_WHERE_BUSY = 0.001, 0.0015

@@ -1,8 +1,8 @@
 """Two profiles side by side, by operator of the file. A difference counts only where it stands out
 of the noise of both profiles' runs: on a quiet machine by how far blocks of runs lie apart
-(`noise.py`), on a busy one by how far the other operators lie apart (`beside_others.py`); of profiles
-with few runs, only where their middle halves do not overlap. What operators have of a kernel is the
-same in both, unless it was measured in both (`common_shares.py`).
+(`noise.py`), on a busy one by how far the other operators lie apart (`beside_others.py`); of
+profiles with few runs, only where their middle halves do not overlap. What operators have of a
+kernel is the same in both, unless it was measured in both (`common_shares.py`).
 """
 
 from __future__ import annotations

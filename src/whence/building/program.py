@@ -145,7 +145,9 @@ class Plan:
     scratch_bytes: int = 0
     """What each worker needs."""
     n_slots: int = 0
-    """The most operands that the kernels of a segment have, taken together: room for their addresses."""
+    """The most operands that the kernels of a segment have, taken together: room for their
+    addresses.
+    """
     variables: tuple[Variable, ...] = ()
     dims: tuple[int, ...] = ()
     """The sizes of the model's dimensions, in the order in which kernels read them."""

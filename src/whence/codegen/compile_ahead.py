@@ -1,7 +1,8 @@
 """Compiling kernels while further ones are still being written.
 
 Functions are handed over one by one. Whenever enough of them came together, a compiler is started
-for them, which leaves its object in the cache; the library that is linked in the end finds it there.
+for them, which leaves its object in the cache; the library that is linked in the end finds it
+there.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def emit(
     written: Callable[[Function], None] | None = None,
 ) -> Emitted:
     """The kernels as C. `origins` names, for each, the source operators it came from, for the
-    comment it opens with. `written` is told of each function, without that comment, as soon as it is
-    there.
+    comment it opens with. `written` is told of each function, without that comment, as soon as it
+    is there.
     """
     found: list[str] = []
     refused: dict[int, str] = {}

@@ -126,8 +126,8 @@ def measured_functions(engine: str, simple_ps: float) -> FunctionCosts | None:
 
 
 def time_models(engine: str, folder: Path, rounds: int) -> dict[str, list[int]] | None:
-    """By name of the models in a folder, run in turns in a process of their own: nanoseconds of each
-    round. None where the engine cannot be asked.
+    """By name of the models in a folder, run in turns in a process of their own: nanoseconds of
+    each round. None where the engine cannot be asked.
     """
     command = [
         *(sys.executable, "-m", "whence.foreign.workers.time_models"),

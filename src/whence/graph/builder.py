@@ -82,8 +82,9 @@ class GraphBuilder:
         line: str = "",
         **named: Attr,
     ) -> Symbol:
-        """An operator. Attributes are given by their names, or as `attrs` by a reader, whose file may
-        call one `name`. `module` and `line` say where it stands in the program that was exported.
+        """An operator. Attributes are given by their names, or as `attrs` by a reader, whose file
+        may call one `name`. `module` and `line` say where it stands in the program that was
+        exported.
         """
         given = {**(attrs or {}), **named}
         return self._add(_Entry(op, inputs, given, name, None, None, n_outputs, module, line))

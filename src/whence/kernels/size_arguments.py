@@ -1,4 +1,5 @@
-"""Sizes that a kernel's function takes as arguments, so that kernels that differ only in them share it.
+"""Sizes that a kernel's function takes as arguments, so that kernels that differ only in them share
+it.
 
 A micro-kernel says which of its numbers are incidental (`Builder.size`): strides of memory, numbers
 of blocks, of tiles and of work items. Registers, unrolled loops and displacements in inner loops

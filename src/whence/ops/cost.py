@@ -25,7 +25,8 @@ _MEASURED: Mapping[Function, str] = {
     **dict.fromkeys((Function.SINH, Function.COSH, Function.ASINH), "Atan"),
     **dict.fromkeys((Function.ACOSH, Function.ATANH), "Atan"),
 }
-"""Functions that take more than an instruction or two: by the operator that is measured for each."""
+"""Functions that take more than an instruction or two: by the operator that is measured for each.
+"""
 
 
 def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
@@ -38,9 +39,9 @@ def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None
 
 
 def measured_functions(op: str) -> tuple[str, ...]:
-    """The operators, of those whose time per element is measured, that take the time of `op`: the one
-    its definition names, or one for each function in its formula. Empty for an operator that takes
-    an instruction or two.
+    """The operators, of those whose time per element is measured, that take the time of `op`: the
+    one its definition names, or one for each function in its formula. Empty for an operator that
+    takes an instruction or two.
     """
     known = REGISTRY.get(op)
     if known is None or known.costs_like:

@@ -57,8 +57,8 @@ class Bodies:
     def runner(
         self, node: Node, sizes: Mapping[str, int], profiler: Profiler | None = None
     ) -> RunBody:
-        """What runs the bodies of this operator, in a program for these sizes. The steps of a continuation are noted in the
-        profile; those of a loop's body are the loop's.
+        """What runs the bodies of this operator, in a program for these sizes. The steps of a
+        continuation are noted in the profile; those of a loop's body are the loop's.
         """
         if profiler is not None and (node.op != CONTINUATION or not profiler.notes_parts):
             profiler = None

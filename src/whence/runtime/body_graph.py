@@ -1,5 +1,5 @@
-"""The graph of a loop, a condition or a continuation as a model of its own: what it is fed with, and
-what is known of that before it runs.
+"""The graph of a loop, a condition or a continuation as a model of its own: what it is fed with,
+and what is known of that before it runs.
 """
 
 from __future__ import annotations

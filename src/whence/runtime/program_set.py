@@ -185,8 +185,8 @@ class ProgramSet:
 
 
 def _compiles_in_runs(program: Program) -> bool:
-    """Is a part of it compiled when a run knows its sizes? A program for one shape would compile that
-    part again, and let a call wait for it.
+    """Is a part of it compiled when a run knows its sizes? A program for one shape would compile
+    that part again, and let a call wait for it.
     """
     steps = program.plan.references
     return any(program.graph[step.node].op == "Continuation" for step in steps)

@@ -27,10 +27,10 @@ _MOST_RUNS = 64
 _BETTER = 0.95
 """The number in use is left for one that takes at most this part of the time."""
 _TAKEN_AWAY, _LEFT_ALONE, _PATIENCE = 60, 20, 1.75
-"""Cores are shared with others if threads lose theirs so often in a second, and no longer once it is
-less than the second number; while they are, the fewest threads are used that take at most this much
-longer than the fastest number. Against one process that has a thread on every core, half as many
-threads take up to 1.5 times as long, and a little more as threads are moved from core to core.
+"""Cores are shared with others if threads lose theirs so often in a second, and no longer once it
+is less than the second number; while they are, the fewest threads are used that take at most this
+much longer than the fastest number. Against one process that has a thread on every core, half as
+many threads take up to 1.5 times as long, and a little more as threads are moved from core to core.
 """
 _SOON, _LATE = 16, 4096
 """Runs until the next comparison: few after a change, twice as many each time that nothing changes,

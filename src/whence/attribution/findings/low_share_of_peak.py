@@ -26,8 +26,8 @@ def low_share_of_peak(profile: Profile) -> Iterator[Finding]:
     """The prize is what it would save to be as good as the good ones of the same model, or as those
     that the machine was measured with. How good a kernel is its best call says: what disturbs a
     call is no fault of the kernel, but the less there is to do, the less is disturbed, so the prize
-    is a part of its usual time. Those whose shape says why are findings of their own, the others are
-    one.
+    is a part of its usual time. Those whose shape says why are findings of their own, the others
+    are one.
     """
     if profile.rates is None:
         return

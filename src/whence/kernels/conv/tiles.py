@@ -118,9 +118,9 @@ class OpenCover:
     """The tiles of an image whose size is known only at run time. All have the same number of
     pixels, neighbours in a row. The last one of a row begins so early that it ends with the row:
     some pixels are computed twice then. What the first and the last one read is known beforehand in
-    most cases; other tiles that read padding are edge tiles, which find out at run time what each of
-    their pixels reads. If rows are so short that no other tile fits, they are one after another, and
-    edge tiles go over their ends.
+    most cases; other tiles that read padding are edge tiles, which find out at run time what each
+    of their pixels reads. If rows are so short that no other tile fits, they are one after another,
+    and edge tiles go over their ends.
     """
 
     inside: Shape

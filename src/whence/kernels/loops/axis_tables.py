@@ -1,6 +1,6 @@
-"""Numbers that depend on the position along one axis alone, listed in scratch memory once for a call:
-the places and weights of a Resize whose sizes are known only at run time. Where sizes are numbers,
-such lists are constants of the code.
+"""Numbers that depend on the position along one axis alone, listed in scratch memory once for a
+call: the places and weights of a Resize whose sizes are known only at run time. Where sizes are
+numbers, such lists are constants of the code.
 """
 
 from __future__ import annotations

@@ -24,6 +24,12 @@ def _of_any_inputs(name: str) -> OpDef:
     return OpDef(name, Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=inputs)
 
 
+# What greedy search and sampling are told of the text to make.
+_DECODING = (
+    *("input_ids", "max_length", "min_length", "repetition_penalty"),
+    *("vocab_mask", "prefix_vocab_mask", "attention_mask"),
+)
+
 OPS: tuple[OpDef, ...] = (
     OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=named(cond=CONDITION)),
     # Whence's own: a nested graph that runs where it stands.
@@ -67,15 +73,7 @@ OPS: tuple[OpDef, ...] = (
         flops=0,
         operands=with_optional(
             5,
-            named(
-                "input_ids",
-                "max_length",
-                "min_length",
-                "repetition_penalty",
-                "vocab_mask",
-                "prefix_vocab_mask",
-                "attention_mask",
-            ),
+            named(*_DECODING),
         ),
     ),
     OpDef(
@@ -86,17 +84,7 @@ OPS: tuple[OpDef, ...] = (
         flops=0,
         operands=with_optional(
             7,
-            named(
-                "input_ids",
-                "max_length",
-                "min_length",
-                "repetition_penalty",
-                "vocab_mask",
-                "prefix_vocab_mask",
-                "attention_mask",
-                "presence_mask",
-                "seed",
-            ),
+            named(*_DECODING, "presence_mask", "seed"),
         ),
     ),
     OpDef(

@@ -1,15 +1,16 @@
 """Products of matrices whose batch was numbered through, only to be counted by axes again.
 
-PyTorch's decompositions write every product of more than two axes as one over a single batch: reshape
-to three axes, bmm, reshape back. Some exporters do the same with a whole attention.
+PyTorch's decompositions write every product of more than two axes as one over a single batch:
+reshape to three axes, bmm, reshape back. Some exporters do the same with a whole attention.
 
-    reshape(matmul(a, b)) = matmul(reshape(a), reshape(b)), where the reshape divides the batch alone
+    reshape(matmul(a, b)) = matmul(reshape(a), reshape(b)), where the reshape divides the batch
+    alone
 
 What is found between that reshape and the product, and between the product and reshapes that
-numbered its operands through, works on the last two axes or on single elements, and takes the divided
-batch as well: a transpose of the last two axes, a softmax along the last, elementwise functions.
-Applied only where no reshape is added that was not there: values that lead to the product either were
-divided like that before, or are constant.
+numbered its operands through, works on the last two axes or on single elements, and takes the
+divided batch as well: a transpose of the last two axes, a softmax along the last, elementwise
+functions. Applied only where no reshape is added that was not there: values that lead to the
+product either were divided like that before, or are constant.
 """
 
 from __future__ import annotations
