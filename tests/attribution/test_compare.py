@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.attribution.harness import conv_bn_relu, profile_of
-from tests.attribution.test_beside_others import busy_profile
+from tests.attribution.test_robust_changes import busy_profile
 from whence.attribution.compare import Verdict, compare
 from whence.attribution.policy import EXACT, MODELLED
 from whence.attribution.profile import Profile

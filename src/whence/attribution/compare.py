@@ -1,6 +1,6 @@
 """Two profiles side by side, by operator of the file. A difference counts only where it stands out
 of the noise of both profiles' runs: on a quiet machine by how far blocks of runs lie apart
-(`noise.py`), on a busy one by how far the other operators lie apart (`beside_others.py`); of
+(`noise.py`), on a busy one by how far the other operators lie apart (`robust_changes.py`); of
 profiles with few runs, only where their middle halves do not overlap. What operators have of a
 kernel is the same in both, unless it was measured in both (`common_shares.py`).
 """
@@ -11,10 +11,10 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whence.attribution.beside_others import Changes, changes_beside_others
 from whence.attribution.common_shares import with_common_shares
 from whence.attribution.noise import are_quiet, block_lows, change_of, disturbance
 from whence.attribution.profile import Profile
+from whence.attribution.robust_changes import Changes, robust_changes
 from whence.attribution.rows import NO_BAND, Band
 
 
@@ -88,7 +88,7 @@ def compare(before: Profile, after: Profile) -> Comparison:
     whole = block_lows(before.runs_ns), block_lows(after.runs_ns)
     totals = _totals(before), _totals(after)
     disturbed = max(disturbance(before.runs_ns), disturbance(after.runs_ns))
-    noisy = None if are_quiet(*totals) else changes_beside_others(before, after)
+    noisy = None if are_quiet(*totals) else robust_changes(before, after)
     beside, unclear = noisy or Changes({}, frozenset())
     found = []
     for name in dict.fromkeys([*old, *new]):

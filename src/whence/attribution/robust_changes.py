@@ -67,7 +67,7 @@ class _Runs:
     """By operator: kernels, and what it has of each."""
 
 
-def changes_beside_others(before: Profile, after: Profile) -> Changes | None:
+def robust_changes(before: Profile, after: Profile) -> Changes | None:
     """What became of each operator; `None` where there are too few runs or kernels to tell."""
     old, new = _runs(before), _runs(after)
     if old is None or new is None:

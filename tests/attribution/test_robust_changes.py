@@ -9,10 +9,10 @@ import dataclasses
 import numpy as np
 
 from benchmarks.diff_truth import slowed
-from whence.attribution.beside_others import changes_beside_others
 from whence.attribution.compare import Verdict, compare
 from whence.attribution.noise import block_lows
 from whence.attribution.profile import Profile, band_of
+from whence.attribution.robust_changes import robust_changes
 from whence.attribution.rows import KernelRow, Part, SourceRow
 from whence.graph.outcomes import Coverage
 
@@ -111,9 +111,9 @@ def test_an_operator_a_fifth_slower_is_named_first_on_a_busy_machine() -> None:
 def test_few_runs_or_kernels_tell_nothing() -> None:
     rng = np.random.default_rng(3)
     whole = busy_profile(rng)
-    assert changes_beside_others(whole, busy_profile(rng, kernels=4)) is None
-    assert changes_beside_others(whole, busy_profile(rng, runs=8)) is None
-    itself = changes_beside_others(whole, whole)
+    assert robust_changes(whole, busy_profile(rng, kernels=4)) is None
+    assert robust_changes(whole, busy_profile(rng, runs=8)) is None
+    itself = robust_changes(whole, whole)
     assert itself is not None
     assert set(itself.grown.values()) == {0.0}
 
@@ -129,9 +129,7 @@ def test_little_is_said_where_the_usual_run_takes_many_times_as_long_as_the_shor
     rng = np.random.default_rng(5)
     before, after = busy_profile(rng), slowed(busy_profile(rng), 73)
     for shortest, seen in ((0.95, True), (0.01, False)):
-        found = changes_beside_others(
-            with_shortest(before, shortest), with_shortest(after, shortest)
-        )
+        found = robust_changes(with_shortest(before, shortest), with_shortest(after, shortest))
         assert found is not None
         assert (found.grown["operator72"] > 0) is seen
         assert ("operator72" in found.unclear) is not seen
@@ -179,6 +177,6 @@ def test_a_kernel_that_is_interrupted_in_nearly_every_run_is_no_change() -> None
 
     for _ in range(10):
         pair = [with_long_kernel(busy_profile(rng)) for _ in range(2)]
-        found = changes_beside_others(*pair)
+        found = robust_changes(*pair)
         assert found is not None
         assert set(found.grown.values()) == {0.0}
