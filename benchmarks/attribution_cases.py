@@ -26,6 +26,7 @@ from whence.attribution import profile_executable
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import Profile
+from whence.attribution.rounds import saved_part
 from whence.building.aligned_memory import aligned_bytes
 from whence.calibration import calibrated
 from whence.codegen.toolchain import Toolchain
@@ -215,7 +216,8 @@ class Race:
         self._engine = Engine(threads=1, precise=case.precise)
         self._stream = Stream(self._engine, StreamFlags.PROFILING)
         self._rows: list[np.ndarray] = []
-        self._gains: list[float] = []
+        self._less: list[float] = []
+        self._whole: list[float] = []
         self._batches: list[float] = []
         self._move()
         if (
@@ -251,13 +253,14 @@ class Race:
         """Each model runs a few times in a row, so that it meets its own data in the caches and not
         the other's. The whole one is last.
         """
-        less = np.median([self._time(1).sum() for _ in range(_ROW)][_WARM:])
+        self._less.append(float(np.median([self._time(1).sum() for _ in range(_ROW)][_WARM:])))
         row = [self._time(0) for _ in range(_ROW)][_WARM:]
         self._rows += row
-        self._gains.append(1 - float(less / np.median([times.sum() for times in row])))
-        if len(self._gains) == _BATCH:
-            self._batches.append(statistics.median(self._gains))
-            self._gains.clear()
+        self._whole.append(float(np.median([times.sum() for times in row])))
+        if len(self._whole) == _BATCH:
+            self._batches.append(saved_part(np.array(self._whole), np.array(self._less)))
+            self._less.clear()
+            self._whole.clear()
             if len(self._batches) % _GROUP == 0:
                 self._move()
 
@@ -271,7 +274,8 @@ class Race:
 
     def forget(self) -> None:
         """What was seen so far does not count."""
-        self._gains.clear()
+        self._less.clear()
+        self._whole.clear()
         self._batches.clear()
 
     def _time(self, number: int) -> np.ndarray:

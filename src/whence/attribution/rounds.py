@@ -3,8 +3,10 @@
 1. In a round the program runs as it is, and with each set of variants, in changing order. A step
    and its variant are compared within a round only: whatever slows the machine down for longer than
    a round slows both.
-2. The rounds between two moves of the program's memory are a batch, of which the middle one counts:
-   a round that was disturbed does not.
+2. The rounds between two moves of the program's memory are a batch. Its answer is what is saved of
+   all the time of the middle half of its rounds: one in which either was disturbed does not count,
+   and where memory answers now sooner and now later, both do. (The middle one alone favours
+   whichever happens more often.)
 3. The batches' mean is the answer. How much groups of batches that follow each other differ gives
    its standard error, in which both the machine's noise, which lasts longer than a batch, and the
    luck of the memory's places are.
@@ -67,17 +69,21 @@ def measure(
     rng = np.random.default_rng(0)
 
     def one_round(row: int) -> np.ndarray:
-        """What each variant saved this time."""
-        times = {}
+        """The times of the steps, by set."""
+        times = np.zeros((len(sets), len(is_running)))
         for number in rng.permutation(len(sets)):
             runs = [timer.run(sets[number]) for _ in range(row)]
-            times[int(number)] = np.median(runs[row // 2 :], axis=0)
-        saved = np.zeros(len(steps))
+            times[number] = np.median(runs[row // 2 :], axis=0)
+        return times
+
+    def saved(rounds: Sequence[np.ndarray]) -> np.ndarray:
+        """What each variant saved in some rounds."""
+        parts, times = np.zeros(len(steps)), np.array(rounds)
         for number, variants in enumerate(sets):
             for variant in variants:
                 step = steps[variant]
-                saved[variant] = 1 - times[number][step] / max(1, times[0][step])
-        return saved
+                parts[variant] = saved_part(times[:, 0, step], times[:, number, step])
+        return parts
 
     first = clock()
     trial = one_round(1)
@@ -85,14 +91,14 @@ def measure(
     row = _ROW if spent < _SHORT_NS else 1
     rounds = int(np.clip(_BATCH_NS // (row * spent), _LEAST_ROUNDS, _MOST_ROUNDS))
     # When there is no time for two whole batches, every round counts.
-    batches = [trial] if 2 * rounds * row * spent > budget_ns else []
+    batches = [saved([trial])] if 2 * rounds * row * spent > budget_ns else []
     while True:
         timer.move()
         timer.run()
         batch: list[np.ndarray] = []
         while len(batch) < rounds and not (batch and clock() - began >= budget_ns):
             batch.append(one_round(row))
-        batches.append(np.median(batch, axis=0))
+        batches.append(saved(batch))
         spent = clock() - began
         groups = (
             np.array(batches[len(batches) % _GROUP :]).reshape(-1, _GROUP, len(steps)).mean(axis=1)
@@ -111,6 +117,15 @@ def measure(
                 ]
         if progress is not None:
             progress(min(spent, budget_ns), budget_ns)
+
+
+def saved_part(whole: np.ndarray, less: np.ndarray) -> float:
+    """What is saved in the middle half of the rounds, by the part that is saved, of all that the
+    whole takes in them.
+    """
+    order, out = np.argsort(less / np.maximum(whole, 1.0)), (len(whole) + 1) // 4
+    middle = order[out : len(whole) - out]
+    return float(1 - less[middle].sum() / max(1.0, whole[middle].sum()))
 
 
 def _sets(steps: Mapping[int, int]) -> list[list[int]]:
