@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -127,6 +128,30 @@ def test_inductor(tmp_path: Path) -> None:
     assert told["cpp_fused_native_batch_norm_relu_0:2"] == (8_000, {"stem_bn", "stem_relu"})
     assert told["extern_kernels.convolution:3"] == (60_000, {"a_conv1"})
     assert told["cpp_fused_native_batch_norm_relu_0:4"][0] == 10_000
+
+
+def test_names_after_aotautograd_are_not_those_of_the_program(tmp_path: Path) -> None:
+    """Decomposing a normalisation makes nodes such as add_1, which may be the name of another
+    operator of the program. A generated kernel that lists an operator of a library call lays out
+    operands for it.
+    """
+    trace, mappings = inductor_files.write(tmp_path)
+    content = json.loads(mappings.read_text())
+    renamed = {"add": "a_add", "mul": "b_add"}
+    for node, name in renamed.items():
+        content["postToPre"][name] = content["postToPre"].pop(node)
+    lowered = content["cppCodeToPost"]
+    fused, layout = "cpp_fused_native_batch_norm_relu_0:2", "cpp_fused_mean_1:5"
+    lowered[fused] = [*(renamed.get(each, each) for each in lowered[fused]), "convolution_1"]
+    lowered[layout] = ["convolution_1"]
+    mappings.write_text(json.dumps(content))
+    found = import_trace(trace, make("residual", tmp_path), graph=mappings)
+    assert closes(found)
+    names = {row.id: row.name for row in found.sources}
+    by_kernel = {kernel.name: kernel for kernel in found.kernels}
+    assert {names[part.id] for part in by_kernel[fused].origin} == {"stem_bn", "stem_relu"}
+    assert by_kernel[layout].inserted
+    assert [names[part.id] for part in by_kernel[layout].origin] == ["a_conv1"]
 
 
 def test_inductors_files_are_checked(tmp_path: Path) -> None:

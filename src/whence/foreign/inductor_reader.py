@@ -8,6 +8,9 @@ of the program. Kernels of C++ are in a trace only with
 `torch._inductor.config.cpp.enable_kernel_profile = True`, as `graph_0_cpp_fused_relu_2`, without
 their handle: one that is called several times is matched in order. Library calls
 (`extern_kernels.convolution:2`) are ATen operators in the trace, and matched in order as well.
+
+A generated kernel that lists an operator which a library call computes lays out its operands: it is
+a change of layout for that call, or does so beside what else it lists.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +30,11 @@ from whence.foreign.recording import EngineNode, Recording
 from whence.foreign.source import SourceGraph
 
 _GRAPH = re.compile(r"^graph_\d+_")
+_LIBRARY = ("extern_kernels.", "torch.ops.", "aten.")
 _CALL = re.compile(r"^(## Call CompiledFxGraph|Torch-Compiled Region)")
+
+_Lowered = Mapping[str, tuple[str, ...]]
+"""By node after AOTAutograd: the nodes of the program that it stems from."""
 
 
 class _Called(NamedTuple):
@@ -81,17 +89,7 @@ def read_inductor(
         max(round((run.end - run.begin) * 1000), int(mine))
         for run, mine in zip(runs, spent.sum(axis=1), strict=True)
     ]
-    nodes = tuple(
-        EngineNode(
-            position,
-            key,
-            key.rpartition(":")[0],
-            holds=_members(source, kernels[key]),
-            is_whole=True,
-            is_composite=True,
-        )
-        for position, key in enumerate(order)
-    )
+    nodes = _nodes(source, kernels, order)
     return Recording(
         engine="inductor",
         version=version,
@@ -108,6 +106,37 @@ def read_inductor(
     )
 
 
+def _nodes(
+    source: SourceGraph, kernels: Mapping[str, _Lowered], order: Sequence[str]
+) -> tuple[EngineNode, ...]:
+    callers: dict[str, int] = {}
+    for position, key in enumerate(order):
+        if key.startswith(_LIBRARY):
+            callers |= dict.fromkeys(kernels[key], position)
+    prepares: dict[int, list[int]] = defaultdict(list)
+    made = []
+    for position, key in enumerate(order):
+        computed = {
+            node: names
+            for node, names in kernels[key].items()
+            if callers.get(node, position) == position
+        }
+        for node in kernels[key].keys() - computed:
+            prepares[callers[node]].append(position)
+        made.append(
+            EngineNode(
+                position,
+                key,
+                key.rpartition(":")[0],
+                holds=_members(source, computed),
+                is_whole=True,
+                is_layout=not computed,
+                is_composite=True,
+            )
+        )
+    return tuple(replace(node, inputs=tuple(prepares[node.number])) for node in made)
+
+
 def _load(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8", errors="replace"))
@@ -117,13 +146,13 @@ def _load(path: Path) -> Any:
         raise ModelError(f"'{path}' is not JSON: {error}") from error
 
 
-def _kernels(path: Path) -> dict[str, list[str]]:
-    """By kernel and debug handle: nodes of the program, and those after AOTAutograd."""
+def _kernels(path: Path) -> dict[str, _Lowered]:
+    """By kernel and debug handle."""
     content = _load(path)
     try:
         before: Mapping[str, list[str]] = content["postToPre"]
         return {
-            str(key): [*(name for node in nodes for name in before.get(node, ())), *nodes]
+            str(key): {str(node): tuple(map(str, before.get(node, ()))) for node in nodes}
             for key, nodes in content["cppCodeToPost"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:
@@ -151,7 +180,7 @@ def _library_calls(known: set[str]) -> dict[str, str]:
     return {
         f"{space}::{name.rpartition('.')[2]}": name
         for name in known
-        if name.startswith(("extern_kernels.", "torch.ops.", "aten."))
+        if name.startswith(_LIBRARY)
         for space in ("aten", "mkldnn", "mkl")
     }
 
@@ -171,6 +200,9 @@ def _outermost(
     return found
 
 
-def _members(source: SourceGraph, names: list[str]) -> tuple[int, ...]:
+def _members(source: SourceGraph, lowered: _Lowered) -> tuple[int, ...]:
+    # A node after AOTAutograd may have the name that another one has in the program: an add_1 of a
+    # normalisation, say. Only what the mappings say counts.
+    names = (name for each in lowered.values() for name in each)
     found = dict.fromkeys(source.by_name[name] for name in names if name in source.by_name)
     return tuple(number for number in found if number in source.live)
