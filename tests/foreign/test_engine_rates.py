@@ -18,6 +18,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.foreign import engine_rates
 from whence.foreign.engine_rates import FunctionCosts, measured_functions
 from whence.foreign.function_models import FUNCTIONS, SUMS, write_function_models
+from whence.foreign.inseparable import find_inseparable
 from whence.foreign.run import prepare
 from whence.foreign.shares import weights_of
 from whence.rates import MachineRates
@@ -119,6 +120,26 @@ def test_a_residual_in_front_of_a_normalisation(tmp_path: Path, rates: MachineRa
 
     assert part(rates) < 0.5
     assert part(replace(rates, epilogue={SUMS["norm"]: 500.0})) > 0.9
+
+
+def test_a_kernel_that_takes_longer_than_its_operators_cannot_be_divided(
+    tmp_path: Path, rates: MachineRates
+) -> None:
+    build = Build((1, 64, 256))
+    total = build.op("Add", "skip", build.op("Neg", "other", "x"), build.op("Relu", "side", "x"))
+    norm = build.op("LayerNormalization", "norm", total, build.weight("scale", 256), axis=-1)
+    source = prepare(build.save(tmp_path / "norm.onnx", norm)).source
+    number = source.by_name
+    inside = {number["skip"], number["norm"]}
+
+    def together(factor: float, *operators: str) -> frozenset[int]:
+        model = CostModel(replace(rates, epilogue={SUMS["norm"]: factor}))
+        costs = source_costs(source.graph, model)
+        return find_inseparable(source, model, costs, [number[each] for each in operators])
+
+    assert together(500.0, "skip", "norm") == inside
+    assert not together(2.0, "skip", "norm")
+    assert not together(500.0, "norm")
 
 
 def test_every_model_is_valid_and_has_its_twin(tmp_path: Path) -> None:

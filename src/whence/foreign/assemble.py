@@ -18,7 +18,7 @@ from whence.attribution.split import largest_remainder
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
 from whence.foreign.checks import Checks
-from whence.foreign.placement import Place, Placement, place
+from whence.foreign.placement import LONGER, Place, Placement, place
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph
 from whence.graph.outcomes import Coverage, outcomes
@@ -151,7 +151,7 @@ def _sources(
         for part in kernel.origin:
             parts[part.id].append((kernel, part))
     claimed = {number for region in placement.regions.values() for number in region.operators}
-    uncertain = placement.checks.uncertain
+    uncertain = placement.uncertain
     possible = _possible(recording, claimed)
     known = find_modules(source.graph)
     rows = []
@@ -284,6 +284,10 @@ def _notes(
     listed += [
         f"uncertain: operator {source[number].name}: {reason}"
         for number, reason in checks.uncertain.items()
+    ]
+    found += [
+        f"uncertain: the parts of {count} × {op}, {LONGER}"
+        for op, count in Counter(each.node.op for each in places if each.inseparable).items()
     ]
     more = len(listed) - _MOST_NOTES
     return found + listed[:_MOST_NOTES] + ([f"... and {more} more uncertain"] if more > 0 else [])

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import SourceCost
 from whence.foreign.checks import Checks, check_regions
+from whence.foreign.inseparable import find_inseparable
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.regions import EngineGraph, Region, find_regions
 from whence.foreign.shares import weights_of
 from whence.foreign.source import SourceGraph
+
+CANNOT_BE_TOLD_APART = "cannot be told apart"
+LONGER = "which takes longer than its operators one by one"
+"""Why the parts of a kernel cannot be told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,8 @@ class Place:
     """The engine put it in because of those operators: a change of layout or element type."""
     doubt: str = ""
     """Why nobody can be charged."""
+    inseparable: frozenset[int] = frozenset()
+    """Operators whose parts cannot be told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,16 @@ class Placement:
     """In the order of the engine's nodes."""
     regions: Mapping[int, Region]
     checks: Checks
+
+    @property
+    def uncertain(self) -> dict[int, str]:
+        """Operators whose place or part is not certain, with the reason."""
+        together = {
+            number: f"its part of {each.node.op} {CANNOT_BE_TOLD_APART}, {LONGER}"
+            for each in self.places
+            for number in each.inseparable
+        }
+        return together | self.checks.uncertain
 
 
 def place(
@@ -58,7 +75,8 @@ def place(
         elif region is not None and region.operators:
             busy = (busy_ps or {}).get(node.number, 0)
             weights = weights_of(source, model, costs, region.operators, busy)
-            places.append(Place(node, region.evidence, weights))
+            together = find_inseparable(source, model, costs, region.operators)
+            places.append(Place(node, region.evidence, weights, inseparable=together))
         elif node.is_layout and (causes := _causes(source, engine, regions, node)):
             weights = dict.fromkeys(causes, 1)
             places.append(Place(node, Evidence.NEIGHBOUR, weights, is_inserted=True))

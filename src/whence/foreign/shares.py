@@ -22,7 +22,7 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 
 _IN_WEIGHTS = frozenset({"BatchNormalization", "Mul", "Div", "Add", "Sub"})
-_NORMALISES = frozenset({"LayerNormalization", "ReduceMean"})
+NORMALISES = frozenset({"LayerNormalization", "ReduceMean"})
 _FLOAT_BYTES = 4
 _UNKNOWN_PS = 1000
 """What an operator costs whose shapes are not known: little beside a convolution."""
@@ -56,15 +56,15 @@ def weights_of(
     if len(working) == 1:
         return {**weights, working[0]: 1}
     inside = frozenset(members)
-    arithmetic = {each: _arithmetic(costs, each) for each in working}
+    arithmetic = {each: arithmetic_of(costs, each) for each in working}
     if heavy:
         anchor = max(heavy, key=lambda each: (arithmetic[each], -each))
         for each in working:
             if each not in heavy:
                 arithmetic[each] = _behind(source, model, costs, anchor, each)
-    for each in _sums_before_norm(source, members):
+    for each in sums_before_norm(source, members):
         if (factor := model.rates.epilogue.get(SUMS["norm"])) and each in arithmetic:
-            arithmetic[each] = round(_simple_ps(model, costs, each) * factor)
+            arithmetic[each] = round(simple_ps(model, costs, each) * factor)
     reads = {each: costs[each].side_bytes(inside) if each in costs else 0 for each in working}
     read = {
         each: sum(size for makers, size in costs[each].reads if not makers & inside)
@@ -131,8 +131,8 @@ def _behind(
     if op == "Add" and source[operator].feeds_from == (anchor,):
         factor = _known(known, SUMS["bias"], SUMS["large_bias"], large)
     if factor is not None:
-        return round(_simple_ps(model, costs, operator) * factor)
-    arithmetic = _arithmetic(costs, operator)
+        return round(simple_ps(model, costs, operator) * factor)
+    arithmetic = arithmetic_of(costs, operator)
     measured = known.get(f"large_{family} {op}") if large else None
     return round(arithmetic * (measured or model.epilogue(source[anchor].op, op)))
 
@@ -148,14 +148,14 @@ def _bytes(costs: Mapping[int, SourceCost], operator: int) -> int:
     return max((size for _, size in reads), default=0)
 
 
-def _simple_ps(model: CostModel, costs: Mapping[int, SourceCost], operator: int) -> float:
+def simple_ps(model: CostModel, costs: Mapping[int, SourceCost], operator: int) -> float:
     """What it would cost if it took an instruction for each element of its largest operand."""
     return model.rates.element_ps[SIMPLE] * (_bytes(costs, operator) // _FLOAT_BYTES)
 
 
-def _sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
+def sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
     """Sums of two values from elsewhere in a kernel that normalises rows: a residual."""
-    if not any(source[each].op in _NORMALISES for each in members):
+    if not any(source[each].op in NORMALISES for each in members):
         return []
     return [
         each
@@ -166,5 +166,5 @@ def _sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
     ]
 
 
-def _arithmetic(costs: Mapping[int, SourceCost], operator: int) -> int:
+def arithmetic_of(costs: Mapping[int, SourceCost], operator: int) -> int:
     return max(1, costs[operator].arithmetic_ps) if operator in costs else _UNKNOWN_PS

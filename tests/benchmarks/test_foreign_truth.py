@@ -1,0 +1,50 @@
+"""Verdicts on other engines' attribution: what is compared, and what passes."""
+
+from __future__ import annotations
+
+import pytest
+
+import whence
+from benchmarks.foreign_truth import LEAST_MODELS, LEAST_OPERATORS, Verdict, judge
+from benchmarks.foreign_truth_models import CASES, without
+
+
+def verdict(model: str = "m", *, said: float = 0.5, saved: float = 0.5) -> Verdict:
+    return Verdict(model, "e", "op", "Relu", False, said, saved, 0.0, 1000.0)
+
+
+ENOUGH = [verdict(f"m{number % LEAST_MODELS}") for number in range(LEAST_OPERATORS)]
+
+
+def test_an_engine_passes_if_every_operator_is_within_ten_points() -> None:
+    assert judge("e", ENOUGH, [])[1]
+    line, passed = judge("e", [*ENOUGH, verdict(said=0.2)], [])
+    assert not passed
+    assert "10 of 11 operators in 6 models" in line
+
+
+@pytest.mark.parametrize("few", [ENOUGH[1:], [each._replace(model="m0") for each in ENOUGH]])
+def test_few_operators_or_few_models_are_not_enough(few: list[Verdict]) -> None:
+    line, passed = judge("e", few, ["m9 other"])
+    assert not passed
+    assert "fewer than 10 operators in 5 models" in line
+    assert "not compared, as without them others are fused: m9 other" in line
+
+
+def test_operators_that_are_said_to_be_inseparable_must_be() -> None:
+    """They are no part of the ten, and do not excuse a kernel that could be divided."""
+    unclear = verdict(said=0.9, saved=0.85)._replace(together=1.7)
+    assert judge("e", [*ENOUGH, unclear], [])[1]
+    assert not judge("e", [*ENOUGH, unclear._replace(together=1.1)], [])[1]
+    assert not judge("e", [*ENOUGH[1:], unclear], [])[1]
+
+
+def test_there_are_enough_cases_and_all_are_models_without_the_operator_too() -> None:
+    assert len(CASES) >= LEAST_MODELS
+    assert sum(len(case.left_out) for case in CASES.values()) >= 2 * LEAST_OPERATORS
+    for case in CASES.values():
+        model = case.build()
+        for operator in case.left_out:
+            less = without(model, operator)
+            assert len(less.graph.node) == len(model.graph.node) - 1
+            whence.load(less.SerializeToString())
