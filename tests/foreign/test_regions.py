@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.foreign.models import Build, make
@@ -125,6 +127,59 @@ def test_layout_changes_are_charged_to_the_convolution_they_are_for(net: SourceG
     # What the pool's region has too much of shows in the checks: three convolutions are in no
     # kernel that convolves.
     assert len(found.checks.heavy_elsewhere) == 4
+
+
+def test_slices_of_one_tensor_are_one_split(tmp_path: Path) -> None:
+    """OpenVINO makes one of them, under a name of its own."""
+    build = Build((1, 16, 8, 8))
+    x = build.op("Neg", "negative", "x")
+    ends = []
+    for part, function in (("a", "Exp"), ("b", "Softplus")):
+        at = 8 * "ab".index(part)
+        limits = [
+            build.constant(f"{part}_{name}", np.array([value]))
+            for name, value in (("from", at), ("to", at + 8), ("axis", 1))
+        ]
+        y = build.op("Slice", f"{part}_slice", x, *limits)
+        ends.append(build.op(function, f"{part}_end", y))
+    source = SourceGraph(
+        load_source(build.save(tmp_path / "m.onnx", build.op("Add", "total", *ends)))
+    )
+    nodes = (
+        EngineNode(0, "negative", "Eltwise", makes=of(source, "negative")),
+        EngineNode(1, "VariadicSplit_7", "Split", (0,), merges=("Slice",)),
+        EngineNode(2, "a", "Eltwise", (1,), makes=of(source, "a_end")),
+        EngineNode(3, "b", "Eltwise", (1,), makes=of(source, "b_end")),
+        EngineNode(4, "total", "Eltwise", (2, 3), makes=of(source, "total")),
+    )
+    found = placed(source, *nodes)
+    alone = [["a_end"], ["b_end"], ["total"]]
+    assert names(source, found) == [["negative"], ["a_slice", "b_slice"], *alone]
+    assert found.checks.missing == ()
+    # Behind another kernel than the one that makes the tensor, it is something else.
+    elsewhere = (nodes[0], replace(nodes[1], inputs=()), *nodes[2:])
+    assert names(source, placed(source, *elsewhere))[1] == []
+
+
+def test_what_has_no_elements_needs_no_edge(tmp_path: Path) -> None:
+    """The rest of a tensor behind its end: engines leave it out."""
+    build = Build((1, 16, 8, 8))
+    x = build.op("Neg", "negative", "x")
+    size = build.op("Shape", "size", x, start=1, end=2)
+    end = build.constant("end", np.array([99]))
+    rest = build.op("Slice", "rest", x, size, end, build.constant("axis", np.array([1])))
+    y = build.op("Exp", "other", x)
+    y = build.op("Concat", "both", y, build.op("Relu", "relu", rest), axis=1)
+    source = SourceGraph(load_source(build.save(tmp_path / "m.onnx", y)))
+    assert {source[each].name for each in source.empty} == {"rest", "relu"}
+    found = placed(
+        source,
+        EngineNode(0, "negative", "Eltwise", makes=of(source, "negative")),
+        EngineNode(1, "other", "Eltwise", (0,), makes=of(source, "other")),
+        EngineNode(2, "both", "Concat", (1,), makes=of(source, "both")),
+    )
+    assert found.checks.missing == ()
+    assert found.checks.edges == 2
 
 
 def test_what_is_computed_twice_is_in_the_kernel_that_computes_it_once(tmp_path: Path) -> None:

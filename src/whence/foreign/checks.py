@@ -1,7 +1,7 @@
 """Whether regions can be true, as far as that can be told without asking the engine.
 
 1. A data edge of the file between two regions is an edge of the engine's graph. What is known from
-   the sizes of tensors alone is no data.
+   the sizes of tensors alone is no data, nor is what has no elements.
 2. A convolution, product or recurrent cell is in exactly one region, that of a node which does
    such work.
 3. A node that convolves or multiplies has such an operator in its region, with the same kernel,
@@ -81,18 +81,24 @@ def check_regions(
 ) -> Checks:
     """Some engines do not say where their nodes get their operands from: they have no edges."""
     claims = claims_of(regions)
-    edges, missing = 0, []
+    edges, missing = [], []
     for reader in sorted(source.live) if has_edges else ():
         for maker in source[reader].feeds_from:
             if source[maker].is_known_from_sizes:
                 continue
             makers, readers = claims.get(maker, ()), claims.get(reader, ())
             if len(makers) == len(readers) == 1 and makers[0] != readers[0]:
-                edges += 1
+                edges.append((maker, reader))
                 if makers[0] not in engine.feeds(readers[0]):
                     missing.append(MissingEdge(maker, reader, _cause(source, maker, reader)))
+    if missing:
+        # Which operators make nothing takes a while to find out, and is seldom needed.
+        edges = [edge for edge in edges if not source.empty.intersection(edge)]
+        missing = [
+            edge for edge in missing if not source.empty.intersection((edge.maker, edge.reader))
+        ]
     return Checks(
-        edges,
+        len(edges),
         tuple(missing),
         len(source.heavy),
         {

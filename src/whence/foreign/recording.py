@@ -56,6 +56,8 @@ class EngineNode:
     """It runs a graph of its own, in which there may be anything."""
     implements: tuple[str, ...] = ()
     """Types of operators that its type is used for, besides one of the same name."""
+    merges: tuple[str, ...] = ()
+    """Types of operators several of which it may be at once: slices of one tensor, of a split."""
     activation: str = ""
     """The type of the operator that it applies to its result, where it says so."""
     window: Mapping[str, Attribute] = field(default_factory=dict)

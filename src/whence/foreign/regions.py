@@ -358,6 +358,9 @@ def _ends(
         for operator in sorted(held)
         if source[operator].op == node.op or source[operator].op in node.implements
     ]
+    merged = {operator for operator in held if source[operator].op in node.merges}
+    if merged and not typed:
+        return [merged]
     working = [operator for operator in sorted(held) if source[operator].op not in VIEWS]
     return typed or ([set(working)] if len(working) == 1 else [])
 

@@ -18,6 +18,7 @@ from whence.graph import Graph, Node
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 from whence.passes.manager import run_passes
+from whence.passes.shapes.fold_shapes import FoldShapes
 from whence.passes.simplify.merge_duplicates import MergeDuplicates
 from whence.passes.simplify.remove_no_ops import RemoveNoOps
 from whence.provenance import Reason
@@ -121,6 +122,23 @@ class SourceGraph:
         for number in self.operators:
             found[into.get(number) or number].append(number)
         return {number: each for each in found.values() for number in each}
+
+    @cached_property
+    def empty(self) -> frozenset[int]:
+        """The operators whose results have no elements, at the sizes that the graph was read with:
+        engines leave them out.
+        """
+        sized = self.graph.copy()
+        run_passes(sized, [FoldShapes()])
+        made: dict[int, list[bool]] = defaultdict(list)
+        for node in sized:
+            for number in node.origin:
+                made[number].append(
+                    all(
+                        isinstance(each, TensorType) and each.elements == 0 for each in node.outputs
+                    )
+                )
+        return frozenset(number for number, each in made.items() if all(each))
 
     @property
     def heavy(self) -> list[int]:
