@@ -66,6 +66,10 @@ class Background:
 
 
 DIMENSION = "dimension "
+TRACE = "trace"
+"""In the environment of a profile: the file of another engine's tools that it was read from. What
+machine it was made on, with how many threads, and what profiling cost is then not known.
+"""
 COMPILED_FOR = "compiled for"
 """What a program was compiled for, in the environment of a profile: open sizes, or those it ran
 with alone; nothing where the model leaves no sizes open.
@@ -189,6 +193,11 @@ class Profile:
     def distribution(self) -> Distribution:
         """Of the runs' wall times."""
         return distribution_of(self.runs_ns)
+
+    @property
+    def is_imported(self) -> bool:
+        """Was it made elsewhere, and read from a trace (`whence import`)?"""
+        return TRACE in self.environment
 
     @property
     def overhead_is_credible(self) -> bool:

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from whence.attribution.profile import Profile
+from whence.attribution.profile import TRACE, Profile
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError, ModelError
 from whence.foreign.recording import Recording
 from whence.foreign.run import attribute, prepare
 from whence.foreign.source import SourceGraph
+from whence.runtime.environment import version_of
 from whence.types import Dim
 
 FORMATS = {
@@ -47,7 +48,8 @@ def import_trace(
     subject = prepare(model, shapes=shapes)
     # Where it was made, nobody knows: functions cost what they cost whence here.
     recording = _read(kind, subject.source, trace, graph)
-    return attribute(subject, recording, rates=rates_for(Toolchain()))[0]
+    made_with = {TRACE: trace.name, "whence": version_of("whence")}
+    return attribute(subject, recording, rates=rates_for(Toolchain()), made_with=made_with)[0]
 
 
 def _read(kind: str, source: SourceGraph, trace: Path, graph: Path | None) -> Recording:

@@ -160,10 +160,12 @@ def attribute(
     recording: Recording,
     *,
     rates: MachineRates | None = None,
+    made_with: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Profile, Placement]:
     """The profile of a recording, and the placement behind it. What functions cost the engine is
-    measured if it never was, unless `rates` are given.
+    measured if it never was, unless `rates` are given. `made_with` is what is known of where it was
+    made, if not here.
     """
     if rates is None:
         rates = engine_rates(recording.engine, recording.version, Toolchain(), progress)
@@ -173,7 +175,11 @@ def attribute(
         model=str(subject.path),
         shapes=subject.shapes,
         writers=WRITERS,
-        environment={**_subject(subject), recording.engine: recording.version, **environment()},
+        environment={
+            **_subject(subject),
+            **({recording.engine: recording.version} if recording.version else {}),
+            **(environment() if made_with is None else made_with),
+        },
         rates=rates,
     )
     return replace(found, render=page), placement

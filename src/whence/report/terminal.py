@@ -82,10 +82,11 @@ def throughput_line(found: Throughput) -> str:
 
 
 def header(profile: Profile, width: int) -> str:
-    threads = f"{profile.threads} thread{'s' if profile.threads != 1 else ''}"
+    threads = f", {profile.threads} thread{'s' if profile.threads != 1 else ''}"
+    threads = "" if profile.is_imported else threads
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
     facts = (
-        f" · {profile.engine}, {threads}{_version(profile)} · {runs} · {per_run(profile)} · profiling cost"
+        f" · {profile.engine}{threads}{_version(profile)} · {runs} · {per_run(profile)} · profiling cost"
         f" {cost_of_profiling(profile)}"
     )
     return fit(profile.model, max(12, width - len(facts))) + facts
@@ -108,6 +109,8 @@ def per_run(profile: Profile) -> str:
 
 
 def cost_of_profiling(profile: Profile) -> str:
+    if profile.is_imported:
+        return "not known"
     ratio = profile.overhead_ratio
     if not profile.overhead_is_credible:
         return f"{ratio * 100:+.0f} %: too noisy to believe"

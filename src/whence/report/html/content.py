@@ -40,7 +40,7 @@ def content(profile: Profile) -> dict[str, Any]:
     return {
         "model": escape(profile.model),
         "engine": escape(profile.engine),
-        "threads": profile.threads,
+        "threads": None if profile.is_imported else profile.threads,
         "runs": profile.runs,
         "unprofiled_ns": profile.unprofiled_ns,
         "wall_ns": profile.wall_ns,

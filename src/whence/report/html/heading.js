@@ -20,7 +20,7 @@ function writeHeading() {
   byId('model').title = DATA.model;
   const shapes = DATA.environment.filter(([name]) => name.startsWith('input ')).map(([name, fact]) => `${name.slice(6)} ${fact}`);
   byId('facts').textContent = [
-    ...shapes.slice(0, 2), DATA.engine, counted(DATA.threads, 'thread'), counted(DATA.runs, 'run'), `profiling cost ${DATA.profiling_cost}`, ...(DATA.throughput ? [DATA.throughput] : []),
+    ...shapes.slice(0, 2), DATA.engine, ...(DATA.threads ? [counted(DATA.threads, 'thread')] : []), counted(DATA.runs, 'run'), `profiling cost ${DATA.profiling_cost}`, ...(DATA.throughput ? [DATA.throughput] : []),
   ].join(' · ');
   byId('facts').title = byId('facts').textContent;
   byId('per-run').textContent = `${duration(perRun(DATA.wall_ns))} per run`;
