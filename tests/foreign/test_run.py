@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import onnx
 import pytest
+from packaging.requirements import Requirement
 
 import whence.foreign
 from tests.foreign.models import MODELS, make
@@ -19,6 +21,7 @@ from whence.foreign.recording import Recording
 from whence.foreign.run import Subject, attribute, load_source, prepare, record
 from whence.report.files import WRITERS
 
+ROOT = Path(__file__).parents[2]
 ONNX_ENGINES = [name for name, kind in ENGINES.items() if ".onnx" in kind.suffixes]
 
 
@@ -77,16 +80,27 @@ def test_every_operator_gets_a_name(tmp_path: Path) -> None:
         assert [node.name for node in model.graph.node][:2] == ["stem_out", "stem_bn_out"]
 
 
-def test_bad_requests_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_requests_are_refused(tmp_path: Path) -> None:
     path = make("residual", tmp_path)
     with pytest.raises(InputError, match="there is no engine 'tvm'"):
         whence.foreign.profile(path, engine="tvm")
     with pytest.raises(InputError, match="at least one run"):
         whence.foreign.profile(path, engine="onnxruntime", runs=0)
-    kind = ENGINES["onnxruntime"]._replace(module="no_such_module")
-    monkeypatch.setitem(ENGINES, "onnxruntime", kind)
-    with pytest.raises(UnsupportedError, match="not installed: pip install onnxruntime"):
-        whence.foreign.profile(path, engine="onnxruntime")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_that_is_missing_is_an_extra(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = ENGINES[name]
+    monkeypatch.setitem(ENGINES, name, kind._replace(module="no_such_module"))
+    with pytest.raises(UnsupportedError) as caught:
+        whence.foreign.profile(make("residual", tmp_path), engine=name)
+    expected = f"engine {name} is not installed: pip install 'whence[{kind.extra}]'"
+    assert str(caught.value) == expected
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (required,) = settings["project"]["optional-dependencies"][kind.extra]
+    assert Requirement(required).name == kind.package
 
 
 def test_what_an_engine_refuses_is_one_line(tmp_path: Path) -> None:

@@ -11,17 +11,19 @@ from whence.errors import InputError, UnsupportedError
 
 class EngineKind(NamedTuple):
     package: str
-    """What its version is asked of, and what is to be installed."""
+    """What its version is asked of."""
+    extra: str
+    """Of whence, that installs it."""
     module: str
     suffixes: tuple[str, ...]
     """The files that it reads."""
 
 
 ENGINES: Mapping[str, EngineKind] = {
-    "onnxruntime": EngineKind("onnxruntime", "onnxruntime", (".onnx",)),
-    "openvino": EngineKind("openvino", "openvino", (".onnx",)),
-    "inductor": EngineKind("torch", "torch", (".pt2",)),
-    "litert": EngineKind("ai-edge-litert", "ai_edge_litert", (".tflite", ".lite")),
+    "onnxruntime": EngineKind("onnxruntime", "onnxruntime", "onnxruntime", (".onnx",)),
+    "openvino": EngineKind("openvino", "openvino", "openvino", (".onnx",)),
+    "inductor": EngineKind("torch", "torch", "torch", (".pt2",)),
+    "litert": EngineKind("ai-edge-litert", "litert", "ai_edge_litert", (".tflite", ".lite")),
 }
 
 
@@ -40,7 +42,9 @@ def check_engine(name: str, suffix: str) -> None:
         raise InputError(f"there is no engine '{name}'; there is {', '.join(ENGINES)}")
     kind = ENGINES[name]
     if util.find_spec(kind.module) is None:
-        raise UnsupportedError(f"engine {name} is not installed: pip install {kind.package}")
+        raise UnsupportedError(
+            f"engine {name} is not installed: pip install 'whence[{kind.extra}]'"
+        )
     if suffix.lower() not in kind.suffixes:
         raise UnsupportedError(f"{name} reads {' and '.join(kind.suffixes)} files, not '{suffix}'")
 
