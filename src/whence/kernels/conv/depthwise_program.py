@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, splat
@@ -121,32 +122,43 @@ def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares
     plane = slide.rows.size * slide.columns.size * slide.block
     taps = slide.rows.kernel * slide.columns.kernel * slide.block
 
-    def channels(lane0: Count) -> None:
+    def item(lane0: Count) -> _Item:
         x = build.pointer("x", build.buffer(slide.source), task // chunks * plane + lane0)
         w = None
         if slide.weights is not None:
             w = build.pointer("w", build.buffer(slide.weights), block * taps + lane0)
-        item = _Item(slide, kernel, shares, x, w, block, lane0)
-        if isinstance(slide.cover, OpenCover):
-            each_open_tile(
-                build,
-                slide.cover,
-                slide.rows,
-                first,
-                last,
-                lambda tile: _tile(build, item, tile),
-                lambda tile: _edge_tile(build, item, tile),
-            )
-            return
-        each_tile(
-            build, slide.cover, slide.rows, first, last, lambda tile: _tile(build, item, tile)
-        )
+        return _Item(slide, kernel, shares, x, w, block, lane0)
 
-    if slide.block > slide.lanes:
+    whole = item(count(0)) if slide.block == slide.lanes else None
+
+    def by_lanes(tile: Callable[[_Item], None]) -> None:
+        if whole is not None:
+            tile(whole)
+            return
+        # The channels of a pixel are a cache line: each tile takes all of them, so that lines come
+        # once, not once for every vector.
         with build.loop("lane0", slide.block, step=slide.lanes) as lane0:
-            channels(lane0)
-    else:
-        channels(count(0))
+            tile(item(lane0))
+
+    if isinstance(slide.cover, OpenCover):
+        each_open_tile(
+            build,
+            slide.cover,
+            slide.rows,
+            first,
+            last,
+            lambda tile: by_lanes(lambda item: _tile(build, item, tile)),
+            lambda tile: by_lanes(lambda item: _edge_tile(build, item, tile)),
+        )
+        return
+    each_tile(
+        build,
+        slide.cover,
+        slide.rows,
+        first,
+        last,
+        lambda tile: by_lanes(lambda item: _tile(build, item, tile)),
+    )
 
 
 def _tile(build: Builder, item: _Item, tile: TileAt) -> None:
