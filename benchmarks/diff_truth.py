@@ -3,7 +3,8 @@ as busy as it is, and busier by `--load` processes that compute for a while and 
 
     python -m benchmarks.diff_truth MODEL [--pairs 40] [--runs 50] [--threads 1] [--load 2]
 
-Between two profiles of the same model nothing changed: whatever is called changed is wrong. Then
+Between two profiles of the same model nothing changed: whatever is called changed is wrong, the whole
+model too. It is counted how often nothing could be said about that. Then
 one operator of the second profile is made a fifth slower, in what was measured of the kernels it is
 in, another one in each pair: it must be the first that is named. Operators are taken in turns from
 those with 2 % of the model's time or more, by their median times: one that was interrupted for long
@@ -62,6 +63,7 @@ def slower_kernel(kernel: KernelRow, operator: int) -> KernelRow:
     return dataclasses.replace(
         kernel,
         runs_ns=tuple(round(grown * each) for each in kernel.runs_ns),
+        shortest_busy_ns=tuple(round(grown * each) for each in kernel.shortest_busy_ns),
         origin=tuple(
             part._replace(weight=part.weight * (_FACTOR if part.id == operator else 1) / grown)
             for part in kernel.origin
@@ -127,11 +129,16 @@ def judge(options: argparse.Namespace) -> None:
     def profile() -> Profile:
         return profile_executable(model, inputs, runs=options.runs, model=str(path))
 
-    wrong, named, asked = [], 0, 0
+    wrong, named, asked, unknown = [], 0, 0, 0
     for pair in range(options.pairs):
         before, after = profile(), profile()
-        found = compare(before, after).operators
-        wrong += [each.name for each in found if each.verdict is not Verdict.SAME]
+        found = compare(before, after)
+        unknown += found.total.verdict is Verdict.UNKNOWN
+        wrong += [
+            f"{each.name} {each.ratio:+.0%}"
+            for each in (found.total, *found.operators)
+            if each.verdict not in (Verdict.SAME, Verdict.UNKNOWN)
+        ]
         large = large_operators(after)
         chosen = large[pair % len(large)]
         first = compare(before, slowed(after, chosen.id)).operators[0]
@@ -139,7 +146,8 @@ def judge(options: argparse.Namespace) -> None:
         named += first.name == chosen.name and first.verdict is Verdict.SLOWER
         print(f"{pair + 1:3}  changed wrongly {wrong}, named {named} of {asked}", flush=True)
     print(
-        f"of {options.pairs} pairs of identical runs: {len(wrong)} operators called changed {wrong}"
+        f"of {options.pairs} pairs of identical runs: {len(wrong)} operators or models called changed"
+        f" {wrong}; the whole model not known in {unknown}"
     )
     print(f"an operator made a fifth slower was named first in {named} of {asked}")
     sys.exit(bool(wrong) or 20 * named < 19 * asked)

@@ -44,7 +44,7 @@ from whence.runtime.profiler import SAMPLE, ProgramPart
 
 AS_READ = "as in the file"
 # Times of single runs that a profile keeps of each kernel, for comparing it with another.
-_KEPT_RUNS = 64
+_KEPT_RUNS, _KEPT_SHORTEST = 64, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,12 @@ class Measurement:
     """and the shortest of its times."""
     per_run_ns: np.ndarray
     """Nanoseconds by run and step, for some of the runs."""
+    busy_runs_ns: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """How long all threads together worked, by run and step, in some other runs; empty where nobody
+    noted it.
+    """
+    fixed_work_ns: tuple[int, ...] = ()
+    """What a fixed piece of work took between runs."""
     timeline: tuple[Event, ...] = ()
     timeline_ns: int = 0
     workers: tuple[WorkerEvent, ...] = ()
@@ -77,6 +83,11 @@ class Measurement:
         runs = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
         places = np.linspace(0, len(runs) - 1, min(len(runs), _KEPT_RUNS)).round().astype(int)
         return [int(time) for time in runs[places]]
+
+    def shortest_busy(self, step: int) -> list[int]:
+        """The shortest times that all threads worked at a step."""
+        runs = self.busy_runs_ns[:, step] if len(self.busy_runs_ns) else np.zeros(0)
+        return [int(time) for time in np.sort(runs)[:_KEPT_SHORTEST]]
 
     def usual_ns(self, step: int) -> int:
         """The usual time of a step in a run: in a median run, or in one of those that were kept."""
@@ -174,6 +185,7 @@ def assemble(
         kernels=tuple(kernels),
         passes=dict(passes),
         runs_ns=measured.runs_ns,
+        fixed_work_ns=measured.fixed_work_ns,
         timeline=measured.timeline,
         timeline_ns=measured.timeline_ns,
         workers=measured.workers,
@@ -239,6 +251,7 @@ def _kernel(
         items=known.items,
         workers=known.workers,
         runs_ns=tuple(measured.kept_runs(step.number)),
+        shortest_busy_ns=tuple(measured.shortest_busy(step.number)),
         error=error,
     )
 

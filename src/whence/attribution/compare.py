@@ -1,6 +1,6 @@
 """Two profiles side by side, by operator of the file. A difference counts only where it stands out
 of the noise of both profiles' runs: on a quiet machine by how far blocks of runs lie apart
-(`noise.py`), on a busy one by how far the other operators lie apart (`robust_changes.py`); of
+(`noise.py`), on a busy one by what kernels take undisturbed (`robust_changes.py`); of
 profiles with few runs, only where their middle halves do not overlap. What operators have of a
 kernel is the same in both, unless it was measured in both (`common_shares.py`).
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from whence.attribution.common_shares import with_common_shares
 from whence.attribution.noise import are_quiet, block_lows, change_of, disturbance
 from whence.attribution.profile import Profile
-from whence.attribution.robust_changes import Changes, robust_changes
+from whence.attribution.robust_changes import robust_changes
 from whence.attribution.rows import NO_BAND, Band
 
 
@@ -23,6 +23,8 @@ class Verdict(enum.StrEnum):
     FASTER = "faster"
     SAME = "same"
     """The difference is within the noise."""
+    UNKNOWN = "not known"
+    """The machine was too busy to tell."""
     ADDED = "added"
     REMOVED = "removed"
 
@@ -89,7 +91,7 @@ def compare(before: Profile, after: Profile) -> Comparison:
     totals = _totals(before), _totals(after)
     disturbed = max(disturbance(before.runs_ns), disturbance(after.runs_ns))
     noisy = None if are_quiet(*totals) else robust_changes(before, after)
-    beside, unclear = noisy or Changes({}, frozenset())
+    beside, unclear = (noisy.grown, noisy.unclear) if noisy else ({}, frozenset[str]())
     found = []
     for name in dict.fromkeys([*old, *new]):
         was, now = old.get(name), new.get(name)
@@ -117,8 +119,13 @@ def compare(before: Profile, after: Profile) -> Comparison:
         )
     )
     was_all, now_all = before.band, after.band
-    verdict = _verdict(was_all, now_all, whole, whole, disturbed)
-    whole_model = Difference("the whole model", was_all, now_all, verdict)
+    grown_all = None
+    if noisy is None:
+        verdict = _verdict(was_all, now_all, whole, whole, disturbed)
+    else:
+        verdict = Verdict.UNKNOWN if noisy.whole_is_unclear else _direction(noisy.whole)
+        grown_all = noisy.whole or None
+    whole_model = Difference("the whole model", was_all, now_all, verdict, grown_all)
     return Comparison(whole_model, tuple(found), unclear)
 
 

@@ -1,7 +1,8 @@
 """Running a model to see where its time goes.
 
 Profiled runs alternate with runs that are not profiled, so that what profiling costs is measured
-under the same conditions.
+under the same conditions; and, where there are several threads, with runs in which each of them notes
+when it works, which another profile of a busy machine can be compared by (`robust_changes.py`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import numpy as np
 from whence.attribution.account import Span, account
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.findings.doubtful import GUESSED
+from whence.attribution.fixed_work import time_fixed_work
+from whence.attribution.least_times import are_known
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.profile import COMPILED_FOR, DIMENSION, Profile, Writer
 from whence.attribution.sample_inputs import SampleInputs, declared_shapes, working_inputs
 from whence.attribution.source_costs import source_kinds
 from whence.attribution.throughput import measure_throughput
-from whence.attribution.worker_lanes import events_of, recorded_run
+from whence.attribution.worker_lanes import FEWEST_RUNS, LONG_RUN_NS, WorkerRuns, events_of
 from whence.building.program import Program
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
@@ -47,6 +50,8 @@ Prepare = Callable[[Mapping[str, Sequence[int]]], Graph]
 # Spreads and the timeline come from this many runs at most; sums come from all.
 _KEPT_RUNS = 128
 _KEPT_SAMPLES = 50_000
+# Runs after which it is looked at again whether more are needed.
+_ROUND = 16
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -89,6 +94,8 @@ def profile_executable(
         measuring.run_profiled()
         if not number % 2:
             measuring.run()
+        if measuring.has_workers:
+            measuring.run_noting_workers()
         _report(progress, "running", number + 1, runs)
     found = measuring.profile(
         model=model, progress=progress, writers=writers, exact=exact, rates=rates
@@ -132,11 +139,21 @@ class ProfiledRuns:
         clock_ns = engine.backend.noting_ns() if engine.backend.reads_clock else 0
         self._book = _Book(self._program, clock_ns, engine.backend.gap)
         self._unprofiled: list[int] = []
+        self._fixed_work: list[int] = []
+        self._noting = Stream(engine, StreamFlags.PROFILING)
+        assert self._noting.profiler is not None
+        self._workers = WorkerRuns(self._noting.profiler, engine.threads)
 
     @property
     def values(self) -> Sequence[Value]:
         """The inputs of every run."""
         return self._values
+
+    @property
+    def has_workers(self) -> bool:
+        """Do several threads work at a kernel, which can note when they do?"""
+        engine = self._executable.engine
+        return engine.threads > 1 and engine.backend.reads_clock
 
     def warm_up(self) -> None:
         _timed(self._executable, self._plain, self._values)
@@ -148,6 +165,11 @@ class ProfiledRuns:
     def run_profiled(self) -> None:
         reset_profiling(self._profiling)
         self._book.enter(self._profiling, _timed(self._executable, self._profiling, self._values))
+        self._fixed_work.append(time_fixed_work())
+
+    def run_noting_workers(self) -> None:
+        """One in which each thread notes when it works."""
+        self._workers.enter(lambda: _timed(self._executable, self._noting, self._values))
 
     def profile(
         self,
@@ -193,17 +215,21 @@ class ProfiledRuns:
         )
 
     def _with_workers(self, measured: Measurement) -> Measurement:
-        """With the timeline of a run in which threads noted when they work, if there are several."""
-        engine, stream = self._executable.engine, self._profiling
-        if engine.threads < 2 or not engine.backend.reads_clock or stream.profiler is None:
+        """With what threads noted of when they work."""
+        measured = dataclasses.replace(measured, fixed_work_ns=tuple(self._fixed_work))
+        if self.has_workers:
+            is_long = float(np.median(measured.runs_ns)) > LONG_RUN_NS
+            for _ in range(len(self._workers), 1 if is_long else FEWEST_RUNS):
+                self.run_noting_workers()
+        if self._executable.engine.backend.reads_clock:
+            self._note_more(measured)
+        recorded = self._workers.usual(measured.runs_ns)
+        if recorded is None or self._workers.parts(self._program) != self._book.parts:
             return measured
-        recorded = recorded_run(
-            stream.profiler,
-            engine.threads,
-            lambda: _timed(self._executable, stream, self._values),
-            measured.runs_ns,
+        measured = dataclasses.replace(
+            measured, busy_runs_ns=self._workers.busy_ns(len(measured.step_ns))
         )
-        if recorded is None or stream.profiler.parts(self._program) != self._book.parts:
+        if not self.has_workers:
             return measured
         return dataclasses.replace(
             measured,
@@ -211,6 +237,21 @@ class ProfiledRuns:
             timeline_ns=recorded.wall_ns,
             workers=recorded.workers,
         )
+
+    def _note_more(self, measured: Measurement) -> None:
+        """On a busy machine, runs in which threads note when they work, until it is known what steps
+        take undisturbed; twice as many as the profiled ones at most, and none where those were few.
+        """
+        for _ in range(2 * len(measured.per_run_ns) // _ROUND):
+            times = measured.per_run_ns
+            if len(self._workers):
+                if self._workers.parts(self._program) != self._book.parts:
+                    return
+                times = self._workers.busy_ns(len(measured.step_ns))
+            if are_known(times):
+                return
+            for _ in range(_ROUND):
+                self.run_noting_workers()
 
 
 def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) -> dict[str, str]:

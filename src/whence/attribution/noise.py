@@ -4,7 +4,7 @@ Runs that follow each other are taken together in blocks; of each block the lowe
 disturbs a run only ever makes it slower. How far blocks of one profile lie apart is the noise, slow drifts
 included, which runs by themselves would not show. Other users of a machine slow down all operators at
 once: on a noisy machine an operator is compared beside the others of its own blocks, on a quiet one by
-itself. Where the times of single runs are known, `robust_changes.py` tells more on a noisy machine.
+itself. Where it is known how long threads worked, `robust_changes.py` tells more on a noisy machine.
 """
 
 from __future__ import annotations

@@ -108,6 +108,10 @@ class Profile:
     """The time by the pass that made the nodes it was spent in."""
     runs_ns: tuple[int, ...] = ()
     """The wall time of each run."""
+    fixed_work_ns: tuple[int, ...] = ()
+    """What a fixed piece of work took between runs that has nothing to do with the model: it tells
+    whether the machine itself was slower than in another profile.
+    """
     timeline: tuple[Event, ...] = ()
     """The kernels of one run of middling length."""
     timeline_ns: int = 0
@@ -359,6 +363,7 @@ class Profile:
             "policy": self.policy,
             "notes": list(self.notes),
             "runs_ns": list(self.runs_ns),
+            "fixed_work_ns": list(self.fixed_work_ns),
             "distribution_ns": list(self.distribution),
             "throughput": None if self.throughput is None else self.throughput.to_dict(),
             "passes": dict(self.passes),
@@ -499,6 +504,7 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "items": row.items,
         "workers": row.workers,
         "runs_ns": list(row.runs_ns),
+        "shortest_busy_ns": list(row.shortest_busy_ns),
         "is_contraction": row.is_contraction,
         "trait_kind": row.trait_kind,
         "trait": row.trait,

@@ -170,6 +170,10 @@ class KernelRow:
     """Of a kernel that holds only inserted nodes, the pass."""
     runs_ns: tuple[int, ...] = ()
     """What it took in each of some of the runs, in their order."""
+    shortest_busy_ns: tuple[int, ...] = ()
+    """How long all threads together worked at it in a run, without waiting: of some other runs, the
+    shortest times, in order. Empty with one thread, and where nobody noted it.
+    """
     error: float = 0.0
     """The standard error of the weights that were measured, the largest if there are several; 0
     where they are modelled.

@@ -1,8 +1,8 @@
-"""One run in which every thread notes when it works: a lane for each in the timeline, with waiting
-between its parts.
+"""Runs in which every thread notes when it works: how long all of them together worked at each kernel,
+and for one of the runs a lane for each thread in the timeline, with waiting between its parts.
 
 Noting costs two readings of the clock for each thread and kernel, so the runs that times are summed
-over do not do it: a few runs behind them do, and the one whose length is most usual is shown.
+over do not do it: other runs, in turns with those, do.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ import numpy as np
 
 from whence.attribution.account import Span
 from whence.attribution.rows import Event, WorkerEvent
-from whence.runtime.profiler import Profiler
+from whence.building.program import Program
+from whence.runtime.profiler import Profiler, ProgramPart
 
-_RUNS, _LONG_RUN_NS = 3, 500_000_000
+FEWEST_RUNS, LONG_RUN_NS = 3, 500_000_000
+"""Runs to choose the one for the timeline from; of long ones, one will do."""
 _RING = 1 << 14
+# Runs that the one for the timeline is chosen from, and those of which sums are kept.
+_CANDIDATES, _KEPT_RUNS = 8, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +34,56 @@ class RecordedRun:
     wall_ns: int
 
 
-def recorded_run(
-    profiler: Profiler, threads: int, run: Callable[[], Span], usual: Sequence[int]
-) -> RecordedRun | None:
-    """The one of a few runs that is nearest to the median of the `usual` wall times; `None` when a
-    run has more kernels than are noted.
-    """
-    middle = statistics.median(usual)
-    profiler.record_workers(threads, _RING)
-    found: list[RecordedRun] = []
-    for _ in range(1 if middle > _LONG_RUN_NS else _RUNS):
-        profiler.reset()
+class WorkerRuns:
+    """Runs in which threads note when they work."""
+
+    def __init__(self, profiler: Profiler, threads: int) -> None:
+        self._profiler = profiler
+        profiler.record_workers(threads, _RING)
+        self._candidates: list[RecordedRun] = []
+        self._busy: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def __len__(self) -> int:
+        return len(self._busy)
+
+    def enter(self, run: Callable[[], Span]) -> None:
+        """One more. A run with more kernels than are noted does not count."""
+        if len(self._busy) >= _KEPT_RUNS:
+            return
+        self._profiler.reset()
         span = run()
-        samples, busy = profiler.samples(), profiler.busy()
-        if not profiler.dropped:
-            found.append(_recorded(samples, busy, span))
-    return min(found, key=lambda each: abs(each.wall_ns - middle), default=None)
+        if self._profiler.dropped:
+            return
+        samples, busy = self._profiler.samples(), self._profiler.busy()
+        self._busy.append((samples["step"].astype(np.int64), _worked_ns(samples, busy)))
+        if len(self._candidates) < _CANDIDATES:
+            self._candidates.append(_recorded(samples, busy, span))
+
+    def parts(self, program: Program) -> Sequence[ProgramPart]:
+        """The program, and what ran as part of it."""
+        return self._profiler.parts(program)
+
+    def usual(self, runs_ns: Sequence[int]) -> RecordedRun | None:
+        """The one that is nearest to the median of these wall times."""
+        middle = statistics.median(runs_ns)
+        return min(self._candidates, key=lambda each: abs(each.wall_ns - middle), default=None)
+
+    def busy_ns(self, steps: int) -> np.ndarray:
+        """How long all threads together worked, by run and step."""
+        found = np.zeros((len(self._busy), steps), np.int64)
+        for row, (numbers, worked) in zip(found, self._busy, strict=True):
+            np.add.at(row, numbers, worked)
+        return found
+
+
+def _worked_ns(samples: np.ndarray, busy: np.ndarray) -> np.ndarray:
+    """By sample: how long all threads together worked at it."""
+    begin, end = busy["begin"].astype(np.int64), busy["end"].astype(np.int64)
+    worked = np.where(end > 0, end - begin, 0).sum(axis=1)
+    whole = samples["end"].astype(np.int64) - samples["begin"].astype(np.int64)
+    # A step that the host does is the caller's.
+    found: np.ndarray = np.where((end > 0).any(axis=1), worked, whole)
+    return found
 
 
 def events_of(samples: np.ndarray, begin: int) -> tuple[Event, ...]:

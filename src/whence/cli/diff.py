@@ -35,6 +35,7 @@ _STYLES = {
     Verdict.FASTER: "green",
     Verdict.REMOVED: "green",
     Verdict.SAME: "dim",
+    Verdict.UNKNOWN: "yellow",
 }
 
 

@@ -67,6 +67,11 @@ def as_markdown(found: Comparison, warnings: Sequence[str], limit: int = 20) -> 
 
 def unclear_line(found: Comparison) -> str:
     """What the noise hides; empty where that is next to nothing."""
+    if found.total.verdict is Verdict.UNKNOWN:
+        return (
+            "whether the whole model changed is not known: the machine was too busy; profile again"
+            " when it is not, or take more runs (--runs 200)"
+        )
     rows = [each for each in found.operators if each.name in found.unclear]
     whole = sum(each.before.median_ns for each in found.operators)
     part = sum(each.before.median_ns for each in rows) / whole if whole else 0.0
