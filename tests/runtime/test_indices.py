@@ -13,6 +13,7 @@ from whence.api import compile_model
 from whence.errors import ModelError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
+from whence.ops.definition import Attr
 from whence.runtime.engine import Engine
 from whence.types import DType
 
@@ -85,6 +86,41 @@ def test_lengths_of_sequences(engine: Engine) -> None:
     np.testing.assert_array_equal(model(DATA, good), graph.run([DATA, good])[0])
     with pytest.raises(ModelError, match=r"^operator 'looked' \(ReverseSequence\)"):
         model(DATA, np.array([5, 6, 3]))
+
+
+def recurrent_layer(op: str, layout: int) -> Graph:
+    build = GraphBuilder()
+    gates, rng = {"RNN": 1, "GRU": 3, "LSTM": 4}[op], np.random.default_rng(0)
+    x = build.input("x", DType.F32, [2, 5, 3] if layout else [5, 2, 3])
+    lengths = build.input("n", DType.I32, [2])
+    w, r = (
+        build.const(rng.standard_normal((2, 4 * gates, columns)).astype(np.float32))
+        for columns in (3, 4)
+    )
+    attrs: dict[str, Attr] = {"direction": "bidirectional", "hidden_size": 4, "layout": layout}
+    build.output("y", build.op(op, x, w, r, None, lengths, name="looked", attrs=attrs))
+    return build.finish()
+
+
+@pytest.mark.parametrize("layout", [0, 1], ids=["time first", "batch first"])
+@pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
+def test_lengths_of_the_sequences_of_a_recurrent_layer(
+    op: str, layout: int, engine: Engine
+) -> None:
+    graph = recurrent_layer(op, layout)
+    model = compile_model(graph, engine=engine)
+    x = np.ones((2, 5, 3) if layout else (5, 2, 3), np.float32)
+    for good in ([5, 3], [0, 1]):
+        lengths = np.array(good, np.int32)
+        np.testing.assert_allclose(
+            model(x, lengths), graph.run([x, lengths])[0], rtol=1e-5, atol=1e-6
+        )
+    for bad in ([6, 1], [2, -1], [2**31 - 1, 0], [0, -(2**31)]):
+        lengths = np.array(bad, np.int32)
+        with pytest.raises(ModelError, match=rf"^operator 'looked' \({op}\): .*not lengths of"):
+            model(x, lengths)
+        with pytest.raises(ModelError, match=rf"^operator 'looked' \({op}\): .*not lengths of"):
+            graph.run([x, lengths])
 
 
 def test_positions_of_an_embedding(engine: Engine) -> None:

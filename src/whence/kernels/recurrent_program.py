@@ -29,7 +29,7 @@ from whence.kernels.ir import (
     least,
 )
 from whence.kernels.recurrent_layer import LayerState, Phase, RecurrentLayer
-from whence.kernels.recurrent_unit import ZERO, Unit
+from whence.kernels.recurrent_unit import ZERO, Unit, check_lengths
 from whence.types import DType
 
 
@@ -96,6 +96,7 @@ def _layer(
 
 def _start(build: Builder, layer: LayerState) -> None:
     it = layer.it
+    check_lengths(build, layer, it.rows)
     for target, source in ((layer.now, it.start), (layer.cells, it.start_cell)):
         if target is layer.cells and not it.has_cell:
             continue

@@ -6,12 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from whence.kernels.builder import Builder, Pointer
-from whence.kernels.expressions import apply, choose
+from whence.kernels.expressions import apply, cast, choose, select
 from whence.kernels.ir import Count, CountValue, Expr, Fn, Literal, Name, walk
 from whence.kernels.recurrent_layer import HIDDEN, NEW_CELL, RESET, LayerState, Phase
 from whence.types import DType
 
 ZERO = Literal(0.0, DType.F32)
+
+
+def check_lengths(build: Builder, layer: LayerState, rows: int) -> None:
+    """Note it if a sequence of this work item is longer than the input, or of negative length."""
+    it = layer.it
+    if it.lengths is None:
+        return
+    beyond = Literal(it.time + 1, DType.I64)
+    with build.loop("i", rows) as i:
+        given = build.buffer(it.lengths, DType.I32)[layer.first + i]
+        length = build.let("length", cast(given, DType.I64))
+        # An index below zero would count from the end.
+        at = select(apply(Fn.LT, length, Literal(0, DType.I64)), beyond, length)
+        build.let("checked", apply(Fn.CHECKED, at, beyond))
 
 
 def names_read(phase: Phase) -> set[str]:

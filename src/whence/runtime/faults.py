@@ -25,14 +25,18 @@ def index_fault(program: Program, number: int) -> WhenceError:
     graph = program.graph
     nodes = [graph[node] for node in program.steps[number].nodes]
     named = [node for node in nodes if node.op in operators(Trait.CHECKS_INDICES)] or nodes
-    read = [ref for ref in named[0].inputs[:2] if ref is not None]
-    kinds = " and ".join(str(graph.type_of(ref)) for ref in read)
+    kinds = [str(graph.type_of(ref)) for ref in named[0].inputs[:2] if ref is not None]
+    others = f", or one of the {len(named) - 1} after it" if len(named) > 1 else ""
+    if named[0].operand("sequence_lens") is not None:
+        return ModelError(
+            f"operator {display_name(named[0])}{others}: {named[0].op}: sequence_lens of this run"
+            f" are not lengths of its sequences, {kinds[0]}"
+        )
     if (wrong := _beyond(program, named[0])) is not None:
         return wrong
-    others = f", or one of the {len(named) - 1} after it" if len(named) > 1 else ""
     return ModelError(
         f"operator {display_name(named[0])}{others}: {named[0].op}: an index in this run is outside its"
-        f" axis; it reads {kinds}"
+        f" axis; it reads {' and '.join(kinds)}"
     )
 
 

@@ -334,6 +334,12 @@ REFUSED: dict[str, Case] = {
     ),
     "recurrent": ("LSTM", [t(F, 2, 3), t(F, 1, 32, 3), t(F, 1, 32, 8)], {}, "should have 3 axes"),
     "direction": ("GRU", [SERIES, t(F, 1, 24, 3), t(F, 1, 24, 8)], {"direction": "up"}, "'up'"),
+    "lengths of a recurrent layer": (
+        "GRU",
+        [SERIES, t(F, 1, 24, 3), t(F, 1, 24, 8), None, np.array([9, 1], np.int32)],
+        {"hidden_size": 8},
+        "not lengths of an axis of",
+    ),
     "peepholes": (
         "LSTM",
         [SERIES, t(F, 1, 32, 3), t(F, 1, 32, 8), None, None, None, None, t(F, 1, 8)],

@@ -7,7 +7,7 @@ from __future__ import annotations
 from whence.kernels.builder import Builder
 from whence.kernels.ir import Count, Expr, Name, Not, Stmt, Swap, chosen, count
 from whence.kernels.recurrent_layer import LayerState, Phase, RecurrentLayer
-from whence.kernels.recurrent_unit import ZERO, Unit
+from whence.kernels.recurrent_unit import ZERO, Unit, check_lengths
 
 _ITEMS = 32
 
@@ -31,6 +31,7 @@ def recurrent_on_device(it: RecurrentLayer) -> tuple[Stmt, ...]:
     layer = LayerState(
         it, (count(0), count(it.panels)), direction, sequence, w, r, w, now, later, cells, resets
     )
+    check_lengths(build, layer, 1)
     with build.loop("u", it.hidden, begin=item, step=_ITEMS) as u:
         for target, start in ((now, it.start), (cells, it.start_cell), (resets, None)):
             place = layer.state_place(count(0), u)

@@ -20,6 +20,7 @@ from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Valu
 from whence.ops.neural.activation import ACTIVATIONS, Activation
 from whence.ops.operand import named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.types import TensorType, ValueType
 
 _Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -146,6 +147,10 @@ def _run(
         for s in starts
     ]
     ends = np.full(batch, time) if lengths is None else lengths
+    if ends.size and not 0 <= ends.min() <= ends.max() <= time:
+        raise ModelError(
+            f"{call.op}: sequence_lens {ends.tolist()} are not lengths of an axis of {time}"
+        )
     y = np.zeros((time, directions, batch, hidden), x.dtype)
     last = [np.empty((directions, batch, hidden), x.dtype) for _ in range(n_states)]
     for d in range(directions):
@@ -276,6 +281,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.RECURRENT,
         reference=_rnn,
         flops=_recurrent_flops,
+        traits=Trait.CHECKS_INDICES,
         operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
     ),
     OpDef(
@@ -284,6 +290,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.RECURRENT,
         reference=_gru,
         flops=_recurrent_flops,
+        traits=Trait.CHECKS_INDICES,
         operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
     ),
     OpDef(
@@ -292,6 +299,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.RECURRENT,
         reference=_lstm,
         flops=_recurrent_flops,
+        traits=Trait.CHECKS_INDICES,
         operands=named("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"),
     ),
 )

@@ -86,6 +86,15 @@ def demand_list(query: TypeQuery, index: int, length: int | None, what: str) -> 
         raise ModelError(f"{query.op}: {what} is {query.types[index]}, and should be {wanted}")
 
 
+def demand_lengths(query: TypeQuery, index: int, longest: Dim) -> None:
+    """Input `index`, if it is known, has lengths of sequences along an axis of that size."""
+    lengths = const_ints(query, index)
+    if lengths and any(length < 0 or exceeds(length, longest) for length in lengths):
+        raise ModelError(
+            f"{query.op}: sequence_lens {list(lengths)} are not lengths of an axis of {longest}"
+        )
+
+
 def demand_rank(query: TypeQuery, index: int, fewest: int, most: int = 64) -> None:
     """Input `index` has so many axes."""
     found = shape_of(query, index)

@@ -17,6 +17,7 @@ from whence.ops.operands.checks import (
     count_of,
     demand,
     demand_elements,
+    demand_lengths,
     demand_list,
     demand_one,
     demand_rank,
@@ -225,14 +226,11 @@ def _reverse_sequence(query: TypeQuery) -> None:
         raise ModelError(
             f"{query.op}: time_axis {time} and batch_axis {batch} should be 0 and 1, or 1 and 0"
         )
-    x, lengths = shape_of(query, 0), const_ints(query, 1)
+    x = shape_of(query, 0)
     if x is None:
         return
     demand(query, 1, (x[batch],), "sequence_lens")
-    if lengths and any(length < 0 or exceeds(length, x[time]) for length in lengths):
-        raise ModelError(
-            f"{query.op}: sequence_lens {list(lengths)} are not lengths of an axis of {x[time]}"
-        )
+    demand_lengths(query, 1, x[time])
 
 
 RULES: Mapping[str, Check] = {

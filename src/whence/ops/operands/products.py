@@ -13,6 +13,7 @@ from whence.ops.operands.checks import (
     count_of,
     demand,
     demand_broadcast,
+    demand_lengths,
     demand_one,
     demand_rank,
     demand_same_elements,
@@ -239,6 +240,7 @@ def _recurrent(gates: int) -> Check:
         demand(query, 2, (directions, gates * hidden, hidden), "R")
         demand(query, 3, (directions, 2 * gates * hidden), "B")
         demand(query, 4, (batch,), "sequence_lens")
+        demand_lengths(query, 4, x[1 if by_batch else 0])
         demand(query, 5, state, "initial_h")
         if gates == 4:
             demand(query, 6, state, "initial_c")
