@@ -49,3 +49,13 @@ def test_compiled() -> None:
     model = compile_model(graph, threads=2)
     assert model.programs[0].native_steps == len(model.programs[0].steps)
     assert difference(graph.run([x])[0], model(x)) <= 1e-5
+
+
+@pytest.mark.parametrize("length", [12, 64])
+def test_the_first_and_the_middle_bin_of_real_numbers_are_real(length: int) -> None:
+    """Exactly: who looks at signs, or scales by very much, sees the rounding of π."""
+    graph = _stft([1, 100], 8, None, length)
+    x = np.random.default_rng(0).standard_normal((1, 100)).astype(np.float32)
+    made = np.asarray(compile_model(graph, threads=1)(x))
+    np.testing.assert_allclose(made, graph.run([x])[0], atol=1e-4)
+    np.testing.assert_array_equal(made[:, :, [0, -1], 1], 0)

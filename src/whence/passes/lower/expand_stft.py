@@ -114,6 +114,10 @@ def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
     # the wave is.
     periods = np.outer(np.arange(bins), np.arange(length)) % length
     angle = periods * (2 * np.pi / length)
+    # sin(π k) = 0 and cos(π (k + 1/2)) = 0, which π rounded to a float does not give: a bin that is
+    # real then has no imaginary part.
+    cosine = np.where(np.isin(4 * periods, (length, 3 * length)), 0, np.cos(angle))
+    sine = np.where(2 * periods % length == 0, 0, np.sin(angle))
     scale = np.ones(length) if window is None else window.astype(np.float64)
-    waves = np.stack([np.cos(angle) * scale, -np.sin(angle) * scale], axis=1)
+    waves = np.stack([cosine * scale, -sine * scale], axis=1)
     return waves.reshape(2 * bins, 1, length).astype(np.float32), stride
