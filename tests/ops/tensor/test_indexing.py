@@ -39,7 +39,15 @@ def test_gather_elements_with_smaller_indices(axis: int, rng: np.random.Generato
 
 @pytest.mark.parametrize(
     ("batch_dims", "shape"),
-    [(0, (3, 2)), (0, (2, 4, 1)), (1, (2, 4, 2)), (1, (2, 1)), (2, (2, 3, 5, 1)), (0, (0, 2))],
+    [
+        (0, (3, 2)),
+        (0, (2, 4, 1)),
+        (1, (2, 4, 2)),
+        (1, (2, 1)),
+        (2, (2, 3, 5, 1)),
+        (0, (0, 2)),
+        (0, (3,)),
+    ],
 )
 def test_gather_nd(batch_dims: int, shape: tuple[int, ...], rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3, 4)).astype(np.float32)

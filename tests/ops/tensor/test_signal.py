@@ -41,6 +41,27 @@ def test_transform_there_and_back(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(run("DFT", half, inverse=1, onesided=1), real, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("shape", "length", "attrs", "expected"),
+    [
+        ((2, 0, 1), None, {}, (2, 0, 2)),
+        ((2, 5, 2), 0, {}, (2, 0, 2)),
+        ((2, 0, 2), 3, {}, (2, 3, 2)),
+        ((2, 0, 1), None, {"onesided": 1}, (2, 1, 2)),
+        ((2, 0, 2), None, {"inverse": 1}, (2, 0, 2)),
+        ((2, 0, 2), None, {"inverse": 1, "onesided": 1}, (2, 0, 1)),
+        ((2, 1, 2), None, {"inverse": 1, "onesided": 1}, (2, 0, 1)),
+    ],
+)
+def test_transform_of_no_points(
+    shape: tuple[int, ...], length: int | None, attrs: dict[str, int], expected: tuple[int, ...]
+) -> None:
+    given = [] if length is None else [np.array(length)]
+    made = run("DFT", np.ones(shape, np.float32), *given, **attrs)
+    assert made.dtype == np.float32
+    np.testing.assert_array_equal(made, np.zeros(expected))
+
+
 def test_transform_refuses_what_has_no_meaning() -> None:
     with pytest.raises(ModelError, match="DFT: the last axis must hold"):
         run("DFT", np.zeros((2, 3)))

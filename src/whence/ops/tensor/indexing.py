@@ -79,7 +79,8 @@ def _gather_nd(call: Call) -> tuple[Value]:
     # A tuple without coordinates is the whole of its batch.
     which = np.broadcast_to(np.arange(batches)[:, np.newaxis], (batches, count))
     coordinates = (which, *np.moveaxis(points, -1, 0))
-    return (data[coordinates].reshape(*indices.shape[:-1], *x.shape[batch + depth :]),)
+    # As one argument: of none, numpy makes no shape without axes.
+    return (data[coordinates].reshape((*indices.shape[:-1], *x.shape[batch + depth :])),)
 
 
 def scatter(

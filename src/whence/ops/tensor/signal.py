@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -43,6 +44,24 @@ def _parts(z: np.ndarray) -> np.ndarray:
     return np.stack([z.real, z.imag], axis=-1)
 
 
+_Transform: TypeAlias = Callable[[np.ndarray, int, int], np.ndarray]
+
+
+def _transformed(
+    transform: _Transform, signal: np.ndarray, length: int | None, axis: int
+) -> np.ndarray:
+    """numpy's transform, and of no points, which numpy refuses, sums of nothing."""
+    if length is None:
+        length = signal.shape[axis]
+        if transform is np.fft.irfft:
+            length = max(2 * (length - 1), 0)
+    if length:
+        return transform(signal, length, axis)
+    shape = list(signal.shape)
+    shape[axis] = int(transform is np.fft.rfft)
+    return np.zeros(shape, np.float64 if transform is np.fft.irfft else np.complex128)
+
+
 def _dft(call: Call) -> tuple[Value]:
     x, given, at = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
     signal = _complex(x)
@@ -57,13 +76,14 @@ def _dft(call: Call) -> tuple[Value]:
         )
     length = None if given is None else int(given.reshape(-1)[0])
     if inverse and onesided:
-        return (narrow(np.fft.irfft(signal, length, axis)[..., np.newaxis], x.dtype),)
+        made = _transformed(np.fft.irfft, signal, length, axis)
+        return (narrow(made[..., np.newaxis], x.dtype),)
     if inverse:
-        return (narrow(_parts(np.fft.ifft(signal, length, axis)), x.dtype),)
+        return (narrow(_parts(_transformed(np.fft.ifft, signal, length, axis)), x.dtype),)
     if onesided and np.iscomplexobj(signal):
         raise ModelError(f"{call.op}: a one-sided transform needs a real signal")
     transform = np.fft.rfft if onesided else np.fft.fft
-    return (narrow(_parts(transform(signal, length, axis)), x.dtype),)
+    return (narrow(_parts(_transformed(transform, signal, length, axis)), x.dtype),)
 
 
 def _stft(call: Call) -> tuple[Value]:
