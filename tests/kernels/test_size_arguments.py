@@ -91,3 +91,15 @@ def test_only_strides_of_the_given_variables_are_arguments():
     strides = {str(atom): stride for atom, stride in load.index.terms}
     assert [is_symbolic(stride) for stride in strides.values()] == [True, False, False]
     assert sizes.values == (144,)
+
+
+def test_what_is_used_twice_is_one_part_with_one_argument() -> None:
+    sizes, channels = SizeArguments(), Var("channels", 8)
+    x = Load("bias", Index(0, ((channels, 16),)), DType.F32)
+    swish = Op(Fn.MUL, (x, Op(Fn.SIGMOID, (x,), DType.F32)), DType.F32)
+    made = sizes.in_value(swish, {"channels"})
+    assert isinstance(made, Op)
+    inner = made.args[1]
+    assert isinstance(inner, Op)
+    assert made.args[0] is inner.args[0]
+    assert sizes.values == (16,)

@@ -57,16 +57,25 @@ class SizeArguments:
         )
 
     def in_value(self, value: Expr, variables: Set[str]) -> Expr:
-        """A value, of few parts, in which the same is true of all that is loaded."""
-        match value:
+        """A value, of few parts, in which the same is true of all that is loaded. What occurs more
+        than once stays one part, which is computed once.
+        """
+        return self._in_part(value, variables, {})
+
+    def _in_part(self, part: Expr, variables: Set[str], done: dict[Expr, Expr]) -> Expr:
+        if part in done:
+            return done[part]
+        made = part
+        match part:
             case Load(_, index):
-                return replace(value, index=self.in_index(index, variables))
+                made = replace(part, index=self.in_index(index, variables))
             case Op(fn, args, dtype, lanes):
-                made = tuple(self.in_value(arg, variables) for arg in args)
-                return Op(fn, made, dtype, lanes)
+                made_args = tuple(self._in_part(arg, variables, done) for arg in args)
+                made = Op(fn, made_args, dtype, lanes)
             case Splat(inner, lanes):
-                return Splat(self.in_value(inner, variables), lanes)
-        return value
+                made = Splat(self._in_part(inner, variables, done), lanes)
+        done[part] = made
+        return made
 
 
 @dataclass(frozen=True, slots=True)
