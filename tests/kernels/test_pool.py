@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.kernels.native import NativeCase, run_native
+from whence.codegen.render_c import render_kernel
 from whence.errors import UnsupportedError
 from whence.graph.builder import GraphBuilder
 from whence.kernels.conv.pool import lower_pool
@@ -205,3 +207,18 @@ def test_positions_are_not_covered() -> None:
     build.output("where", y[1])
     with pytest.raises(UnsupportedError, match="'anchor' also returns positions"):
         NativeCase("positions", build.finish(), {}, lower_pool, AVX512, "MaxPool").kernel()
+
+
+def test_all_channels_of_a_tile_come_before_the_next_tile() -> None:
+    """They share cache lines, which would otherwise come once for each vector of a block."""
+    case = _pool(
+        "2x2 stride 2",
+        "BlockedMaxPool",
+        (1, 1, 32, 32, 16),
+        tile=AVX2,
+        kernel_shape=(2, 2),
+        strides=(2, 2),
+    )
+    text = render_kernel(case.kernel(), "pool", ())
+    loops = re.findall(r"for \(int64_t (\w+) =", text)
+    assert loops.index("row") < loops.index("column") < loops.index("lane0")
