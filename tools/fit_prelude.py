@@ -136,6 +136,47 @@ FITS = (
 )
 
 
+def solve_quotient(
+    t: np.ndarray, value: np.ndarray, degree: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """P and Q of this degree, lowest first and Q(0) = 1, and the largest relative error of P / Q.
+
+    P - value·Q is linear in what is sought; dividing it by the Q of the round before makes its
+    error that of the quotient.
+    """
+    size = t.max()
+    powers = np.vander(t / size, degree + 1, increasing=True)
+    columns = np.hstack([powers, -value[:, None] * powers[:, 1:]])
+    lawson, below = np.ones(len(t)), np.ones(len(t))
+    best, least = np.zeros(2 * degree + 1), np.inf
+    for _ in range(300):
+        weight = np.sqrt(lawson) / (value * below)
+        found, *_ = np.linalg.lstsq(columns * weight[:, None], value * weight, rcond=1e-16)
+        below = 1 + powers[:, 1:] @ found[degree + 1 :]
+        error = np.abs(powers @ found[: degree + 1] / below / value - 1)
+        if error.max() < least:
+            best, least = found, error.max()
+        lawson = lawson * (error / error.max() + 1e-3)
+        lawson /= lawson.mean()
+    scale = size ** np.arange(degree + 1)
+    return best[: degree + 1] / scale, np.append(1.0, best[degree + 1 :]) / scale, least
+
+
+def show_erf_plus_1() -> None:
+    """erf x = x·P(x²) / Q(x²) up to where it rounds to 1, for a sum that takes only its first
+    digits.
+    """
+    t = 3.925**2 * (np.cos(np.pi * (np.arange(1200) + 0.5) / 1200) + 1) / 2
+    value = np.array([float(mp.erf(x) / x) for x in np.sqrt(t)])
+    above, below, error = solve_quotient(t, value, 5)
+    print(f"erf + 1: largest relative error {error:.3g} before rounding")
+    for name, found in (("P", above), ("Q", below)):
+        print(
+            f"  {name}, highest degree first:",
+            ", ".join(c_text(np.float32(c)) for c in found[::-1]),
+        )
+
+
 def c_text(value: mp.mpf) -> str:
     mantissa, exponent = float(value).hex().split("p")
     return f"{mantissa.rstrip('0')}p{exponent}f"
@@ -152,6 +193,7 @@ def main() -> None:
             "  highest degree first:",
             ", ".join(c_text(found[k]) for k in range(fit.degree, -1, -1)),
         )
+    show_erf_plus_1()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from whence.codegen.target import Arch, Target
 from whence.codegen.toolchain import COMPILE_FLAGS, Toolchain, Unit
 
 FUNCTIONS = ("exp", "expm1", "log", "tanh", "erf", "sigmoid", "softplus")
+SUMS = {"erf_plus_1": "erf", "tanh_plus_1": "tanh"}
+"""Functions that are 1 more than another."""
 INTEGERS = (
     "int8_t",
     "int16_t",
@@ -67,7 +69,7 @@ def source() -> str:
     for suffix, (kind, _) in FLOATS.items():
         text += [
             loop(f"{name}_{suffix}", kind, kind, body=f"w_{name}{suffix}(a[i])")
-            for name in FUNCTIONS
+            for name in (*FUNCTIONS, *SUMS)
         ]
         text += [
             loop(f"{suffix}_to_{to}", to, kind, body=f"w_{suffix}_to_{to}(a[i])") for to in INTEGERS
@@ -164,6 +166,23 @@ def test_float32_functions_are_within_3_ulp(
     worst = ulps.argmax()
     assert ulps[worst] <= 3, (
         f"{name}({x[finite][worst]!r}) = {y[finite][worst]!r}, exactly {exact[finite][worst]!r}"
+    )
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_with_1_are_as_exact_as_a_number_near_1(
+    call: Call, rng: np.random.Generator, name: str
+) -> None:
+    x = floats(rng)
+    y = call(f"{name}_f", np.float32, x)
+    exact = reference(SUMS[name], x.astype(np.float64)) + 1
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(exact))
+    known = np.isfinite(exact)
+    # The function of 3 units in the last place, and the sum's own rounding to one of twice that.
+    assert np.abs(y[known] - exact[known]).max() <= 4 * np.spacing(np.float32(1))
+    assert (np.nanmin(y), np.nanmax(y)) == pytest.approx((0.0, 2.0), abs=1e-37)
+    np.testing.assert_allclose(
+        call(f"{name}_d", np.float64, x[known].astype(np.float64)), exact[known], atol=1e-15
     )
 
 

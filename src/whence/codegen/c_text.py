@@ -154,6 +154,8 @@ _OWN = {
     Fn.LOG: "log",
     Fn.TANH: "tanh",
     Fn.ERF: "erf",
+    Fn.ERF_PLUS_1: "erf_plus_1",
+    Fn.TANH_PLUS_1: "tanh_plus_1",
     Fn.SIGMOID: "sigmoid",
     Fn.SOFTPLUS: "softplus",
 }

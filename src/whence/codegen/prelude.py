@@ -5,6 +5,7 @@ What a kernel's author may rely on:
 
 - float32 `exp`, `expm1`, `log`, `tanh`, `erf`, `sigmoid` and `softplus` are within 3 units in the
   last place for every input, down to subnormal inputs and results; NaN gives NaN, infinities give the limits. They have no branches and call nothing.
+  `erf_plus_1` and `tanh_plus_1` are off by as much as a sum of such a function and 1 may be.
   Coefficients are from `tools/fit_prelude.py`.
 - float64 versions are the C library's.
 - `max` and `min` of floats give NaN if either side is NaN. Which zero they give for zeros of both
@@ -180,6 +181,28 @@ W_INLINE float w_erff(float x) {
   return __builtin_copysignf(a < 1.0f ? small : 1.0f - q, x);
 }
 
+/* 1 + erf x, with the error of such a sum: x P(x^2) / Q(x^2) up to where erf rounds to 1 */
+W_INLINE float w_erf_plus_1f(float x) {
+  const float s = x * x, t = s > 15.4f ? 15.4f : s;
+  float p = 0x1.129c86p-19f, q = 0x1.3f2adcp-15f;
+  p = p * t + 0x1.2aae88p-12f, q = q * t + 0x1.311a56p-10f;
+  p = p * t + 0x1.ee7c3p-9f, q = q * t + 0x1.eaf964p-7f;
+  p = p * t + 0x1.b049b6p-5f, q = q * t + 0x1.d3b1fep-4f;
+  p = p * t + 0x1.8656e6p-3f, q = q * t + 0x1.01261p-1f;
+  p = p * t + 0x1.20dd74p+0f, q = q * t + 1.0f;
+  const float y = x * p / q, z = y > 1.0f ? 1.0f : y;
+  return (z < -1.0f ? -1.0f : z) + 1.0f;
+}
+
+/* 1 + tanh x = 2 / (1 + exp(-2x)) */
+W_INLINE float w_tanh_plus_1f(float x) {
+  float c = x < -43.0f ? -43.0f : x; /* beyond these the result is next to nothing, or 2 */
+  c = c > 43.0f ? 43.0f : c;
+  int32_t k;
+  const float p = w_exp_scaledf(-2.0f * c, &k);
+  return 2.0f / (p * w_power_of_2f(k) + 1.0f);
+}
+
 W_INLINE float w_sigmoidf(float x) {
   const float z = w_expf(-__builtin_fabsf(x)), s = 1.0f / (1.0f + z);
   return x < 0.0f ? z * s : s;
@@ -202,6 +225,9 @@ W_INLINE double w_expm1d(double x) { return __builtin_expm1(x); }
 W_INLINE double w_logd(double x) { return __builtin_log(x); }
 W_INLINE double w_tanhd(double x) { return __builtin_tanh(x); }
 W_INLINE double w_erfd(double x) { return __builtin_erf(x); }
+
+W_INLINE double w_erf_plus_1d(double x) { return __builtin_erf(x) + 1.0; }
+W_INLINE double w_tanh_plus_1d(double x) { return __builtin_tanh(x) + 1.0; }
 
 W_INLINE double w_sigmoidd(double x) {
   const double z = __builtin_exp(-__builtin_fabs(x)), s = 1.0 / (1.0 + z);

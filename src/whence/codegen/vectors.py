@@ -72,20 +72,24 @@ def _sigmoid(lanes: int) -> str:
     """1 / (1 + exp(-x)), the exponential as 2^n times a polynomial of what is left, as in the
     prelude. Beyond the bounds the result is 1 or next to nothing, and 2^n a normal number before
     it.
+
+    What is left is x + n ln 2, and the polynomial one of its negative, so that nothing is negated.
+    One product makes it: float32 has ln 2 with an error of 2e-9, and n is less than 30 wherever the
+    result is more than 1e-9.
     """
     vector = f"w_f32x{lanes}"
     return f"""W_INLINE {vector} w_sigmoid_f32x{lanes}({vector} x) {{
-  {vector} e = -x;
-  e = ({vector})(-87.0f) > e ? ({vector})(-87.0f) : e;
+  {vector} e = ({vector})(-87.0f) > x ? ({vector})(-87.0f) : x;
   e = ({vector})(87.0f) < e ? ({vector})(87.0f) : e;
-  const {vector} t = e * 0x1.715476p+0f + 0x1.8p+23f, n = t - 0x1.8p+23f;
-  e = (e - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
-  {vector} p = ({vector})(0x1.6a23cap-10f);
+  const {vector} t = e * -0x1.715476p+0f + 0x1.8p+23f, n = t - 0x1.8p+23f;
+  e = e + n * 0x1.62e43p-1f;
+  {vector} p = ({vector})(-0x1.6a23cap-10f);
   p = p * e + 0x1.1239e8p-7f;
-  p = p * e + 0x1.5558f2p-5f;
+  p = p * e - 0x1.5558f2p-5f;
   p = p * e + 0x1.555492p-3f;
-  p = p * e + 0x1.fffffcp-2f;
-  p = p * e * e + e + 1.0f;
+  p = p * e - 0x1.fffffcp-2f;
+  p = p * e + 1.0f;
+  p = 1.0f - p * e;
   return ({vector})(1.0f) / (({vector})((w_i32x{lanes})p + ((w_i32x{lanes})t << 23)) + 1.0f);
 }}
 """

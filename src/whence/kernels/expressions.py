@@ -8,6 +8,7 @@ from whence.kernels.ir import Expr, Fn, Literal, Load, Op, Position
 from whence.types import DType
 
 _HALF = (DType.F16, DType.BF16)
+_PLUS_1 = {Fn.ERF: Fn.ERF_PLUS_1, Fn.TANH: Fn.TANH_PLUS_1}
 _COMPARISONS = (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT, Fn.ISNAN, Fn.ISINF)
 
 
@@ -27,6 +28,12 @@ def apply(fn: Fn, *args: Expr, dtype: DType | None = None) -> Expr:
     bool.
     """
     kind = DType.BOOL if fn in _COMPARISONS else dtype or args[0].dtype
+    if fn is Fn.ADD and kind is DType.F32:
+        for one, other in (args, args[::-1]):
+            # Of a number near 1 the sum takes only the first digits, so that fewer will do.
+            is_one = isinstance(one, Literal) and one.value == 1
+            if is_one and isinstance(other, Op) and other.fn in _PLUS_1:
+                return Op(_PLUS_1[other.fn], other.args, kind)
     return Op(fn, args, kind)
 
 

@@ -56,6 +56,8 @@ _CALLS = frozenset(
         Fn.LOG,
         Fn.TANH,
         Fn.ERF,
+        Fn.ERF_PLUS_1,
+        Fn.TANH_PLUS_1,
         Fn.SIGMOID,
         Fn.SOFTPLUS,
         Fn.POW,
