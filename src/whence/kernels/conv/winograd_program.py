@@ -4,7 +4,6 @@ transform back and store.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
@@ -189,24 +188,30 @@ def _input(build: Builder, it: Winograd, first: Count, tiles: Count, transformed
                 + lane,
                 written=True,
             )
-            d = build.array("d", n, n, lanes=it.lanes)
+            # Loops, not n copies: values for all n² places are more than there are registers, so
+            # that nothing is gained by writing the transforms out, which takes compilers long.
             e = build.array("e", n, n, lanes=it.lanes)
-            with build.when(inside.equals(1)):
-                for down, right in itertools.product(range(n), range(n)):
-                    pixel = (down * width + right) * it.block
-                    build.assign(d[down, right], x.vector(pixel, it.lanes))
-            with build.otherwise(), build.unrolled(("i", n * n)) as (place,):
-                read_bits = Bits(x.vector(ValueCount(at[place]), it.lanes), DType.I32)
-                kept = lanewise(Fn.BIT_AND, read_bits, keep[place])
-                build.assign(d[place // n, place % n], Bits(kept, DType.F32))
             matrix = transforms(it.size).input
-            for across in range(n):
-                column_of = [d[down, across] for down in range(n)]
-                apply_matrix(build, matrix, column_of, [e[down, across] for down in range(n)])
+            with build.when(inside.equals(1)), build.loop("across", n, unroll=1) as across:
+                pixels = [
+                    build.let(
+                        f"p{down}", x.vector(down * width * it.block + across * it.block, it.lanes)
+                    )
+                    for down in range(n)
+                ]
+                apply_matrix(build, matrix, pixels, [e[down, across] for down in range(n)])
+            with build.otherwise(), build.loop("across", n, unroll=1) as across:
+                pixels = []
+                for down in range(n):
+                    place = down * n + across
+                    read_bits = Bits(x.vector(ValueCount(at[place]), it.lanes), DType.I32)
+                    kept = lanewise(Fn.BIT_AND, read_bits, keep[place])
+                    pixels.append(build.let(f"p{down}", Bits(kept, DType.F32)))
+                apply_matrix(build, matrix, pixels, [e[down, across] for down in range(n)])
             apart = it.tile_rows * it.block
-            for down in range(n):
-                row_of = [e[down, across] for across in range(n)]
-                to_row = [to.vector((down * n + across) * apart, it.lanes) for across in range(n)]
+            with build.loop("row", n, unroll=1) as row:
+                row_of = [build.let(f"p{place}", e[row, place]) for place in range(n)]
+                to_row = [to.vector((row * n + place) * apart, it.lanes) for place in range(n)]
                 apply_matrix(build, matrix, row_of, to_row)
     # The last rows of a register tile may have no tile of the image; what is multiplied there must
     # not be slow.
@@ -305,25 +310,23 @@ def _output(
         group = build.count("group", t // it.tile_rows)
         member = build.count("member", t % it.tile_rows)
         results = build.array("made", m, m, it.vectors, lanes=it.lanes)
-        for v in range(it.vectors):
-            with build.scope():
-                source = build.pointer(
-                    "from",
-                    made,
-                    (group * (it.places * it.tile_rows) + member) * width + v * it.lanes,
-                )
-                e = build.array("e", m, n, lanes=it.lanes)
-                for j in range(n):
-                    with build.scope():
-                        places = [(i * n + j) * it.tile_rows * width for i in range(n)]
-                        values = [
-                            build.let(f"p{i}", source.vector(place, it.lanes))
-                            for i, place in enumerate(places)
-                        ]
-                        apply_matrix(build, matrix, values, [e[i, j] for i in range(m)])
-                for i in range(m):
-                    row_of = [results[i, j, v] for j in range(m)]
-                    apply_matrix(build, matrix, [e[i, j] for j in range(n)], row_of)
+        with build.loop("v", it.vectors, unroll=1) as v:
+            source = build.pointer(
+                "from",
+                made,
+                (group * (it.places * it.tile_rows) + member) * width + v * it.lanes,
+            )
+            e = build.array("e", m, n, lanes=it.lanes)
+            apart = it.tile_rows * width
+            with build.loop("j", n, unroll=1) as j:
+                values = [
+                    build.let(f"p{i}", source.vector((i * n + j) * apart, it.lanes))
+                    for i in range(n)
+                ]
+                apply_matrix(build, matrix, values, [e[i, j] for i in range(m)])
+            with build.loop("i", m, unroll=1) as i:
+                row_of = [build.let(f"p{j}", e[i, j]) for j in range(n)]
+                apply_matrix(build, matrix, row_of, [results[i, j, v] for j in range(m)])
         with build.loop("r", least(m, it.rows.out - row)) as r:
             place = build.count("place", (row + r) * it.columns.out + column)
             epilogue = Epilogue(it.outputs, it.lanes, it.block, place, block, lane0)
