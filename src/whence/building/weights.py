@@ -10,6 +10,7 @@ from whence.building.aligned_memory import aligned
 from whence.building.mapped_pieces import PAGE, MappedRange
 from whence.building.memory_layout import Location, Region
 from whence.building.packed_weights import PackedWeights, Packing, Piece, file_bytes_of
+from whence.graph.equal_bytes import equal_bytes
 
 if TYPE_CHECKING:
     from whence.graph import Node
@@ -91,7 +92,7 @@ class Weights:
         """Where equal bytes will lie that are packed in the same way."""
         # One of those that begin alike is looked at, not all of them: a file could have any number.
         offset, alike = self._alike.get(_key(packing, data), (0, None))
-        return offset if alike is not None and np.array_equal(alike, data) else None
+        return offset if alike is not None and equal_bytes(alike, data) else None
 
     def _reserve(self, nbytes: int) -> int:
         offset = self._size if self._gap else self._room(nbytes)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Node, Rewriter
+from whence.graph.equal_bytes import equal_bytes
 from whence.graph.state import GIVEN
 from whence.ops.definition import Attrs, OpClass
 from whence.ops.registry import REGISTRY, classes_of
@@ -133,7 +134,7 @@ class _Constants:
         if alike is None:
             return None
         assert alike.value is not None
-        if alike.value is value:
+        if alike.value is value or equal_bytes(alike.value, value):
             return alike
         # The first with this sample was not read whole when it came; now it has to be, once.
         if alike.id not in self._read_whole:
