@@ -90,11 +90,18 @@ class Linear:
         # s·(W·x + b) + t = (s·W)·x + (s·b + t)
         weights = None
         if affine.scales:
-            weights = self._wide_weights()
-            self._matrices(weights)[...] *= self._spread(affine.scale, self.n_out)[
-                :, :, np.newaxis, np.newaxis
-            ]
-        return self._rounded(
+            # In float64, rounded once; NumPy does that a few thousand elements at a time, where a
+            # copy in float64 would be twice as large as the weights.
+            weights = np.empty(self.weights.shape, self.weights.dtype)
+            with np.errstate(all="ignore"):
+                np.multiply(
+                    self._matrices(self.weights),
+                    self._spread(affine.scale, self.n_out)[:, :, np.newaxis, np.newaxis],
+                    out=self._matrices(weights),
+                    dtype=np.float64,
+                    casting="unsafe",
+                )
+        return self._finite(
             weights, affine.shift if self.bias is None else self.bias * affine.scale + affine.shift
         )
 
@@ -105,7 +112,7 @@ class Linear:
         # W·(s·x + t) + b = (W·s)·x + (W·t + b)
         if self.padded and affine.shifts:
             return None
-        weights = self._wide_weights()
+        weights = np.array(self.weights, dtype=np.float64, order="C")
         alpha = get_float(self.node.attrs, "alpha", 1.0) if self.node.op == "Gemm" else 1.0
         moved = alpha * np.einsum(
             "goip,gi->go", self._matrices(weights), self._spread(affine.shift, self.n_in)
@@ -113,12 +120,9 @@ class Linear:
         self._matrices(weights)[...] *= self._spread(affine.scale, self.n_in)[
             :, np.newaxis, :, np.newaxis
         ]
-        return self._rounded(
-            weights if affine.scales else None, moved if self.bias is None else self.bias + moved
-        )
-
-    def _wide_weights(self) -> np.ndarray:
-        return np.array(self.weights, dtype=np.float64, order="C")
+        with np.errstate(all="ignore"):
+            rounded = weights.astype(self.weights.dtype) if affine.scales else None
+        return self._finite(rounded, moved if self.bias is None else self.bias + moved)
 
     def _matrices(self, weights: np.ndarray) -> np.ndarray:
         """A view of an array like the weights as (group, output, input, position)."""
@@ -131,18 +135,17 @@ class Linear:
         """One number per channel, as (group, channel of the group)."""
         return np.broadcast_to(vector, (channels,)).reshape(self.groups, -1)
 
-    def _rounded(self, weights: np.ndarray | None, bias: np.ndarray) -> Constants | None:
-        dtype = self.weights.dtype
+    def _finite(self, weights: np.ndarray | None, bias: np.ndarray) -> Constants | None:
+        """New weights, if any, and the new bias, in float64; unless some are not finite."""
         with np.errstate(all="ignore"):
-            new_weights = None if weights is None else weights.astype(dtype)
-            new_bias = np.broadcast_to(bias, (self.n_out,)).astype(dtype)
+            new_bias = np.broadcast_to(bias, (self.n_out,)).astype(self.weights.dtype)
         # A scale that drives a weight out of its type's range would turn finite outputs into
         # infinities.
         if not np.isfinite(new_bias).all() or (
-            new_weights is not None and not np.isfinite(new_weights).all()
+            weights is not None and not np.isfinite(weights).all()
         ):
             return None
-        return Constants(new_weights, None if self.bias is None and not np.any(bias) else new_bias)
+        return Constants(weights, None if self.bias is None and not np.any(bias) else new_bias)
 
 
 def linear_of(graph: Graph, node: Node) -> Linear | None:
