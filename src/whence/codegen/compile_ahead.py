@@ -16,7 +16,7 @@ from whence.codegen.toolchain import Progress, Toolchain, Unit
 from whence.errors import WhenceError
 
 # Enough to make starting a compiler worth it, few enough that the first starts early.
-_LINES = 2000
+_LINES = 1200
 
 
 class CompileAhead:
