@@ -11,7 +11,6 @@ import contextlib
 import mmap
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -179,6 +178,9 @@ class PackedWeights:
             block[offset : offset + data.nbytes] = data
         threads = min(usable_cores(), _MOST_THREADS, len(self.pieces))
         if threads > 1:
+            # Here, because most starts find everything packed already.
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(threads) as pool:
                 for _ in pool.map(lambda piece: _pack_into(block, piece), self.pieces):
                     pass

@@ -5,13 +5,15 @@ compiled model can be called without one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from whence.errors import InputError
-from whence.ops.definition import Value
 from whence.types import Dim, DType, OptionalType, SequenceType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from whence.ops.definition import Value
 
 
 class Port(NamedTuple):

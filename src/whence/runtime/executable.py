@@ -12,7 +12,6 @@ import numpy as np
 from whence.building.program import Program
 from whence.errors import InputError, WhenceError
 from whence.ops.binding import Binder, Port
-from whence.ops.definition import Value
 from whence.runtime.bound_state import WithState, check_buffers, paired_outputs, writable_array
 from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.engine import Engine
@@ -23,6 +22,7 @@ from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
+    from whence.ops.definition import Value
     from whence.runtime.profiler import Profiler
 
 

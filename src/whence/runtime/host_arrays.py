@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from whence.building.program import Block
 from whence.errors import InputError
-from whence.ops.definition import Value
+
+if TYPE_CHECKING:
+    from whence.ops.definition import Value
 
 
 def dense(wanted: Block, value: Value) -> np.ndarray:

@@ -13,7 +13,6 @@ import numpy as np
 from whence.building.memory_layout import Location, Region, written
 from whence.building.program import Program, ReferenceStep
 from whence.errors import ModelError
-from whence.ops.definition import Value
 from whence.runtime.host_arrays import copied, dense
 from whence.runtime.profiler import Profiler
 from whence.types import TensorType
@@ -21,6 +20,7 @@ from whence.types import TensorType
 if TYPE_CHECKING:
     from whence.graph import Node, Ref
     from whence.graph.interpreter import RunBody
+    from whence.ops.definition import Value
 
 
 class HostSteps:

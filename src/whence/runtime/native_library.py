@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from whence.building.native_code import NativePlan
@@ -63,7 +63,7 @@ def address_of(array: Any) -> int:
 
 def runtime_unit() -> Unit:
     """The source of the run-time library."""
-    folder = resources.files("whence.runtime") / "native"
+    folder = Path(__file__).parent / "native"
     header = (folder / "whence_runtime.h").read_text(encoding="utf-8")
     return Unit(
         "whence_runtime",

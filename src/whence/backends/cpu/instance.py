@@ -10,9 +10,7 @@ import numpy as np
 
 from whence.building.aligned_memory import aligned_bytes, empty_array
 from whence.building.program import Program, Segment
-from whence.building.redzones import watched_bytes
 from whence.errors import UnsupportedError
-from whence.ops.definition import Value
 from whence.runtime import native_library as native
 from whence.runtime.faults import index_fault
 from whence.runtime.host_arrays import dense
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.backend import CpuBackend
     from whence.graph import Node
     from whence.graph.interpreter import RunBody
+    from whence.ops.definition import Value
     from whence.runtime.host_steps import HostSteps
 
 _NO_ARRAYS: tuple[np.ndarray, ...] = ()
@@ -43,11 +42,12 @@ class Instance:
         self.program = program
         self.engine = engine
         self._plan = plan
-        self._arena = (
-            aligned_bytes(plan.arena_bytes)
-            if program.used is None
-            else watched_bytes(plan.arena_bytes, program.used)
-        )
+        if program.used is None:
+            self._arena = aligned_bytes(plan.arena_bytes)
+        else:
+            from whence.building.redzones import watched_bytes
+
+            self._arena = watched_bytes(plan.arena_bytes, program.used)
         # Behind the inputs, what the sizes of open dimensions are.
         self._dims = np.array(plan.dims, np.int64)
         self._given, self._made = (
