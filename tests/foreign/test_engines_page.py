@@ -32,6 +32,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ours,
         engine="<b>other</b> 1.0",
         wall_ns=2 * ours.wall_ns,
+        runs_ns=tuple(2 * each for each in ours.runs_ns),
         sources=tuple(
             dataclasses.replace(
                 row,
@@ -74,6 +75,32 @@ def test_a_treemap_for_each_engine_on_one_scale(page: Any) -> None:
     )
     assert areas[1] == pytest.approx(2 * areas[0], rel=0.05)
     assert texts(page, ".engine.best h2") == ["cpu"]
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_page_fits_a_window_and_a_telephone(page: Any, file: Path, width: int) -> None:
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 900},
+    )
+    try:
+        page.get(file.as_uri())
+        wide = page.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width
+        tops = page.execute_script(
+            "return [...document.querySelectorAll('.engine')].map((each) => each.offsetTop)"
+        )
+        # Beside each other where there is room, else the next begins right below the last cell.
+        assert (tops[0] == tops[1]) == (width == 1400)
+        blank = page.execute_script(
+            "return [...document.querySelectorAll('.map')].map((map) => map.offsetHeight"
+            " - Math.max(...[...map.children].map((cell) => cell.offsetTop + cell.offsetHeight)))"
+        )
+        assert max(map(abs, blank)) <= 1
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    requested(page)
+    page.get(file.as_uri())
 
 
 def test_an_operator_is_shown_in_all_engines(page: Any) -> None:

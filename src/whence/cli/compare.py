@@ -140,6 +140,9 @@ def print_engines(
     left = len(lines) - 1 - len(shown)
     if left:
         console.print(safe(f"  ... and {left} more; --limit 0 shows all", "dim"))
+    console.print(
+        safe(" times are means, which add up to a run; fastest: by the median of its runs", "dim")
+    )
     count = len(found.fusions)
     console.print(
         safe(

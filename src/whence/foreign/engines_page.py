@@ -35,6 +35,7 @@ def page_content(found: EngineComparison) -> dict[str, Any]:
                 "name": name,
                 "engine": escape(profile.engine),
                 "run_ns": total,
+                "median_ns": profile.band.median_ns,
                 "rest_ns": max(0, total - round(profile.attributed_ns / profile.runs)),
                 "kernels": len(profile.kernels),
             }

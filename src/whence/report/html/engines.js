@@ -4,11 +4,11 @@ const data = JSON.parse(byId('data').textContent);
 const MOST_ROWS = 400;
 const HEIGHT = 360;
 const slowest = Math.max(...data.engines.map((engine) => engine.run_ns), 1);
-const best = Math.min(...data.engines.map((engine) => engine.run_ns));
+const best = Math.min(...data.engines.map((engine) => engine.median_ns));
 let pinned = null;
 
 byId('model').textContent = data.model;
-byId('facts').textContent = `${counted(data.operators.length, 'operator')} · ${counted(data.threads, 'thread')} · engines in turns`;
+byId('facts').textContent = `${counted(data.operators.length, 'operator')} · ${counted(data.threads, 'thread')} · engines in turns · times are means, which add up to a run; green: fastest by the median of its runs`;
 
 // The types with most time have a colour, the same in all engines.
 const spent = new Map();
@@ -19,7 +19,7 @@ const coloured = [...spent].sort((a, b) => b[1] - a[1]).slice(0, 9).map(([op]) =
 const cells = data.operators.map(() => []);
 
 function addMap(engine) {
-  const figure = make('div', `engine${engine.run_ns === best ? ' best' : ''}`);
+  const figure = make('div', `engine${engine.median_ns === best ? ' best' : ''}`);
   figure.append(make('h2', '', engine.engine));
   const note = `${duration(engine.run_ns)} per run · ${counted(engine.kernels, 'kernel')} · ${percent(engine.rest_ns / Math.max(1, engine.run_ns))} in no operator`;
   figure.append(make('p', 'total', note));
@@ -32,6 +32,7 @@ function drawMap(engine, position) {
   const width = Math.max(1, map.clientWidth);
   // Areas are on one scale: the slowest engine has the whole height.
   const height = (HEIGHT * engine.run_ns) / slowest;
+  map.style.height = `${height}px`;
   const shown = data.operators.map((operator, number) => [operator.ns[position], number]).filter(([ns]) => ns > engine.run_ns / 3000);
   const rest = engine.run_ns - shown.reduce((sum, [ns]) => sum + ns, 0);
   if (rest > 0) shown.push([rest, -1]);
