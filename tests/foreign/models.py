@@ -32,6 +32,12 @@ class Build:
         self._nodes.append(helper.make_node(op, inputs, [f"{name}_out"], name=name, **attributes))
         return f"{name}_out"
 
+    def ops(self, op: str, name: str, count: int, *inputs: str) -> list[str]:
+        """An operator with several results."""
+        outputs = [f"{name}_out{number}" for number in range(count)]
+        self._nodes.append(helper.make_node(op, inputs, outputs, name=name))
+        return outputs
+
     def conv(self, name: str, x: str, out: int, into: int, size: int = 3) -> str:
         weight = self.weight(f"{name}.weight", out, into, size, size)
         return self.op("Conv", name, x, weight, pads=[size // 2] * 4, kernel_shape=[size, size])

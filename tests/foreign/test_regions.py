@@ -161,6 +161,95 @@ def test_slices_of_one_tensor_are_one_split(tmp_path: Path) -> None:
     assert names(source, placed(source, *elsewhere))[1] == []
 
 
+def test_nodes_without_a_name_are_parts_of_an_operator(tmp_path: Path) -> None:
+    """OpenVINO computes a dynamic quantisation by reductions, a product and a conversion, and
+    subtracts zero points in front of a product of integers.
+    """
+    build = Build((16, 16))
+    x = build.op("Exp", "exp", "x")
+    codes, scale, zero = build.ops("DynamicQuantizeLinear", "quantise", 3, x)
+    weight = build.constant("w", np.ones((16, 16), np.int8))
+    y = build.op("MatMulInteger", "product", codes, weight, zero)
+    y = build.op("Mul", "scaled", build.op("Cast", "real", y, to=1), scale)
+    source = SourceGraph(load_source(build.save(tmp_path / "m.onnx", y)))
+    found = placed(
+        source,
+        EngineNode(0, "exp", "Eltwise", holds=of(source, "exp")),
+        EngineNode(1, "ReduceMax_7", "Reduce", (0,)),
+        EngineNode(2, "ReduceMin_8", "Reduce", (0,)),
+        EngineNode(3, "Multiply_9", "Subgraph", (1, 2)),
+        EngineNode(4, "Multiply_10", "Eltwise", (0, 3)),
+        EngineNode(5, "quantise_2", "Convert", (4,), holds=of(source, "quantise")),
+        EngineNode(6, "Convert_11", "Convert", (5,), is_layout=True),
+        EngineNode(7, "Subtract_12", "Eltwise", (6, 3)),
+        EngineNode(8, "product", "MatMul", (7,), holds=of(source, "product"), is_heavy=True),
+        EngineNode(9, "scaled", "Eltwise", (8, 3), holds=of(source, "real", "scaled")),
+    )
+    told = names(source, found)
+    assert told[1:6] == [["quantise"]] * 5
+    assert told[7:] == [["product"], ["product"], ["real", "scaled"]]
+    assert found.places[6].is_inserted
+    assert found.checks.heavy_elsewhere == {}
+
+
+def test_an_operand_that_only_its_type_is_read_of_is_no_edge(tmp_path: Path) -> None:
+    build = Build((4, 4))
+    x = build.op("Exp", "exp", "x")
+    limit = build.op("CastLike", "limit", build.op("Neg", "negative", "x"), x)
+    source = SourceGraph(
+        load_source(build.save(tmp_path / "m.onnx", build.op("Max", "end", x, limit)))
+    )
+    assert source[source.by_name["limit"]].feeds_from == of(source, "negative")
+
+
+def test_what_is_computed_once_is_in_the_node_that_has_the_name(tmp_path: Path) -> None:
+    """ONNX Runtime keeps one of two equal operators. The other is not in the node that reads it."""
+    build = Build((4, 4))
+    x, weight = build.op("Exp", "exp", "x"), build.weight("w", 4, 4)
+    first = build.op("Mul", "first", x, weight)
+    second = build.op("Mul", "second", x, weight)
+    y = build.op("Div", "quotient", build.op("Neg", "negative", first), second)
+    source = SourceGraph(load_source(build.save(tmp_path / "m.onnx", y)))
+    found = placed(
+        source,
+        EngineNode(0, "exp", "Exp", makes=of(source, "exp")),
+        EngineNode(1, "first", "Mul", (0,), makes=of(source, "first")),
+        EngineNode(2, "negative", "Neg", (1,), makes=of(source, "negative")),
+        EngineNode(3, "quotient", "Div", (2, 1), makes=of(source, "quotient")),
+    )
+    assert names(source, found)[1] == ["first", "second"]
+    assert names(source, found)[3] == ["quotient"]
+    assert found.checks.missing == ()
+
+
+def test_a_product_with_zeros_may_be_known_beforehand(tmp_path: Path) -> None:
+    """The first step of an unrolled recurrent layer: its state is zeros of a size that is known."""
+    build = Build((4, 4))
+    zeros = build.op("ConstantOfShape", "zeros", build.op("Shape", "size", "x"))
+    state = build.op("MatMul", "state", zeros, build.weight("w", 4, 4))
+    y = build.op("Add", "sum", build.op("MatMul", "given", "x", build.weight("v", 4, 4)), state)
+    source = SourceGraph(load_source(build.save(tmp_path / "m.onnx", y)))
+    found = placed(
+        source,
+        EngineNode(0, "given", "MatMul", holds=of(source, "given"), is_heavy=True),
+        EngineNode(1, "sum", "Eltwise", (0,), makes=of(source, "sum")),
+    )
+    assert found.checks.heavy_elsewhere == {}
+
+
+def test_nested_graphs_may_use_the_same_names(tmp_path: Path) -> None:
+    """Tensors of the same name in two loops: the name of the node tells which operator it is."""
+    build = Build((4, 4))
+    build.op("Exp", "first", "x")
+    build.op("Exp", "second", "x")
+    source = SourceGraph(load_source(build.save(tmp_path / "m.onnx", "second_out")))
+    made = {"t": list(of(source, "first", "second"))}
+    source._made, source.by_output = made, {"t": made["t"][0]}
+    assert source.maker("t", source.by_name["second"]) == source.by_name["second"]
+    assert source.maker("t", None) == source.by_name["first"]
+    assert source.maker("other", None) is None
+
+
 def test_what_has_no_elements_needs_no_edge(tmp_path: Path) -> None:
     """The rest of a tensor behind its end: engines leave it out."""
     build = Build((1, 16, 8, 8))

@@ -111,6 +111,8 @@ def check_regions(
                     kernel for kernel in claims.get(each, ()) if _may_hold(engine.nodes[kernel])
                 ],
             )
+            # A product with the zeros that a recurrent layer begins with is known beforehand.
+            and (able or not source[each].is_known_from_sizes)
         },
         {
             number: reason
@@ -141,7 +143,7 @@ def _cause(source: SourceGraph, maker: int, reader: int) -> Cause:
         return Cause.NESTED
     if {made.op, read.op} & _MOVED:
         return Cause.MOVED
-    if len(source.twins(maker)) > 1:
+    if len(source.twins(maker)) > 1 or len(source.twins(reader)) > 1:
         return Cause.DUPLICATE
     return Cause.PLACE
 

@@ -97,8 +97,9 @@ def _node(
     holds: list[int] = []
     if not _converts_result(source, proto):
         outputs = [converted.get(name, name) for name in proto.output]
-        makes = [source.by_output[name] for name in outputs if name in source.by_output]
-        if not makes and (known := _by_name(source, proto.name)) is not None:
+        known = _by_name(source, proto.name)
+        makes = [made for name in outputs if (made := source.maker(name, known)) is not None]
+        if not makes and known is not None:
             holds = [known]
     attributes = {attribute.name: attribute for attribute in proto.attribute}
     activation = attributes.get("activation")

@@ -42,6 +42,7 @@ _IMPLEMENTS = {"MVN": ("InstanceNormalization", "LayerNormalization", "MeanVaria
 _MERGES = {"Split": ("Slice",)}
 _LAYOUT = frozenset({"Convert", "Reorder", "Reshape", "Transpose"})
 _NOT_RUN = frozenset({"Const", "Input", "Output"})
+_NUMBER = re.compile(r"_\d+$")
 _SUFFIX = re.compile(
     r"(/WithoutBiases|/WithoutReshape|_original|_reshape|/[Rr]eshape\w*|/Transpose\w*|/fq_\w+"
     r"|/sum\w*|/MulAdd\w*|/DequantizationMultiply\w*|/DequantizationSubtract\w*|/[A-Za-z_]+\d*"
@@ -142,7 +143,7 @@ def _members(source: SourceGraph, row: Mapping[str, Any], called: Mapping[int, s
     kind, own = str(row["info"]["layerType"]), str(row["name"])
     names = [*_names(source, str(row["info"].get("originalLayersNames", ""))), own]
     # A change of layout that was put in is called after what it is there for.
-    look = source.by_name.get if kind in _LAYOUT else partial(_find, source)
+    look = partial(_exactly if kind in _LAYOUT else _find, source)
     found = {
         number: None
         for name in names
@@ -188,6 +189,15 @@ def _names(source: SourceGraph, text: str) -> Iterator[str]:
                 yield name
                 first = last
                 break
+
+
+def _exactly(source: SourceGraph, name: str) -> int | None:
+    """The operator of this name; or the one whose results are several, numbered behind its name."""
+    found = source.by_name.get(name)
+    if found is None:
+        found = source.by_name.get(_NUMBER.sub("", name))
+        return found if found is not None and len(source[found].outputs) > 1 else None
+    return found
 
 
 def _find(source: SourceGraph, name: str) -> int | None:

@@ -13,12 +13,13 @@ An engine keeps some names of the file: tensors (its node makes exactly those), 
 3. A convolution or product that several nodes claim belongs to the one of them that computes such.
    One that none of them computes, or only one that computes another as well, while a node elsewhere
    computes the same from the same constants, is done by that one, and so is what that node does
-   besides it.
+   besides it. So is any other operator that the engine computes once with another, if the node
+   that it would be in lacks an edge for it.
 4. A node without any name, which computes something, has what lies between the nodes around it: a
    convolution, product or recurrent cell that no other node computes, if it does such work; what
    stands in front of the convolution or product that reads it, which does nothing to its operands;
    the operator there that has its type, or the only one there, which may be in several kernels.
-   Else it is left open.
+   Else it is part of an operator that the nodes around it have (`decomposed.py`), or left open.
 5. What stands in a nested graph, and no node has, is in the nodes of the operator with that graph.
 6. What is left at the end of the file, and no node has, is an epilogue of the node before it.
 """
@@ -30,8 +31,11 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from whence.attribution.cost_model import VIEWS
+from whence.foreign.decomposed import operator_in_parts
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.source import SourceGraph
+
+_PLACED = Evidence.NEIGHBOUR
 
 
 @dataclass(slots=True)
@@ -127,6 +131,7 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
         if region.evidence is Evidence.NAME and not region.node.is_whole:
             _take_epilogue(source, engine, found, claims, region, named)
     _settle_heavy(source, found, claims, named)
+    _settle_duplicates(source, engine, found, claims, named)
     for node in engine.nodes.values():
         if node.runs and not node.is_layout and node.number not in found:
             _place_between(source, engine, found, claims, node)
@@ -212,6 +217,28 @@ def _settle_heavy(
                         _move(regions, claims, twin, kernel)
 
 
+def _settle_duplicates(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: Mapping[int, Region],
+    claims: dict[int, list[int]],
+    named: Set[int],
+) -> None:
+    """What another operator does as well, from the same operands, is in the node of that one if
+    that feeds the node it would be in, which lacks an edge for it.
+    """
+    for operator in sorted(source.live - named):
+        holding = claims.get(operator, ())
+        twins = [each for each in source.twins(operator) if each in named]
+        doing = {kernel for twin in twins for kernel in claims.get(twin, ())}
+        if len(holding) == len(doing) == 1 and not source[operator].is_heavy:
+            (holder,), (kernel,) = holding, doing
+            if kernel in engine.feeds(holder) and _lacks_edge(
+                source, engine, regions[holder], claims, operator
+            ):
+                _move(regions, claims, operator, kernel)
+
+
 def _has_another(source: SourceGraph, region: Region, operator: int) -> bool:
     """Does the node do such work for another operator, whose name it has or leads to?"""
     node = region.node
@@ -287,13 +314,16 @@ def _place_between(
         if (inside := _between(source, engine, claims, node, ends, held))
     ]
     if len(fitting) != 1:
+        _place_part(source, engine, regions, claims, node)
         return
     for operator in fitting[0]:
-        # An operator that became several kernels is in those whose names have it, too.
+        # An operator that became several kernels is in those whose names have it, too, and in those
+        # that are nothing but a part of it.
         kept = [
             each
             for each in claims[operator]
-            if operator in regions[each].node.makes or operator in regions[each].node.holds
+            if operator in (*regions[each].node.makes, *regions[each].node.holds)
+            or (regions[each].evidence, regions[each].operators) == (_PLACED, {operator})
         ]
         for each in claims[operator]:
             if each not in kept:
@@ -301,6 +331,26 @@ def _place_between(
         claims[operator] = [*kept, node.number]
     regions[node.number] = Region(node, Evidence.NEIGHBOUR, fitting[0])
     engine.stand(node.number)
+
+
+def _place_part(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: dict[int, Region],
+    claims: dict[int, list[int]],
+    node: EngineNode,
+) -> None:
+    feeds, readers = engine.feeds(node.number), engine.nearest_readers(node.number)
+    whole = operator_in_parts(
+        source,
+        [regions[each].node for each in feeds if each in regions],
+        [regions[each].node for each in readers if each in regions],
+        {number: region.operators for number, region in regions.items()},
+    )
+    if whole is not None and not node.is_heavy:
+        claims[whole].append(node.number)
+        regions[node.number] = Region(node, Evidence.NEIGHBOUR, {whole})
+        engine.stand(node.number)
 
 
 def _between(

@@ -16,7 +16,8 @@ from whence.attribution.source_costs import source_kinds
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Node
 from whence.ops.definition import OpClass
-from whence.ops.registry import classes_of
+from whence.ops.operand import OperandKind
+from whence.ops.registry import REGISTRY, classes_of
 from whence.passes.manager import run_passes
 from whence.passes.shapes.fold_shapes import FoldShapes
 from whence.passes.simplify.merge_duplicates import MergeDuplicates
@@ -71,13 +72,14 @@ class SourceGraph:
         self.graph = graph
         self.operators = {each.id: each for each in _operators(graph)}
         self.live = frozenset(each.id for each in self.operators.values() if not each.is_constant)
-        self.by_output: dict[str, int] = {}
+        made: dict[str, list[int]] = defaultdict(list)
         for each in self.operators.values():
-            # A nested graph may reuse a name of the outer one; the outer one is listed first.
             # What an operator that does nothing hands on is its operand, under another name.
-            for name in each.outputs:
-                if name:
-                    self.by_output.setdefault(name, each.stands_for or each.id)
+            for name in filter(None, each.outputs):
+                made[name].append(each.stands_for or each.id)
+        self._made: Mapping[str, Sequence[int]] = made
+        # A nested graph may reuse a name of the outer one; the outer one is listed first.
+        self.by_output = {name: makers[0] for name, makers in made.items()}
         self.by_name = {each.name: each.id for each in self.operators.values()}
         found: dict[int, list[int]] = defaultdict(list)
         for number in sorted(self.live):
@@ -94,6 +96,13 @@ class SourceGraph:
     def readers(self, number: int) -> Sequence[int]:
         """The operators that use what this one makes."""
         return self._readers.get(number, ())
+
+    def maker(self, tensor: str, named: int | None) -> int | None:
+        """The operator that makes the tensor of this name: of several nested graphs that have one,
+        the operator that the node is named after.
+        """
+        makers = self._made.get(tensor, ())
+        return named if named in makers else self.by_output.get(tensor)
 
     def find(self, text: str) -> int | None:
         """The operator that a tensor or an operator of this name stands for. Tensors come first: an
@@ -243,8 +252,8 @@ def _makers(
     graph: Graph, node: Node, outside: Mapping[int, tuple[Graph, int, int]]
 ) -> dict[int, None]:
     found: dict[int, None] = {}
-    for ref in node.inputs:
-        if ref is None:
+    for position, ref in enumerate(node.inputs):
+        if ref is None or _reads_type(node.op, position):
             continue
         home, maker = graph, graph[ref.node]
         while maker.op == "Input" and maker.id in outside:
@@ -252,6 +261,12 @@ def _makers(
             maker = home[number]
         found.update(dict.fromkeys(sorted(maker.origin)))
     return found
+
+
+def _reads_type(op: str, position: int) -> bool:
+    """Is only the element type of that operand read? That is no data edge."""
+    definition = REGISTRY.get(op)
+    return definition is not None and definition.operands.kind(position) is OperandKind.TYPE
 
 
 def _is_constant(node: Node, constant: set[int]) -> bool:
