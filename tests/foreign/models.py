@@ -32,10 +32,10 @@ class Build:
         self._nodes.append(helper.make_node(op, inputs, [f"{name}_out"], name=name, **attributes))
         return f"{name}_out"
 
-    def ops(self, op: str, name: str, count: int, *inputs: str) -> list[str]:
+    def ops(self, op: str, name: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
         """An operator with several results."""
         outputs = [f"{name}_out{number}" for number in range(count)]
-        self._nodes.append(helper.make_node(op, inputs, outputs, name=name))
+        self._nodes.append(helper.make_node(op, inputs, outputs, name=name, **attributes))
         return outputs
 
     def conv(self, name: str, x: str, out: int, into: int, size: int = 3) -> str:

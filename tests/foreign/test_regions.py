@@ -237,6 +237,32 @@ def test_a_product_with_zeros_may_be_known_beforehand(tmp_path: Path) -> None:
     assert found.checks.heavy_elsewhere == {}
 
 
+def test_a_recurrent_layer_in_both_directions_is_two_nodes(tmp_path: Path) -> None:
+    build = Build((5, 1, 4))
+    weights = [build.weight(name, 2, 12, 4) for name in "wr"]
+    (y,) = build.ops(
+        "GRU", "both", 1, build.op("Exp", "exp", "x"), *weights,
+        direction="bidirectional", hidden_size=4,
+    )  # fmt: skip
+    source = SourceGraph(
+        load_source(build.save(tmp_path / "m.onnx", build.op("Neg", "negative", y)))
+    )
+    first = EngineNode(1, "GRUSequence_7", "RNNSeq", (0,), is_heavy=True)
+    nodes = (
+        EngineNode(0, "exp", "Eltwise", holds=of(source, "exp")),
+        first,
+        replace(first, number=2, name="GRUSequence_8"),
+        EngineNode(3, "Concat_9", "Concatenation", (1, 2)),
+        EngineNode(4, "negative", "Eltwise", (3,), holds=of(source, "negative")),
+    )
+    found = placed(source, *nodes)
+    assert names(source, found)[1:3] == [["both"], ["both"]]
+    assert found.checks.heavy_elsewhere == {}
+    # One that reads something else is another layer's.
+    other = placed(source, *nodes[:2], replace(nodes[2], inputs=()), *nodes[3:])
+    assert names(source, other)[2] == []
+
+
 def test_nested_graphs_may_use_the_same_names(tmp_path: Path) -> None:
     """Tensors of the same name in two loops: the name of the node tells which operator it is."""
     build = Build((4, 4))

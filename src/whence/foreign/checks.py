@@ -105,6 +105,7 @@ def check_regions(
             each: len(able)
             for each in source.heavy
             if not _is_settled(
+                source,
                 engine,
                 each,
                 able := [
@@ -122,9 +123,15 @@ def check_regions(
     )
 
 
-def _is_settled(engine: EngineGraph, operator: int, kernels: list[int]) -> bool:
-    """Are these the kernels of the operator? Several may be, if the engine itself lists it in each."""
+def _is_settled(
+    source: SourceGraph, engine: EngineGraph, operator: int, kernels: list[int]
+) -> bool:
+    """Are these the kernels of the operator? Several may be, if the engine itself lists it in each;
+    and a recurrent layer in both directions may be two.
+    """
     nodes = [engine.nodes[kernel] for kernel in kernels]
+    if len(nodes) == 2 and source[operator].is_bidirectional:
+        return nodes[0].op == nodes[1].op and nodes[0].inputs[:1] == nodes[1].inputs[:1]
     return len(nodes) == 1 or (
         bool(nodes)
         and all(node.is_whole or (node.is_composite and operator in node.holds) for node in nodes)

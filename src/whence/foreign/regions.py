@@ -19,6 +19,7 @@ An engine keeps some names of the file: tensors (its node makes exactly those), 
    convolution, product or recurrent cell that no other node computes, if it does such work; what
    stands in front of the convolution or product that reads it, which does nothing to its operands;
    the operator there that has its type, or the only one there, which may be in several kernels.
+   A recurrent layer in both directions may be two nodes of one type that read the same.
    Else it is part of an operator that the nodes around it have (`decomposed.py`), or left open.
 5. What stands in a nested graph, and no node has, is in the nodes of the operator with that graph.
 6. What is left at the end of the file, and no node has, is an epilogue of the node before it.
@@ -331,6 +332,29 @@ def _place_between(
         claims[operator] = [*kept, node.number]
     regions[node.number] = Region(node, Evidence.NEIGHBOUR, fitting[0])
     engine.stand(node.number)
+    if node.is_heavy:
+        _place_reverse(source, engine, regions, claims, node)
+
+
+def _place_reverse(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: dict[int, Region],
+    claims: dict[int, list[int]],
+    node: EngineNode,
+) -> None:
+    """The other direction of a recurrent layer: a node of the same type that reads the same."""
+    both = {each for each in regions[node.number].operators if source[each].is_bidirectional}
+    others = [
+        each
+        for each in engine.nodes.values()
+        if each.op == node.op and each.inputs[:1] == node.inputs[:1] and each.number not in regions
+    ]
+    if len(both) == len(others) == 1:
+        (operator,), (other,) = both, others
+        regions[other.number] = Region(other, Evidence.NEIGHBOUR, {operator})
+        claims[operator].append(other.number)
+        engine.stand(other.number)
 
 
 def _place_part(

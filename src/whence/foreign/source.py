@@ -63,6 +63,8 @@ class SourceOperator:
     """The operator with the nested graph that it stands in."""
     stands_for: int | None = None
     """Of an operator that does nothing: the one that makes what it hands on."""
+    is_bidirectional: bool = False
+    """A recurrent layer over its input and over the reverse, which may be two kernels."""
 
 
 class SourceGraph:
@@ -221,6 +223,7 @@ def _operators(graph: Graph) -> list[SourceOperator]:
                 _window([node for _, node in own]),
                 holders.get(source.id) or None,
                 _behind_no_ops(source.id, same) if source.id in same else None,
+                any(node.attrs.get("direction") == "bidirectional" for _, node in own),
             )
         )
     return found
