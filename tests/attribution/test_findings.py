@@ -16,8 +16,10 @@ from whence.attribution.findings import RULES
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
+from whence.attribution.rows import KernelRow
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
+from whence.rates import MachineRates, Rate, Unit
 from whence.types import DType
 
 
@@ -188,7 +190,90 @@ def test_too_few_work_items() -> None:
     )
     best = next(each for each in found.findings if each.rule == "few_work_items")
     assert "1 work item for 8 threads" in best.title
-    assert best.prize_ns == pytest.approx(2_000_000 * 7 / 8, rel=0.01)
+    # An eighth of the time, or what memory needs: these rates are of a machine with two threads.
+    (kernel,) = (row for row in found.kernels if row.id in best.kernels)
+    left = max(2_000_000 / 8, kernel.least_ns)
+    assert best.prize_ns == pytest.approx(2_000_000 - left, rel=0.01)
+
+
+def with_kernels(profile: Profile, threads: int, rates: MachineRates, *rows: KernelRow) -> Profile:
+    return dataclasses.replace(
+        profile,
+        threads=threads,
+        rates=rates,
+        kernels=rows,
+        runs=1,
+        wall_ns=sum(row.time_ns for row in rows),
+        runs_ns=(sum(row.time_ns for row in rows),),
+    )
+
+
+SIXTEEN = dataclasses.replace(
+    RATES,
+    measured=True,
+    threads=16,
+    peak={Unit.F32: Rate(50.0, 500.0)},
+    barrier_ns=5_000,
+    wake_ns=30_000,
+)
+"""16 threads do ten times what one does."""
+
+
+def _prizes(profile: Profile, rule: str) -> list[float]:
+    return [each.prize_ns for each in profile.findings if each.rule == rule]
+
+
+@pytest.mark.parametrize(
+    ("items", "waited", "expected"),
+    [
+        # As many as threads, or twice as many: no thread has more than another, whatever they wait.
+        (16, 40_000, None),
+        (32, 40_000, None),
+        # 17 for 16: in the second round all but one wait, if they do; the wake-up and the meeting stay.
+        (17, 90_000, 15 / 32),
+        (17, 75_000, 0.4),
+        (17, 30_000, None),
+        # 28 for 16 are at most an eighth.
+        (28, 90_000, 1 / 8),
+    ],
+)
+def test_waiting_is_of_few_items_only_as_far_as_threads_have_unequal_numbers_of_them(
+    items: int, waited: int, expected: float | None
+) -> None:
+    made = profile_of(_graph(_three_channels), 100_000)
+    row = dataclasses.replace(
+        made.kernels[0], time_ns=100_000, calls=1, waited_ns=waited, items=items, workers=16,
+        bound="compute", least_ns=20_000,
+    )  # fmt: skip
+    found = _prizes(with_kernels(made, 16, SIXTEEN, row), "few_work_items")
+    assert found == ([] if expected is None else [pytest.approx(expected * 100_000)])
+
+
+def test_idle_threads_would_save_what_the_machine_gains_by_them() -> None:
+    """Ten times with 16 threads, less what it costs that they meet, and not below what memory needs."""
+    made = profile_of(_graph(_few_items), 1_000_000)
+    row = dataclasses.replace(
+        made.kernels[0], time_ns=1_000_000, calls=1, items=1, workers=1, bound="compute", least_ns=0
+    )
+    (prize,) = _prizes(with_kernels(made, 16, SIXTEEN, row), "few_work_items")
+    assert prize == pytest.approx(1_000_000 * (1 - 1 / 10) - 5_000)
+    slow = dataclasses.replace(row, least_ns=600_000)
+    (prize,) = _prizes(with_kernels(made, 16, SIXTEEN, slow), "few_work_items")
+    assert prize == pytest.approx(400_000 - 5_000)
+
+
+def test_without_a_transpose_the_next_kernel_wakes_the_threads() -> None:
+    made = profile_of(_graph(_transposes), 50_000)
+    assert len(made.kernels) == 2
+    turn, softmax = (
+        dataclasses.replace(row, time_ns=50_000, calls=1, items=512, workers=16, least_ns=5_000)
+        for row in made.kernels
+    )
+    assert _prizes(with_kernels(made, 16, SIXTEEN, turn, softmax), "data_movement") == [20_000]
+    # The second kernel of a run finds them awake, and where no other is shared nobody wakes them.
+    assert _prizes(with_kernels(made, 16, SIXTEEN, softmax, turn), "data_movement") == [50_000]
+    alone = dataclasses.replace(softmax, workers=1)
+    assert _prizes(with_kernels(made, 16, SIXTEEN, turn, alone), "data_movement") == [50_000]
 
 
 def test_what_makes_figures_doubtful_has_no_prize_and_stands_last() -> None:

@@ -158,6 +158,15 @@ def test_threads_that_did_not_note_when_they_work_cannot_be_compared_by_that() -
     assert robust_changes(one, one) is None
 
 
+def test_other_numbers_of_threads_share_the_work_in_another_way() -> None:
+    """Twice as fast with two threads, which together work as long as one did."""
+    rng = np.random.default_rng(6)
+    two = with_busy_times(busy_profile(rng), rng, 1.0)
+    one = dataclasses.replace(two, threads=1)
+    assert robust_changes(one, two) is None
+    assert robust_changes(two, dataclasses.replace(two, engine="onnxruntime")) is None
+
+
 def slower_throughout(profile: Profile, factor: float) -> Profile:
     kernels = tuple(
         dataclasses.replace(row, runs_ns=tuple(round(factor * each) for each in row.runs_ns))

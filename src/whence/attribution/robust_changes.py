@@ -76,9 +76,12 @@ class _Work:
 
 
 def robust_changes(before: Profile, after: Profile) -> Changes | None:
-    """What became of each operator; `None` where there are too few runs or kernels to tell, or where
-    several threads did not note how long they worked.
+    """What became of each operator; `None` where there are too few runs or kernels to tell, where
+    several threads did not note how long they worked, and for different engines or numbers of
+    threads: those share work in different ways, which wall times alone tell.
     """
+    if before.threads != after.threads or before.engine != after.engine:
+        return None
     old, new = _work(before), _work(after)
     if old is None or new is None:
         return None

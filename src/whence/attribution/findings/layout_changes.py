@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from whence.attribution.findings.finding import (
@@ -14,6 +14,7 @@ from whence.attribution.findings.finding import (
     percent,
     sources_of,
 )
+from whence.attribution.findings.thread_costs import saved_without
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 
@@ -31,8 +32,8 @@ def layout_changes(profile: Profile) -> Iterator[Finding]:
         if kernel.inserted and kernel.native:
             found[kernel.inserted_by or "a pass"].append(kernel)
     for by, kernels in found.items():
-        spent = sum(per_run(profile, kernel) for kernel in kernels)
-        if is_worth(profile, spent):
+        spent, saved = _spent(profile, kernels), saved_without(profile, kernels)
+        if is_worth(profile, saved):
             sources = sources_of(kernels)
             count = f"{len(kernels)} layout change{'s' if len(kernels) != 1 else ''}"
             yield Finding(
@@ -41,7 +42,7 @@ def layout_changes(profile: Profile) -> Iterator[Finding]:
                 f" {names(profile, sources)}",
                 "They are there because neighbours want different layouts; `whence why` of the"
                 " operator shows its neighbours.",
-                spent,
+                saved,
                 tuple(f"kernel {kernel.id} makes {kernel.shape}" for kernel in kernels[:5]),
                 tuple(kernel.id for kernel in kernels),
                 sources,
@@ -58,8 +59,8 @@ def data_movement(profile: Profile) -> Iterator[Finding]:
             sources = sources_of([kernel])
             found[types.get(sources[0], kernel.ops[0]) if sources else kernel.ops[0]].append(kernel)
     for op, kernels in found.items():
-        spent = sum(per_run(profile, kernel) for kernel in kernels)
-        if is_worth(profile, spent):
+        spent, saved = _spent(profile, kernels), saved_without(profile, kernels)
+        if is_worth(profile, saved):
             sources = sources_of(kernels)
             yield Finding(
                 "data_movement",
@@ -67,7 +68,7 @@ def data_movement(profile: Profile) -> Iterator[Finding]:
                 f" {names(profile, sources)}",
                 "Write the model so that who makes the data makes it in the order that is read, or"
                 " move the operator to constants.",
-                spent,
+                saved,
                 tuple(
                     f"kernel {kernel.id}: {kernel.bytes / 1e6:.2f} MB at {kernel.gbytes:.1f} GB/s"
                     for kernel in kernels[:5]
@@ -75,3 +76,7 @@ def data_movement(profile: Profile) -> Iterator[Finding]:
                 tuple(kernel.id for kernel in kernels),
                 sources,
             )
+
+
+def _spent(profile: Profile, kernels: Sequence[KernelRow]) -> float:
+    return sum(per_run(profile, kernel) for kernel in kernels)
