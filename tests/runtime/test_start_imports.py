@@ -34,6 +34,21 @@ _NOT_NEEDED = (
 )
 
 
+def test_numpy_is_imported_after_the_process_that_compiles_is_started() -> None:
+    """What `whence.compile` needs for that is imported without it, so that the two take place at
+    the same time.
+    """
+    script = """
+import sys, whence.api, whence.building.subprocess_call, whence.codegen.cache, whence.codegen.digest
+import whence.runtime.hot_shapes
+print("numpy" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
 def test_a_start_from_the_cache_imports_neither_compiler_nor_operators(tmp_path: Path) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 3])

@@ -140,8 +140,8 @@ def compile_model(
     with contextlib.ExitStack() as stack:
         process = None
         if in_subprocess and engine is None and not default_folder().exists():
-            # Nothing is compiled yet, not even the engine's own library: meanwhile, another process
-            # gets ready for the model.
+            # Nothing is compiled yet, not even the engine's own library: while this one imports
+            # NumPy and compiles that, another process gets ready for the model.
             process = stack.enter_context(Subprocess(_COMPILER))
         engine = _engine(engine, threads, precise)
         identity = engine.backend.cache_identity()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from whence.errors import InputError, ModelError, UnsupportedError
-from whence.types import Dim, TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
+    from whence.types import Dim
 
-Shapes = Mapping[str, Sequence[Dim]]
+Shapes: TypeAlias = "Mapping[str, Sequence[Dim]]"
 """Of inputs, by name; a size that is a name or `None` stays open."""
 Dims = Mapping[str, int]
 """Sizes by the names of dimensions."""
@@ -88,6 +88,8 @@ def shapes_with(graph: Graph, dims: Dims, shapes: Shapes | None = None) -> Shape
 
 def sized(graph: Graph, shapes: Shapes | None) -> Graph:
     """The graph with the shapes of inputs fixed, where its reader left that to others."""
+    from whence.types import TensorType
+
     opened = {
         node.name
         for node in graph.inputs

@@ -15,10 +15,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from whence.building.program import Program
 from whence.errors import WhenceError
+
+if TYPE_CHECKING:
+    from whence.building.program import Program
 
 SETTING = "WHENCE_SPECIALISE"
 MOST_SPECIALISED = 4
