@@ -45,6 +45,21 @@ def test_the_library_finds_everything_compiled(
     assert numbers(path, range(5)) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(("whole", "starts"), [(1, 2), (2, 4), (3, 4)])
+def test_what_is_left_goes_to_the_compilers_that_would_be_idle(
+    toolchain: Counting, monkeypatch: pytest.MonkeyPatch, whole: int, starts: int
+) -> None:
+    monkeypatch.setattr(compile_ahead, "_LINES", 1000)
+    monkeypatch.setattr(toolchain, "jobs", 2)
+    ahead = CompileAhead(toolchain, unit())
+    for number in range(whole):
+        ahead.add(function(number, lines=1000))
+    ahead.add(function(10, lines=400))
+    ahead.add(function(11, lines=400))
+    ahead.finish()
+    assert toolchain.compiled == starts
+
+
 def test_few_functions_are_left_to_the_library(toolchain: Counting) -> None:
     ahead = CompileAhead(toolchain, unit())
     ahead.add(function(1))

@@ -42,8 +42,9 @@ class CompileAhead:
         """
         if self._pool is None:
             return
-        # What is left is little beside what is on its way.
-        for batch in batches(self._take(), 1):
+        # What is left is for the compilers that would be idle while the others end.
+        idle = self._toolchain.jobs - len(self._running) % self._toolchain.jobs
+        for batch in batches(self._take(), idle, per_job=1):
             self._start(batch)
         for done, future in enumerate(as_completed(self._running), 1):
             with contextlib.suppress(WhenceError, OSError):

@@ -113,13 +113,15 @@ class FunctionObjects:
         return _ObjectRecord(str(key), frozenset(has), frozenset(calls))
 
 
-def batches(functions: Sequence[Function], jobs: int) -> list[list[Function]]:
+def batches(
+    functions: Sequence[Function], jobs: int, *, per_job: int = _BATCHES_PER_JOB
+) -> list[list[Function]]:
     """The functions in as many parts as are worth starting a compiler for, about as long as each
-    other.
+    other, and not more than so many for each of the compilers that run at a time.
     """
     lines: Mapping[str, int] = {each.symbol: each.text.count("\n") for each in functions}
     worth = -(-sum(lines.values()) // _LINES_WORTH_A_START)
-    parts: list[list[Function]] = [[] for _ in range(min(worth, jobs * _BATCHES_PER_JOB))]
+    parts: list[list[Function]] = [[] for _ in range(min(worth, jobs * per_job))]
     lengths = [0] * len(parts)
     for each in sorted(functions, key=lambda each: -lines[each.symbol]):
         shortest = lengths.index(min(lengths))
