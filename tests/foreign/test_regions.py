@@ -263,6 +263,31 @@ def test_a_recurrent_layer_in_both_directions_is_two_nodes(tmp_path: Path) -> No
     assert names(source, other)[2] == []
 
 
+def test_a_scale_that_was_moved_before_movements(tmp_path: Path) -> None:
+    """OpenVINO scales by a constant before it moves elements, where the file moves them first."""
+    build = Build((4, 4))
+    shape = build.constant("shape", np.array([2, 8]))
+    x = build.op("Reshape", "move", build.op("Exp", "exp", "x"), shape)
+    x = build.op("Mul", "scale", x, build.constant("half", 0.5))
+    y = build.op("MatMul", "product", x, build.weight("w", 8, 4))
+    source = SourceGraph(load_source(build.save(tmp_path / "m.onnx", y)))
+    nodes = (
+        EngineNode(0, "exp", "Eltwise", holds=of(source, "exp")),
+        EngineNode(1, "Multiply_7", "Subgraph", (0,), called_after=("Mul", "Div")),
+        EngineNode(2, "move", "Reshape", (1,), holds=of(source, "move")),
+        EngineNode(3, "product", "MatMul", (2,), holds=of(source, "product"), is_heavy=True),
+    )
+    found = placed(source, *nodes)
+    assert names(source, found) == [["exp"], ["scale"], ["move"], ["product"]]
+    assert found.checks.missing == ()
+    assert found.checks.edges == 2
+    # Another function, and one that a node has the name of, are left open.
+    other = placed(source, nodes[0], replace(nodes[1], called_after=()), *nodes[2:])
+    assert names(source, other)[1] == []
+    named = replace(nodes[3], holds=of(source, "scale", "product"))
+    assert names(source, placed(source, *nodes[:3], named))[1] == []
+
+
 def test_nested_graphs_may_use_the_same_names(tmp_path: Path) -> None:
     """Tensors of the same name in two loops: the name of the node tells which operator it is."""
     build = Build((4, 4))

@@ -81,15 +81,20 @@ def check_regions(
 ) -> Checks:
     """Some engines do not say where their nodes get their operands from: they have no edges."""
     claims = claims_of(regions)
+    moved = {region.moved for region in regions.values()} - {None}
     edges, missing = [], []
     for reader in sorted(source.live) if has_edges else ():
         for maker in source[reader].feeds_from:
             if source[maker].is_known_from_sizes:
                 continue
-            makers, readers = claims.get(maker, ()), claims.get(reader, ())
+            if reader in moved:
+                continue
+            # Who reads an operator that was moved reads what that reads in the file.
+            instead = source[maker].feeds_from[0] if maker in moved else maker
+            makers, readers = claims.get(instead, ()), claims.get(reader, ())
             if len(makers) == len(readers) == 1 and makers[0] != readers[0]:
                 edges.append((maker, reader))
-                if makers[0] not in engine.feeds(readers[0]):
+                if makers[0] not in _feeds(engine, regions, readers[0]):
                     missing.append(MissingEdge(maker, reader, _cause(source, maker, reader)))
     if missing:
         # Which operators make nothing takes a while to find out, and is seldom needed.
@@ -121,6 +126,15 @@ def check_regions(
             if (reason := _doubt(source, node, regions.get(number)))
         },
     )
+
+
+def _feeds(engine: EngineGraph, regions: Mapping[int, Region], kernel: int) -> set[int]:
+    """The nodes before it, and before operators between them that the engine moved there."""
+    found = set(engine.feeds(kernel))
+    for each in engine.feeds(kernel):
+        if regions[each].moved is not None:
+            found |= engine.feeds(each)
+    return found
 
 
 def _is_settled(

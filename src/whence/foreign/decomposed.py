@@ -9,6 +9,10 @@ points in front of a product of integers; only the last of these nodes has the o
    but inputs of the model, as that operator does. A view is not computed by anything, so a node
    there is something else.
 
+A third kind is a whole operator in another place: OpenVINO scales by a constant before it moves
+elements where the file moves them first. A node that is called after such a function is the one
+behind the movements that read what feeds it.
+
 It is only said where one operator fits.
 """
 
@@ -20,6 +24,7 @@ from whence.attribution.cost_model import VIEWS
 from whence.foreign.recording import EngineNode
 from whence.foreign.source import SourceGraph
 
+_MOVES = VIEWS | {"Transpose", "Expand"}
 Operators = Mapping[int, Set[int]]
 """Of the file, by node of the engine."""
 
@@ -44,3 +49,23 @@ def operator_in_parts(
         }
     fitting = [each for each in both if source[each].op not in VIEWS]
     return fitting[0] if len(both) == len(fitting) == 1 else None
+
+
+def operator_behind_moves(
+    source: SourceGraph, before: Collection[int], kinds: Collection[str], named: Set[int]
+) -> int | None:
+    """The operator of one of these types, with one operand that is no constant, that stands behind
+    nothing but movements of what these make, and that no node is called after.
+    """
+    found: set[int] = set()
+    waiting, seen = list(before), set(before)
+    while waiting:
+        for reader in source.readers(waiting.pop()):
+            if reader in seen:
+                continue
+            seen.add(reader)
+            if source[reader].op in _MOVES:
+                waiting.append(reader)
+            elif source[reader].op in kinds and len(source[reader].feeds_from) == 1:
+                found.add(reader)
+    return next(iter(found)) if len(found) == 1 and not found & named else None

@@ -39,6 +39,7 @@ _HEAVY = frozenset({
 })  # fmt: skip
 _CONTROL = frozenset({"If", "Loop", "TensorIterator"})
 _IMPLEMENTS = {"MVN": ("InstanceNormalization", "LayerNormalization", "MeanVarianceNormalization")}
+_CALLED_AFTER = {"Multiply": ("Mul", "Div")}
 _MERGES = {"Split": ("Slice",)}
 _LAYOUT = frozenset({"Convert", "Reorder", "Reshape", "Transpose"})
 _NOT_RUN = frozenset({"Const", "Input", "Output"})
@@ -172,6 +173,7 @@ def _node(
         is_composite=kind in _CONTROL
         or (kind == "Subgraph" and any(source[each].is_heavy for each in members or ())),
         implements=_IMPLEMENTS.get(kind, ()),
+        called_after=_CALLED_AFTER.get(_NUMBER.sub("", str(row["name"])), ()),
         merges=_MERGES.get(kind, ()),
         shape=", ".join(map(str, row.get("shapes", ()))),
         kernel=str(row["info"].get("primitiveType", "")),

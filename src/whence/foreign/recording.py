@@ -56,6 +56,8 @@ class EngineNode:
     """It runs a graph of its own, in which there may be anything."""
     implements: tuple[str, ...] = ()
     """Types of operators that its type is used for, besides one of the same name."""
+    called_after: tuple[str, ...] = ()
+    """Types of operators, after one of which the engine called a node that it made itself."""
     merges: tuple[str, ...] = ()
     """Types of operators several of which it may be at once: slices of one tensor, of a split."""
     activation: str = ""

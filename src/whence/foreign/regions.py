@@ -32,7 +32,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from whence.attribution.cost_model import VIEWS
-from whence.foreign.decomposed import operator_in_parts
+from whence.foreign.decomposed import operator_behind_moves, operator_in_parts
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.source import SourceGraph
 
@@ -46,6 +46,8 @@ class Region:
     node: EngineNode
     evidence: Evidence
     operators: set[int] = field(default_factory=set)
+    moved: int | None = None
+    """The operator that the engine computes in another place than the file, before movements."""
 
 
 class EngineGraph:
@@ -371,7 +373,17 @@ def _place_part(
         [regions[each].node for each in readers if each in regions],
         {number: region.operators for number, region in regions.items()},
     )
-    if whole is not None and not node.is_heavy:
+    if whole is None and not node.is_heavy:
+        named = {
+            each for region in regions.values() for each in (*region.node.makes, *region.node.holds)
+        }
+        before = {each for kernel in feeds for each in regions[kernel].operators}
+        moved = operator_behind_moves(source, before, node.called_after, named)
+        if moved is not None:
+            regions[node.number] = Region(node, Evidence.NEIGHBOUR, moved=moved)
+            _move(regions, claims, moved, node.number)
+            engine.stand(node.number)
+    elif whole is not None and not node.is_heavy:
         claims[whole].append(node.number)
         regions[node.number] = Region(node, Evidence.NEIGHBOUR, {whole})
         engine.stand(node.number)
@@ -395,7 +407,11 @@ def _between(
             inside.add(operator)
             waiting += [each for each in source[operator].feeds_from if each in held]
     outside = {
-        maker for operator in inside for maker in source[operator].feeds_from if maker not in inside
+        maker
+        for operator in inside
+        for maker in source[operator].feeds_from
+        # Engines know such a value beforehand: the zeros that a recurrent layer begins with.
+        if maker not in inside and not source[maker].is_known_from_sizes
     }
     fits = sum(source[each].is_heavy for each in inside) <= node.is_heavy and all(
         any(each in feeds for each in claims.get(maker, ())) for maker in outside
