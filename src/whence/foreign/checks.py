@@ -17,8 +17,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from whence.foreign.engine_graph import EngineGraph, Region, claims_of
 from whence.foreign.recording import EngineNode
-from whence.foreign.regions import EngineGraph, Region, claims_of
 from whence.foreign.source import SourceGraph
 
 _MOVED = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import SourceCost
 from whence.foreign.checks import Checks, check_regions
+from whence.foreign.engine_graph import EngineGraph, Region
 from whence.foreign.inseparable import find_inseparable
 from whence.foreign.recording import EngineNode, Evidence
-from whence.foreign.regions import EngineGraph, Region, find_regions
+from whence.foreign.regions import find_regions
 from whence.foreign.shares import weights_of
 from whence.foreign.source import SourceGraph
 

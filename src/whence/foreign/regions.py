@@ -27,89 +27,12 @@ An engine keeps some names of the file: tensors (its node makes exactly those), 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
 
-from whence.attribution.cost_model import VIEWS
-from whence.foreign.decomposed import operator_behind_moves, operator_in_parts
-from whence.foreign.recording import EngineNode, Evidence
+from whence.foreign.engine_graph import EngineGraph, Region, claims_of, move_operator
+from whence.foreign.recording import Evidence
 from whence.foreign.source import SourceGraph
-
-_PLACED = Evidence.NEIGHBOUR
-
-
-@dataclass(slots=True)
-class Region:
-    """The operators of the file that a node stands for."""
-
-    node: EngineNode
-    evidence: Evidence
-    operators: set[int] = field(default_factory=set)
-    moved: int | None = None
-    """The operator that the engine computes in another place than the file, before movements."""
-
-
-class EngineGraph:
-    """The engine's nodes, and who feeds whom when nodes that stand for nothing are looked through:
-    those that are not in `standing`.
-    """
-
-    def __init__(
-        self, nodes: Sequence[EngineNode], standing: Collection[int] | None = None
-    ) -> None:
-        self.nodes = {node.number: node for node in nodes}
-        self._standing = (
-            frozenset(node.number for node in nodes if node.is_anchored)
-            if standing is None
-            else frozenset(standing)
-        )
-        self._feeds: dict[int, frozenset[int]] = {}
-        self._readers: dict[int, list[int]] = defaultdict(list)
-        for node in nodes:
-            for maker in node.inputs:
-                self._readers[maker].append(node.number)
-
-    def stand(self, number: int) -> None:
-        """The node stands for something from now on."""
-        self._standing |= {number}
-        self._feeds.clear()
-
-    def feeds(self, number: int) -> frozenset[int]:
-        """The nearest nodes before it that stand for something."""
-        if number not in self._feeds:
-            found: set[int] = set()
-            waiting, seen = list(self.nodes[number].inputs), {number}
-            while waiting:
-                maker = waiting.pop()
-                if maker in seen or maker not in self.nodes:
-                    continue
-                seen.add(maker)
-                if maker in self._standing:
-                    found.add(maker)
-                else:
-                    waiting += self.nodes[maker].inputs
-            self._feeds[number] = frozenset(found)
-        return self._feeds[number]
-
-    def readers(self, number: int) -> Sequence[int]:
-        """The nodes that use what it makes."""
-        return self._readers.get(number, ())
-
-    def nearest_readers(self, number: int) -> list[int]:
-        """The nearest nodes after it that stand for something."""
-        found: dict[int, None] = {}
-        waiting, seen = list(self.readers(number)), {number}
-        while waiting:
-            reader = waiting.pop(0)
-            if reader in seen:
-                continue
-            seen.add(reader)
-            if reader in self._standing:
-                found[reader] = None
-            else:
-                waiting += self.readers(reader)
-        return list(found)
+from whence.foreign.unnamed_nodes import place_between
 
 
 def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
@@ -137,18 +60,9 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
     _settle_duplicates(source, engine, found, claims, named)
     for node in engine.nodes.values():
         if node.runs and not node.is_layout and node.number not in found:
-            _place_between(source, engine, found, claims, node)
+            place_between(source, engine, found, claims, node)
     _place_nested(source, found, claims)
     _place_last(source, engine, found, claims)
-    return found
-
-
-def claims_of(regions: Mapping[int, Region]) -> dict[int, list[int]]:
-    """By operator: the nodes in whose regions it is."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for number, region in regions.items():
-        for operator in region.operators:
-            found[operator].append(number)
     return found
 
 
@@ -188,7 +102,7 @@ def _take_epilogue(
                 or _is_its_activation(source, region, reader)
             ):
                 continue
-            _move(regions, claims, reader, number)
+            move_operator(regions, claims, reader, number)
             waiting.append(reader)
 
 
@@ -201,7 +115,7 @@ def _settle_heavy(
     for operator in source.heavy:
         able = [each for each in claims.get(operator, ()) if regions[each].node.is_heavy]
         if len(able) == 1 < len(claims[operator]):
-            _move(regions, claims, operator, able[0])
+            move_operator(regions, claims, operator, able[0])
         if not all(_has_another(source, regions[each], operator) for each in able):
             continue
         doing = {
@@ -212,12 +126,12 @@ def _settle_heavy(
         }
         if len(doing) == 1:
             (kernel,) = doing
-            _move(regions, claims, operator, kernel)
+            move_operator(regions, claims, operator, kernel)
             # What the kernel does besides it does for both as well.
             for each in sorted(regions[kernel].operators):
                 for twin in source.twins(each):
                     if twin not in named:
-                        _move(regions, claims, twin, kernel)
+                        move_operator(regions, claims, twin, kernel)
 
 
 def _settle_duplicates(
@@ -239,7 +153,7 @@ def _settle_duplicates(
             if kernel in engine.feeds(holder) and _lacks_edge(
                 source, engine, regions[holder], claims, operator
             ):
-                _move(regions, claims, operator, kernel)
+                move_operator(regions, claims, operator, kernel)
 
 
 def _has_another(source: SourceGraph, region: Region, operator: int) -> bool:
@@ -250,16 +164,6 @@ def _has_another(source: SourceGraph, region: Region, operator: int) -> bool:
         and not node.is_composite
         and sum(source[each].is_heavy for each in region.operators) > 1
     )
-
-
-def _move(
-    regions: Mapping[int, Region], claims: dict[int, list[int]], operator: int, kernel: int
-) -> None:
-    """The operator is in this kernel, and in no other."""
-    for each in claims.get(operator, ()):
-        regions[each].operators.discard(operator)
-    regions[kernel].operators.add(operator)
-    claims[operator] = [kernel]
 
 
 def _comes_from(
@@ -297,162 +201,6 @@ def _is_its_activation(source: SourceGraph, region: Region, operator: int) -> bo
     return source[operator].op == wanted and not any(
         source[each].op == wanted for each in region.operators
     )
-
-
-def _place_between(
-    source: SourceGraph,
-    engine: EngineGraph,
-    regions: dict[int, Region],
-    claims: dict[int, list[int]],
-    node: EngineNode,
-) -> None:
-    """Give a node without a name the operators between its neighbours."""
-    readers = [each for each in engine.nearest_readers(node.number) if each in regions]
-    held = {operator for each in readers for operator in regions[each].operators}
-    if not readers:
-        held = {operator for operator in source.live if not claims.get(operator)}
-    fitting = [
-        inside
-        for ends in _ends(source, regions, claims, node, readers, held)
-        if (inside := _between(source, engine, claims, node, ends, held))
-    ]
-    if len(fitting) != 1:
-        _place_part(source, engine, regions, claims, node)
-        return
-    for operator in fitting[0]:
-        # An operator that became several kernels is in those whose names have it, too, and in those
-        # that are nothing but a part of it.
-        kept = [
-            each
-            for each in claims[operator]
-            if operator in (*regions[each].node.makes, *regions[each].node.holds)
-            or (regions[each].evidence, regions[each].operators) == (_PLACED, {operator})
-        ]
-        for each in claims[operator]:
-            if each not in kept:
-                regions[each].operators.discard(operator)
-        claims[operator] = [*kept, node.number]
-    regions[node.number] = Region(node, Evidence.NEIGHBOUR, fitting[0])
-    engine.stand(node.number)
-    if node.is_heavy:
-        _place_reverse(source, engine, regions, claims, node)
-
-
-def _place_reverse(
-    source: SourceGraph,
-    engine: EngineGraph,
-    regions: dict[int, Region],
-    claims: dict[int, list[int]],
-    node: EngineNode,
-) -> None:
-    """The other direction of a recurrent layer: a node of the same type that reads the same."""
-    both = {each for each in regions[node.number].operators if source[each].is_bidirectional}
-    others = [
-        each
-        for each in engine.nodes.values()
-        if each.op == node.op and each.inputs[:1] == node.inputs[:1] and each.number not in regions
-    ]
-    if len(both) == len(others) == 1:
-        (operator,), (other,) = both, others
-        regions[other.number] = Region(other, Evidence.NEIGHBOUR, {operator})
-        claims[operator].append(other.number)
-        engine.stand(other.number)
-
-
-def _place_part(
-    source: SourceGraph,
-    engine: EngineGraph,
-    regions: dict[int, Region],
-    claims: dict[int, list[int]],
-    node: EngineNode,
-) -> None:
-    feeds, readers = engine.feeds(node.number), engine.nearest_readers(node.number)
-    whole = operator_in_parts(
-        source,
-        [regions[each].node for each in feeds if each in regions],
-        [regions[each].node for each in readers if each in regions],
-        {number: region.operators for number, region in regions.items()},
-    )
-    if whole is None and not node.is_heavy:
-        named = {
-            each for region in regions.values() for each in (*region.node.makes, *region.node.holds)
-        }
-        before = {each for kernel in feeds for each in regions[kernel].operators}
-        moved = operator_behind_moves(source, before, node.called_after, named)
-        if moved is not None:
-            regions[node.number] = Region(node, Evidence.NEIGHBOUR, moved=moved)
-            _move(regions, claims, moved, node.number)
-            engine.stand(node.number)
-    elif whole is not None and not node.is_heavy:
-        claims[whole].append(node.number)
-        regions[node.number] = Region(node, Evidence.NEIGHBOUR, {whole})
-        engine.stand(node.number)
-
-
-def _between(
-    source: SourceGraph,
-    engine: EngineGraph,
-    claims: Mapping[int, list[int]],
-    node: EngineNode,
-    ends: Set[int],
-    held: Set[int],
-) -> set[int]:
-    """The operators from what feeds the node to those at the end; none if they do not fit."""
-    feeds = engine.feeds(node.number)
-    inside: set[int] = set()
-    waiting = list(ends)
-    while waiting:
-        operator = waiting.pop()
-        if operator not in inside:
-            inside.add(operator)
-            waiting += [each for each in source[operator].feeds_from if each in held]
-    outside = {
-        maker
-        for operator in inside
-        for maker in source[operator].feeds_from
-        # Engines know such a value beforehand: the zeros that a recurrent layer begins with.
-        if maker not in inside and not source[maker].is_known_from_sizes
-    }
-    fits = sum(source[each].is_heavy for each in inside) <= node.is_heavy and all(
-        any(each in feeds for each in claims.get(maker, ())) for maker in outside
-    )
-    return inside if fits else set()
-
-
-def _ends(
-    source: SourceGraph,
-    regions: Mapping[int, Region],
-    claims: Mapping[int, list[int]],
-    node: EngineNode,
-    readers: Sequence[int],
-    held: Set[int],
-) -> list[set[int]]:
-    """What a node without a name may end with, among the operators that its readers claim."""
-    if node.is_heavy:
-        return [
-            {operator}
-            for operator in sorted(held)
-            if source[operator].is_heavy
-            and not any(regions[each].node.is_heavy for each in claims[operator])
-        ]
-    if readers and all(regions[each].node.is_heavy for each in readers):
-        before = {
-            maker
-            for operator in held
-            if source[operator].is_heavy
-            for maker in source[operator].feeds_from
-        }
-        return [before & held]
-    typed = [
-        {operator}
-        for operator in sorted(held)
-        if source[operator].op == node.op or source[operator].op in node.implements
-    ]
-    merged = {operator for operator in held if source[operator].op in node.merges}
-    if merged and not typed:
-        return [merged]
-    working = [operator for operator in sorted(held) if source[operator].op not in VIEWS]
-    return typed or ([set(working)] if len(working) == 1 else [])
 
 
 def _place_nested(

@@ -1,0 +1,101 @@
+"""An engine's graph, and the operators of the file that each of its nodes stands for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from whence.foreign.recording import EngineNode, Evidence
+
+
+@dataclass(slots=True)
+class Region:
+    """The operators of the file that a node stands for."""
+
+    node: EngineNode
+    evidence: Evidence
+    operators: set[int] = field(default_factory=set)
+    moved: int | None = None
+    """The operator that the engine computes in another place than the file, before movements."""
+
+
+class EngineGraph:
+    """The engine's nodes, and who feeds whom when nodes that stand for nothing are looked through:
+    those that are not in `standing`.
+    """
+
+    def __init__(
+        self, nodes: Sequence[EngineNode], standing: Collection[int] | None = None
+    ) -> None:
+        self.nodes = {node.number: node for node in nodes}
+        self._standing = (
+            frozenset(node.number for node in nodes if node.is_anchored)
+            if standing is None
+            else frozenset(standing)
+        )
+        self._feeds: dict[int, frozenset[int]] = {}
+        self._readers: dict[int, list[int]] = defaultdict(list)
+        for node in nodes:
+            for maker in node.inputs:
+                self._readers[maker].append(node.number)
+
+    def stand(self, number: int) -> None:
+        """The node stands for something from now on."""
+        self._standing |= {number}
+        self._feeds.clear()
+
+    def feeds(self, number: int) -> frozenset[int]:
+        """The nearest nodes before it that stand for something."""
+        if number not in self._feeds:
+            found: set[int] = set()
+            waiting, seen = list(self.nodes[number].inputs), {number}
+            while waiting:
+                maker = waiting.pop()
+                if maker in seen or maker not in self.nodes:
+                    continue
+                seen.add(maker)
+                if maker in self._standing:
+                    found.add(maker)
+                else:
+                    waiting += self.nodes[maker].inputs
+            self._feeds[number] = frozenset(found)
+        return self._feeds[number]
+
+    def readers(self, number: int) -> Sequence[int]:
+        """The nodes that use what it makes."""
+        return self._readers.get(number, ())
+
+    def nearest_readers(self, number: int) -> list[int]:
+        """The nearest nodes after it that stand for something."""
+        found: dict[int, None] = {}
+        waiting, seen = list(self.readers(number)), {number}
+        while waiting:
+            reader = waiting.pop(0)
+            if reader in seen:
+                continue
+            seen.add(reader)
+            if reader in self._standing:
+                found[reader] = None
+            else:
+                waiting += self.readers(reader)
+        return list(found)
+
+
+def claims_of(regions: Mapping[int, Region]) -> dict[int, list[int]]:
+    """By operator: the nodes in whose regions it is."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for number, region in regions.items():
+        for operator in region.operators:
+            found[operator].append(number)
+    return found
+
+
+def move_operator(
+    regions: Mapping[int, Region], claims: dict[int, list[int]], operator: int, kernel: int
+) -> None:
+    """The operator is in this kernel, and in no other."""
+    for each in claims.get(operator, ()):
+        regions[each].operators.discard(operator)
+    regions[kernel].operators.add(operator)
+    claims[operator] = [kernel]
