@@ -16,7 +16,7 @@ from whence.attribution.findings import RULES
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
-from whence.attribution.rows import KernelRow
+from whence.attribution.rows import Event, KernelRow, WorkerEvent
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.rates import MachineRates, Rate, Unit
@@ -231,7 +231,7 @@ def _prizes(profile: Profile, rule: str) -> list[float]:
         (32, 40_000, None),
         # 17 for 16: in the second round all but one wait, if they do; the wake-up and the meeting stay.
         (17, 90_000, 15 / 32),
-        (17, 75_000, 0.4),
+        (17, 75_000, 0.75 - 0.05 - 0.3 * 15 / 16),
         (17, 30_000, None),
         # 28 for 16 are at most an eighth.
         (28, 90_000, 1 / 8),
@@ -269,11 +269,29 @@ def test_without_a_transpose_the_next_kernel_wakes_the_threads() -> None:
         dataclasses.replace(row, time_ns=50_000, calls=1, items=512, workers=16, least_ns=5_000)
         for row in made.kernels
     )
-    assert _prizes(with_kernels(made, 16, SIXTEEN, turn, softmax), "data_movement") == [20_000]
+    assert _prizes(with_kernels(made, 16, SIXTEEN, turn, softmax), "data_movement") == [
+        50_000 - 30_000 * 15 / 16
+    ]
     # The second kernel of a run finds them awake, and where no other is shared nobody wakes them.
     assert _prizes(with_kernels(made, 16, SIXTEEN, softmax, turn), "data_movement") == [50_000]
     alone = dataclasses.replace(softmax, workers=1)
     assert _prizes(with_kernels(made, 16, SIXTEEN, turn, alone), "data_movement") == [50_000]
+
+
+def test_how_late_threads_are_is_taken_from_the_run_in_which_they_noted_it() -> None:
+    made = profile_of(_graph(_transposes), 50_000)
+    turn, softmax = (
+        dataclasses.replace(row, time_ns=50_000, calls=1, items=512, workers=4, least_ns=5_000)
+        for row in made.kernels
+    )
+    lanes = [WorkerEvent(worker, turn.id, 1_000 + 8_000 * worker, 51_000) for worker in range(3)]
+    found = dataclasses.replace(
+        with_kernels(made, 4, SIXTEEN, turn, softmax),
+        timeline=(Event(turn.id, 1_000, 51_000), Event(softmax.id, 51_000, 101_000)),
+        workers=(*lanes, *(WorkerEvent(each, softmax.id, 51_000, 101_000) for each in range(4))),
+    )
+    # 8 and 16 us late, and one that never came.
+    assert _prizes(found, "data_movement") == [50_000 - (8_000 + 16_000 + 50_000) / 4]
 
 
 def test_what_makes_figures_doubtful_has_no_prize_and_stands_last() -> None:
