@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import multiprocessing
+import os
 import random
 import sys
 import time
@@ -81,7 +82,9 @@ def disturb(seed: int) -> None:
     """Computes in cache and in memory, and rests, each for a fraction of a second at random."""
     rng = random.Random(seed)
     small, large = np.ones((256, 256), np.float32), np.ones(16 << 20, np.float32)
-    while True:
+    # Who started it may be killed, and could not stop it then.
+    parent = os.getppid()
+    while os.getppid() == parent:
         end = time.monotonic() + rng.uniform(0, _WORK_S)
         in_memory = rng.random() < 0.5
         while time.monotonic() < end:

@@ -112,7 +112,14 @@ def test_durations(nanoseconds: float, text: str) -> None:
 def test_a_name_loses_its_middle(profile: Profile) -> None:
     assert fit("/layer1/0/conv1/Conv", 12) == "/la…nv1/Conv"
     assert fit("a\nb", 12) == "a\\nb"
-    assert len(header(dataclasses.replace(profile, model="m" * 300), 100)) == 100
+    long = dataclasses.replace(profile, model="m" * 300)
+    assert len(header(long, 100)) == 100
+    # On a narrow terminal no line is longer than it, and no fact is cut.
+    for width in (60, 80):
+        lines = header(long, width).splitlines()
+        assert len(lines) > 1
+        assert max(map(len, lines)) <= width
+        assert " ".join(line.strip() for line in lines).count("profiling cost") == 1
 
 
 def test_an_unmeasurable_cost_is_not_called_negative(profile: Profile) -> None:

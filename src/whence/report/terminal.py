@@ -18,6 +18,8 @@ from whence.attribution.split import largest_remainder
 from whence.attribution.throughput import Throughput
 from whence.graph.escaping import escape
 
+# A model's name is shortened to this many characters at most to have the header in a line.
+_NAME_WIDTH = 24
 _ALWAYS = ("kernels", "dispatch", "idle")
 _HEADINGS = {
     "type": "type",
@@ -82,14 +84,28 @@ def throughput_line(found: Throughput) -> str:
 
 
 def header(profile: Profile, width: int) -> str:
+    """What was run, in a line; in several where that would be longer than `width`."""
     threads = f", {profile.threads} thread{'s' if profile.threads != 1 else ''}"
     threads = "" if profile.is_imported else threads
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
     facts = (
-        f" · {profile.engine}{threads}{_version(profile)} · {runs} · {per_run(profile)} · profiling cost"
-        f" {cost_of_profiling(profile)}"
+        f"{profile.engine}{threads}{_version(profile)}",
+        runs,
+        per_run(profile),
+        f"profiling cost {cost_of_profiling(profile)}",
     )
-    return fit(profile.model, max(12, width - len(facts))) + facts
+    line = "".join(f" · {fact}" for fact in facts)
+    if width - len(line) >= min(_NAME_WIDTH, len(profile.model)):
+        return fit(profile.model, width - len(line)) + line
+    # On a narrow terminal, lines of whole facts below the name.
+    lines = [fit(profile.model, max(12, width))]
+    for fact in facts:
+        longer = f"{lines[-1]} · {fact}"
+        if len(lines) > 1 and len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(f" {fact}")
+    return "\n".join(lines)
 
 
 def _version(profile: Profile) -> str:
