@@ -7,6 +7,12 @@ import itertools
 import numpy as np
 
 from tests.kernels.harness import Cases
+from tests.kernels.native import NativeCase
+from whence.codegen.render_c import render_kernel
+from whence.graph.builder import GraphBuilder
+from whence.kernels.product.gemm import lower_gemm
+from whence.kernels.tile import AVX2, AVX512, NEON, Tile
+from whence.types import DType
 
 
 def test_sizes():
@@ -43,6 +49,36 @@ def test_panels_divided_in_depth():
     cases.expect(
         cases.op("Gemm", cases.normal(768, 30), cases.weights(768, 70), transA=1), "turned"
     )
+    cases.check()
+
+
+def _single_row(tile: Tile, depth: int, columns: int) -> NativeCase:
+    rng, build = np.random.default_rng(0), GraphBuilder("row")
+    x = rng.standard_normal((1, depth)).astype(np.float32)
+    weights = rng.standard_normal((depth, columns)).astype(np.float32) / 8
+    y = build.op("MatMul", build.input("x", DType.F32, x.shape), build.const(weights))
+    build.output("y", build.op("Relu", y))
+    return NativeCase("row", build.finish(), {"x": x}, lower_gemm, tile, "MatMul")
+
+
+def test_a_single_row_reads_its_weights_in_several_streams():
+    """Where a step of the sum reads one cache line: a single stream keeps memory waiting."""
+    for tile in (AVX2, NEON):
+        for depth, columns in ((1024, 64), (1031, 70)):
+            case = _single_row(tile, depth, columns)
+            assert f"sum[4][{tile.vectors}]" in render_kernel(case.kernel(), "row", ())
+    wide = render_kernel(_single_row(AVX512, 1024, 512).kernel(), "row", ())
+    assert "sum[1][2]" in wide
+    assert "prefetch" in wide
+
+
+def test_sums_of_several_streams():
+    cases = Cases()
+    for depth, columns in ((1024, 64), (1031, 70), (9216, 40)):
+        product = cases.op("MatMul", cases.normal(1, depth), cases.weights(depth, columns))
+        cases.expect(cases.op("Relu", cases.op("Add", product, cases.weights(columns))), f"{depth}")
+    x = cases.normal(1030, 1)
+    cases.expect(cases.op("Gemm", x, cases.weights(1030, 70), transA=1), "turned")
     cases.check()
 
 

@@ -43,6 +43,10 @@ _UNROLLED = 2
 """Steps of a sum that are written out, at least."""
 _LONGEST = 8
 """And at most."""
+_STREAMS = 4
+"""Places of a panel that a single row is multiplied with in turns."""
+_PAGE = 1024
+"""Floats in a page of memory, where hardware prefetchers begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +222,56 @@ def _pace(gemm: Gemm) -> _Pace:
     return _Pace(tiles // common * repeats, lines // common * repeats)
 
 
+def _is_stream(gemm: Gemm) -> bool:
+    """Is a product nothing but weights that come by once, a cache line a step of the sum?"""
+    once = gemm.packed and surely_equal(gemm.rows, 1) and not gemm.divided
+    return (
+        once
+        and not is_symbolic(gemm.depth)
+        and gemm.tile.width <= _LINE
+        and gemm.depth * gemm.tile.width >= _STREAMS * _PAGE
+    )
+
+
+def _row(build: Builder, item: _Item, m0: Count) -> None:
+    """The sums of a single row, in several parts of the depth side by side.
+
+    Hardware prefetchers follow each part, so that more of memory is on its way at a time than they
+    would fetch for one stream; and the sums of one part need not wait for each other.
+    """
+    gemm, tile = item.gemm, item.gemm.tile
+    at = build.pointer("at", item.a, m0 * gemm.a.row_stride)
+    sums = build.array("sum", _STREAMS, tile.vectors, lanes=tile.lanes)
+    each = (("i", _STREAMS), ("j", tile.vectors))
+    with build.unrolled(*each) as (i, j):
+        build.assign(sums[i, j], zeros(tile.lanes))
+    part = gemm.depth // _STREAMS
+
+    def step(stream: int, k: Count) -> None:
+        with build.scope():
+            x = build.let("x", Splat(at[k * gemm.a.column_stride], tile.lanes))
+            for j in range(tile.vectors):
+                b = item.b.vector(k * tile.width + j * tile.lanes, tile.lanes)
+                build.accumulate(sums[stream, j], x * b)
+
+    with build.loop("k", part, unroll=_UNROLLED) as k:
+        for stream in range(_STREAMS):
+            step(stream, k + stream * part)
+    for rest in range(_STREAMS * part, gemm.depth):
+        step(0, count(rest))
+    for stream in range(1, _STREAMS):
+        for vector in range(tile.vectors):
+            build.accumulate(sums[0, vector], sums[stream, vector])
+    _store(build, item, 1, m0, sums)
+
+
 def _tile(build: Builder, item: _Item, rows: int, m0: Count, k0: Count) -> None:
     """The sums of a tile over a block of the depth that begins at `k0`, and what becomes of them
     after the last.
     """
+    if _is_stream(item.gemm):
+        _row(build, item, m0)
+        return
     gemm, held = item.gemm, item.held
     tile, depth = gemm.tile, gemm.block_depth
     at = build.pointer("at", item.a, m0 * gemm.a.row_stride + k0 * gemm.a.column_stride)
