@@ -125,6 +125,22 @@ def test_pad_as_in_onnxruntime(mode: str, pads: list[int]) -> None:
     assert_close(run("Pad", x, np.array(pads), mode=mode), expected)
 
 
+@pytest.mark.parametrize("pads", [[-5, 9], [9, -5], [-4, 0], [-3, 5], [-5, 5], [-2, -2]])
+def test_what_one_end_lacks_is_cut_from_the_other(pads: list[int]) -> None:
+    x = np.arange(1, 5, dtype=np.float32)
+    (expected,) = onnxruntime_outputs("Pad", {}, [x, np.array(pads)], opset=21)
+    assert_close(run("Pad", x, np.array(pads)), expected)
+
+
+@pytest.mark.parametrize(
+    ("pads", "mode"),
+    [([0, -5], "constant"), ([-3, -3], "constant"), ([-5, 9], "edge"), ([3, -5], "wrap")],
+)
+def test_no_more_is_cut_than_there_is(pads: list[int], mode: str) -> None:
+    with pytest.raises(ModelError, match=r"Pad: pads .* cut more than 4"):
+        run("Pad", np.ones(4, np.float32), np.array(pads), mode=mode)
+
+
 def test_pad_of_chosen_axes() -> None:
     x = np.ones((2, 2), np.float32)
     y = run("Pad", x, np.array([1, 0]), np.array(7.0, np.float32), np.array([-1]))

@@ -109,3 +109,8 @@ def test_suppression_without_a_limit_keeps_nothing() -> None:
     )
     assert result.shape == (0, 3)
     assert result.dtype == np.int64
+
+
+def test_a_negative_number_of_classes() -> None:
+    with pytest.raises(ModelError, match="OneHot: the depth is -3"):
+        run("OneHot", np.array([0, 1]), np.array(-3), np.array([0, 1], np.float32))

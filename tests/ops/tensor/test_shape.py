@@ -83,6 +83,14 @@ def test_whole_range(start: int, limit: int, delta: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "bounds", [(0, np.inf, 1), (0, np.nan, 1), (-np.inf, 0, 2), (0, 9, np.nan)]
+)
+def test_a_range_without_end(bounds: tuple[float, float, float]) -> None:
+    with pytest.raises(ModelError, match="no finite number of elements"):
+        run("Range", *(np.array(value, np.float32) for value in bounds))
+
+
 def test_real_range() -> None:
     bounds = [np.array(value, np.float32) for value in (1, 2, 0.25)]
     assert run("Range", *bounds).tolist() == [1, 1.25, 1.5, 1.75]

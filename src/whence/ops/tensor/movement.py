@@ -139,17 +139,18 @@ def pad(
     fill: Value = 0,
 ) -> np.ndarray:
     """`x` with elements added to (or, where negative, cut from) both ends of each axis. Cutting
-    comes first.
+    comes first. With a constant, one end may be cut by more than there is: the rest goes from what
+    the other adds.
     """
+    sizes = [n + b + a for n, b, a in zip(x.shape, before, after, strict=True)]
     crop = tuple(
-        slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, x.shape, strict=True)
+        slice(max(-b, 0), max(n - max(-a, 0), 0))
+        for b, a, n in zip(before, after, x.shape, strict=True)
     )
     x = x[crop]
     widths = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
     if mode == "constant":
-        result = np.full(
-            [n + b + a for n, (b, a) in zip(x.shape, widths, strict=True)], fill, x.dtype
-        )
+        result = np.full(sizes, fill, x.dtype)
         result[tuple(slice(b, b + n) for n, (b, _) in zip(x.shape, widths, strict=True))] = x
         return result
     for axis, (b, a) in enumerate(widths):
@@ -170,6 +171,10 @@ def _pad(call: Call) -> tuple[Value]:
     before, after = [0] * x.ndim, [0] * x.ndim
     for at, axis in enumerate(axes):
         before[axis], after[axis] = pads[at], pads[at + len(axes)]
+    for size, begin, end in zip(x.shape, before, after, strict=True):
+        cut = -min(begin, 0) - min(end, 0)
+        if size + begin + end < 0 or (mode != "constant" and cut > size):
+            raise ModelError(f"{call.op}: pads {begin} and {end} cut more than {size}")
     fill = optional_tensor(call, 2)
     default = "" if x.dtype == np.object_ else np.zeros((), x.dtype)
     return (

@@ -87,6 +87,8 @@ def _one_hot(call: Call) -> tuple[Value]:
         int(tensor(call, 1).reshape(-1)[0]),
         tensor(call, 2).reshape(-1),
     )
+    if depth < 0:
+        raise ModelError(f"{call.op}: the depth is {depth}")
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), indices.ndim + 1)
     indices = np.expand_dims(indices.astype(np.int64), axis)
     classes = np.arange(depth).reshape([-1 if at == axis else 1 for at in range(indices.ndim)])

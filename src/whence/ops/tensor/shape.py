@@ -112,7 +112,9 @@ def range_length(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> int
     if step == 0:
         raise ModelError("Range: delta must not be 0")
     ratio = (float(end) - float(first)) / float(step)
-    return max(math.ceil(ratio), 0) if math.isfinite(ratio) else 0
+    if not math.isfinite(ratio):
+        raise ModelError(f"Range: from {first} to {end} by {step} is no finite number of elements")
+    return max(math.ceil(ratio), 0)
 
 
 def _range(call: Call) -> tuple[Value]:
