@@ -222,6 +222,26 @@ def test_what_is_computed_once_is_in_the_node_that_has_the_name(tmp_path: Path) 
     assert found.checks.missing == ()
 
 
+def test_a_chain_that_is_computed_once(tmp_path: Path) -> None:
+    build = Build((4, 4))
+    x, weight = build.op("Exp", "exp", "x"), build.weight("w", 4, 4)
+    first = build.op("Neg", "first_end", build.op("Mul", "first", x, weight))
+    second = build.op("Neg", "second_end", build.op("Mul", "second", x, weight))
+    source = SourceGraph(
+        load_source(build.save(tmp_path / "m.onnx", build.op("Add", "sum", first, second)))
+    )
+    found = placed(
+        source,
+        EngineNode(0, "exp", "Exp", makes=of(source, "exp")),
+        EngineNode(1, "first", "Mul", (0,), makes=of(source, "first")),
+        EngineNode(2, "first_end", "Neg", (1,), makes=of(source, "first_end")),
+        EngineNode(3, "sum", "Add", (2,), makes=of(source, "sum")),
+    )
+    ends = ["first_end", "second_end"]
+    assert names(source, found) == [["exp"], ["first", "second"], ends, ["sum"]]
+    assert found.checks.missing == ()
+
+
 def test_a_product_with_zeros_may_be_known_beforehand(tmp_path: Path) -> None:
     """The first step of an unrolled recurrent layer: its state is zeros of a size that is known."""
     build = Build((4, 4))

@@ -66,7 +66,7 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
     return found
 
 
-def _behind(source: SourceGraph, own: Sequence[int], named: set[int]) -> set[int]:
+def _behind(source: SourceGraph, own: Sequence[int], named: Set[int]) -> set[int]:
     """The operators, and what leads to them up to the anchors of others."""
     found, waiting = set(own), list(own)
     while waiting:
@@ -142,16 +142,21 @@ def _settle_duplicates(
     named: Set[int],
 ) -> None:
     """What another operator does as well, from the same operands, is in the node of that one if
-    that feeds the node it would be in, which lacks an edge for it.
+    that feeds who reads it, and the node it would be in lacks an edge for it or for what leads to
+    it. Readers come first: a chain that is computed once ends in one that feeds somebody else.
     """
-    for operator in sorted(source.live - named):
+    for operator in sorted(source.live - named, reverse=True):
         holding = claims.get(operator, ())
         twins = [each for each in source.twins(operator) if each in named]
         doing = {kernel for twin in twins for kernel in claims.get(twin, ())}
         if len(holding) == len(doing) == 1 and not source[operator].is_heavy:
             (holder,), (kernel,) = holding, doing
-            if kernel in engine.feeds(holder) and _lacks_edge(
-                source, engine, regions[holder], claims, operator
+            reading = {
+                each for reader in source.readers(operator) for each in claims.get(reader, ())
+            }
+            chain = _behind(source, [operator], named) & regions[holder].operators
+            if any(kernel in engine.feeds(each) for each in reading) and any(
+                _lacks_edge(source, engine, regions[holder], claims, each) for each in chain
             ):
                 move_operator(regions, claims, operator, kernel)
 
