@@ -21,6 +21,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.extent import dimensions_of, is_symbolic
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
+from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.ir import Loop
 from whence.ops.binding import Port
 from whence.ops.open_dimensions import open_dimensions
@@ -215,3 +216,20 @@ def test_parts_of_a_concatenation_ask_nothing_about_where_they_begin() -> None:
     dimensions = dimensions_of(size for shape in opened.values() for size in shape)
     assert dimensions is not None
     assert not dimensions.guards
+
+
+def test_a_small_first_call_does_not_decide_how_large_images_are_convolved() -> None:
+    """Of a small image, small tiles are cheapest to transform; others come later, with the weights
+    packed already.
+    """
+
+    def tiles(height: int, width: int) -> set[int]:
+        build = GraphBuilder("convolved")
+        x = build.input("x", DType.F32, [1, 96, "height", "width"])
+        build.output("y", build.op("Relu", _conv(build, x, 96, 64, 3, 1)))
+        graph = build.finish()
+        lowered = _lowered(graph, _opened(graph, {"x": (1, 96, height, width)}))
+        bodies = [step.step.kernel.body for step in lowered.steps if step.step.kernel]
+        return {each.size for body in bodies for each in body if isinstance(each, Winograd)}
+
+    assert tiles(10, 12) == tiles(160, 160) == {4}

@@ -13,7 +13,7 @@ from tests.kernels.test_conv import Conv, check
 from whence.graph import Node
 from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.direct import lower_conv
-from whence.kernels.conv.winograd import Plan, cheapest_winograd, lower_winograd
+from whence.kernels.conv.winograd import Plan, cheapest_winograd, lower_winograd, winograd_plans
 from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.conv.winograd_transforms import transforms
 from whence.kernels.group import Group
@@ -196,6 +196,20 @@ def test_it_is_taken_where_it_pays() -> None:
     assert kind(channels=128, extent=28) == 4
     # Four times the weights for four tiles: fetching them takes longer than the products they save.
     assert kind(channels=512, extent=7) == 0
+
+
+@pytest.mark.parametrize("tile", [AVX2, AVX512, NEON], ids=["avx2", "avx512", "neon"])
+def test_a_register_tile_leaves_room_for_its_weights(tile: Tile) -> None:
+    """Sums that do not stay in registers, beside a row of weights and an input value, take half as
+    long again.
+    """
+    registers = tile.rows * tile.vectors + tile.vectors + 1
+    for channels, extent in ((32, 40), (24, 12), (96, 20)):
+        case = Conv("conv", (1, 96, extent, extent), channels, (3, 3), pads=(1, 1, 1, 1))
+        native = case.case(np.random.default_rng(0))
+        (anchor,) = (node for node in native.graph if node.op == "BlockedConv")
+        for plan in winograd_plans(native.group(), anchor, tile):
+            assert (plan.tile_rows + 1) * plan.vectors + 1 <= registers
 
 
 def test_its_error_is_close_to_that_of_the_direct_form() -> None:

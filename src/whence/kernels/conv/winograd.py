@@ -13,13 +13,13 @@ into scratch, and a worker that goes on to another part of the same chunk finds 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.extent import estimate
+from whence.extent import estimate, is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv.winograd_program import Winograd
@@ -35,13 +35,17 @@ from whence.ops.attributes import get_int
 _IN_CYCLES = {2: 60, 4: 190}
 _OUT_CYCLES = {2: 50, 4: 180}
 _BYTES_PER_CYCLE = 4
-_PRODUCTS_PER_CYCLE, _LOADS_PER_CYCLE, _LATENCY = 1.6, 1.45, 4
+# Products, loads, and cycles until something can be added to the same sums again: tiles of eight
+# sums are a third slower than those of ten.
+_PRODUCTS_PER_CYCLE, _LOADS_PER_CYCLE, _LATENCY = 1.6, 1.45, 6
 # Weights of one place that stay in the first-level cache from one group of tiles to the next, and
 # bytes a cycle of those that do not.
 _NEAREST_BYTES = 32 << 10
 _NEAR_BYTES_PER_CYCLE, _FAR_BYTES_PER_CYCLE = 48, 8
 # Below this gain the larger weights are not worth their memory.
 _WORTHWHILE = 0.85
+# Where sizes are open: how many times as large as at hand they may be, for choosing by.
+_FACTORS = (2, 4)
 # How many chunks are tried, besides what the threads suggest.
 _CHUNKS = (1, 2, 4, 8)
 _PART_VECTORS = 4
@@ -160,6 +164,13 @@ class _Shape:
     def _weight_bytes(self, places: int) -> int:
         return 4 * places * self.channels * self.group_vectors * self.tile.lanes
 
+    def _most_rows(self, vectors: int) -> int:
+        """Rows of a register tile so many vectors wide: beside its sums, registers hold a row of
+        weights and an input value.
+        """
+        registers = self.tile.rows * self.tile.vectors + self.tile.vectors
+        return max(1, registers // vectors - 1)
+
     def shapes(self, size: int) -> list[tuple[int, int, int]]:
         """The register tiles and chunks worth a thought: rows, vectors and tiles in a chunk."""
         found, tiles, places = set(), self.tiles(size), (size + KERNEL - 1) ** 2
@@ -169,7 +180,7 @@ class _Shape:
                 vectors % self.per_block and self.per_block % vectors
             ):
                 continue
-            most = self.tile.rows * self.tile.vectors // vectors
+            most = self._most_rows(vectors)
             # Weights that are near share the cache with the transformed input and with what comes
             # and goes; others pass by, as seldom as can be.
             is_near = self._is_near(self._weight_bytes(places))
@@ -189,7 +200,7 @@ class _Shape:
         return sorted(found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Plan:
     """How a convolution is transformed."""
 
@@ -206,15 +217,39 @@ def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Pl
     shape = _shape(group, anchor, tile) if tile.transforms else None
     if shape is None:
         return None
-    options = [
-        (shape.cycles(size, *form), size, form) for size in POINTS for form in shape.shapes(size)
-    ]
-    cycles, size, (rows, vectors, chunk) = min(options)
-    return (
-        (cycles, Plan(size, rows, vectors, chunk))
-        if cycles < shape.direct_cycles() * _WORTHWHILE
-        else None
-    )
+    every = [shape, *_larger(group, anchor, shape)]
+    options = {Plan(size, *form) for each in every for size in POINTS for form in each.shapes(size)}
+    table = {plan: [each.cycles(*astuple(plan)) for each in every] for plan in options}
+    direct = [each.direct_cycles() * _WORTHWHILE for each in every]
+    least: list[float] = [min(found) for found in zip(direct, *table.values(), strict=True)]
+
+    def regret(cycles: Sequence[float]) -> float:
+        """How much longer than the best it takes at the worst size."""
+        return max(mine / best for mine, best in zip(cycles, least, strict=True))
+
+    def rank(plan: Plan) -> tuple[float, float, int, Plan]:
+        # Of equals, the largest tile: it leaves most time for a sum to be there again.
+        cycles = table[plan]
+        return regret(cycles), cycles[0], -plan.tile_rows * plan.vectors, plan
+
+    plan = min(table, key=rank)
+    return (table[plan][0], plan) if regret(table[plan]) < regret(direct) else None
+
+
+def _larger(group: Group, anchor: Node, shape: _Shape) -> Iterator[_Shape]:
+    """What else is to be fast where sizes are open: what is best for a small first call need not be
+    for the others, and how weights are packed is decided only once.
+    """
+    images, _, rows, columns = group.shape(anchor.ref())[:4]
+    for factor in _FACTORS:
+        if is_symbolic(rows) or is_symbolic(columns):
+            out = (
+                shape.out[0] * (factor if is_symbolic(rows) else 1),
+                shape.out[1] * (factor if is_symbolic(columns) else 1),
+            )
+            yield replace(shape, out=out)
+        elif is_symbolic(images):
+            yield replace(shape, images=shape.images * factor)
 
 
 def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:
