@@ -242,3 +242,14 @@ def test_a_remainder_that_is_one_number_pins_no_size() -> None:
     assert not dims.hold({"width": 11})
     assert int(dims["width"] // 2) == 5
     assert dims.pinned == {"width"}
+
+
+def test_multiples_of_a_quotient_lie_below_what_is_divided(dims: Dimensions) -> None:
+    size = dims["sequence"] * dims["past"]
+    blocks = size // 16
+    assert decide(16 * blocks, Relation.LE, size) is True
+    assert decide(15 + 16 * (blocks - 1), Relation.LT, size) is True
+    assert decide(size - 16 * blocks, Relation.LT, 16) is True
+    assert decide(size, Relation.LT, 16 * blocks + 15) is None
+    assert decide(2 * size - 32 * blocks, Relation.LE, 30) is True
+    assert not dims.guards

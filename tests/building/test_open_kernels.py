@@ -233,3 +233,32 @@ def test_a_small_first_call_does_not_decide_how_large_images_are_convolved() -> 
         return {each.size for body in bodies for each in body if isinstance(each, Winograd)}
 
     assert tiles(10, 12) == tiles(160, 160) == {4}
+
+
+def test_channels_that_leave_their_blocks_are_transposed_in_registers() -> None:
+    """Pixels of an image whose size is open, one after another: the last whole block of them ends
+    within the image.
+    """
+    build = GraphBuilder("heads")
+    made = _conv(build, build.input("x", DType.F32, [1, 32, "height", "width"]), 32, 64, 1, 1)
+    heads = build.const(np.array([1, 2, 32, -1], np.int64))
+    build.output("y", build.op("Reshape", made, heads))
+    graph = build.finish()
+    lowered = _lowered(graph, _opened(graph, {"x": (1, 32, 8, 6)}))
+    kernel = lowered.steps[-1].step.kernel
+    assert kernel is not None
+    text = render_kernel(kernel, "kernel", ())
+    assert "w_transpose_f32x16" in text
+    assert not re.search(r"[/%] dim_", text)
+
+
+def test_a_convolution_without_padding_asks_no_element_where_it_lies() -> None:
+    build = GraphBuilder("mean")
+    x = build.input("x", DType.F32, [1, 16, 4, "anchors"])
+    build.output("y", build.op("Conv", x, build.const(_weights(1, 16, 1, 1))))
+    graph = build.finish()
+    lowered = _lowered(graph, _opened(graph, {"x": (1, 16, 4, 84)}))
+    (kernel,) = (step.step.kernel for step in lowered.steps)
+    assert kernel is not None
+    (inner,) = re.findall(r"total\[lane\] = .*", render_kernel(kernel, "kernel", ()))[1:2]
+    assert "?" not in inner

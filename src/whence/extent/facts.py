@@ -12,8 +12,10 @@ from whence.extent.polynomial import (
     depends,
     key_of,
     negated,
+    product,
     split_constant,
     substituted,
+    total,
 )
 
 LEAST = 2
@@ -118,14 +120,16 @@ class Facts:
             high += factor * (most if factor > 0 else least)
         others, constant = split_constant(terms)
         known = self._ranges.get(key_of(others))
-        return (
-            (low, high)
-            if known is None
-            else (
-                max(low, known[0] + constant),
-                min(high, known[1] + constant),
-            )
-        )
+        if known is not None:
+            low, high = max(low, known[0] + constant), min(high, known[1] + constant)
+        multiple = _multiple_of_quotient(terms)
+        if multiple is not None:
+            # k·c·(x / c) = k·x - k·(x % c), and the remainder lies between 0 and c - 1.
+            rewritten, k, divisor = multiple
+            least, most = self.bounds(rewritten)
+            slack = k * (divisor - 1)
+            low, high = max(low, least - max(slack, 0)), min(high, most - min(slack, 0))
+        return low, high
 
     def _atom_bounds(self, atom: Atom) -> tuple[int, int]:
         if isinstance(atom, str):
@@ -140,3 +144,16 @@ class Facts:
                 return 0, most - 1
         # Only what is not negative is divided, by what is positive: see `divided`.
         return max(low, 0) // most, max(high, 0) // max(least, 1)
+
+
+def _multiple_of_quotient(terms: Polynomial) -> tuple[Polynomial, int, int] | None:
+    """A polynomial with k·c·(x / c) in it, c a number, with k·x instead; k and c."""
+    for key, factor in terms.items():
+        if len(key) != 1 or not isinstance(key[0], Divided) or key[0].function != "/":
+            continue
+        divisor = key[0].right.get((), 0)
+        if key[0].right.keys() == {()} and divisor > 1 and factor % divisor == 0:
+            k = factor // divisor
+            rest = {each: times for each, times in terms.items() if each != key}
+            return total(rest, product(key[0].left, {(): k})), k, divisor
+    return None

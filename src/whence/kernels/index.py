@@ -186,8 +186,14 @@ class Index:
         """What it is divided by this, if that is the same for all its values."""
         low, high = self.bounds()
         if is_symbolic(low) or is_symbolic(high) or is_symbolic(by):
-            inside = decide(0, Relation.LE, low) and decide(high, Relation.LT, by)
-            return 0 if inside else None
+            if decide(0, Relation.LE, low) and decide(high, Relation.LT, by):
+                return 0
+            if len(self.terms) == 1 and surely_equal(self.const, 0):
+                ((atom, coefficient),) = self.terms
+                if isinstance(atom, Quotient) and surely_equal(coefficient, 1):
+                    # (x // a) // b = x // (a·b)
+                    return atom.of._only_quotient(atom.by * by)
+            return None
         return low // by if low // by == high // by else None
 
     def _split(self, by: int) -> tuple[Index, Index]:

@@ -8,6 +8,7 @@ channel-blocked kernels do not apply.
 from __future__ import annotations
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, both, compute_type, literal, position, select, within
@@ -88,7 +89,12 @@ def _direct(
             out[2:], window.strides, taps, window.dilations, window.begins, strict=True
         )
     ]
-    inside = all_of(within(place, 0, size) for place, size in zip(places, shape[2:], strict=True))
+    # Without padding, no tap lies outside, whatever the size.
+    inside = all_of(
+        within(place, 0, size)
+        for place, size, *padding in zip(places, shape[2:], window.begins, window.ends, strict=True)
+        if any(is_symbolic(each) or each > 0 for each in padding)
+    )
     first = out[1] // (group.shape(weights)[0] // groups) * channels.extent
     return (
         inside,
