@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 
 from tests.kernels.harness import Cases
+from tests.kernels.native import NativeCase, run_native
 from whence.building.program import Program
+from whence.codegen.render_c import render_kernel
+from whence.graph.builder import GraphBuilder
+from whence.kernels.loops.nest import lower_loopnest
+from whence.kernels.tile import AVX2
+from whence.types import DType
 
 
 def _source(program: Program) -> str:
@@ -158,3 +165,27 @@ def test_every_work_item_once():
     (segment,) = program.actions
     tasks = sum(segment.plan.steps[number].tasks for number in range(segment.plan.n_steps))  # type: ignore[union-attr]
     assert 1 <= tasks <= math.prod((5, 21, 3))
+
+
+def _shuffle(channels: int, groups: int, side: int) -> NativeCase:
+    rng, build = np.random.default_rng(0), GraphBuilder("shuffle")
+    x = rng.standard_normal((1, -(-channels // 16), side, side, 16)).astype(np.float32)
+    plain = build.op("FromBlocked", build.input("x", DType.F32, x.shape), channels=channels)
+    parts = build.const(np.array([1, groups, channels // groups, side, side]))
+    turned = build.op("Transpose", build.op("Reshape", plain, parts), perm=(0, 2, 1, 3, 4))
+    whole = build.op("Reshape", turned, build.const(np.array([1, channels, side, side])))
+    build.output("y", build.op("ToBlocked", whole, block=16))
+    graph = build.finish()
+    return NativeCase(
+        "shuffle", graph, {"x": x}, lambda group, *_: lower_loopnest(group), AVX2, "ToBlocked"
+    )
+
+
+def test_a_shuffle_of_channels_divides_no_index_for_every_element():
+    cases = [_shuffle(*sizes) for sizes in ((24, 4, 8), (40, 5, 6), (136, 4, 14), (32, 2, 3))]
+    for case, (made,) in zip(cases, run_native(cases), strict=True):
+        np.testing.assert_array_equal(made, np.asarray(case.graph.run(case.feeds)[0]))
+    text = render_kernel(_shuffle(136, 4, 14).kernel(), "shuffle", ())
+    # The innermost loop is over pixels, and no index is divided by anything it counts.
+    innermost = text[: text.index("out0[")].rsplit("for (int64_t ", 1)[1].split()[0]
+    assert not re.search(rf"\(?\b{innermost}\b\)? [/%]", text)

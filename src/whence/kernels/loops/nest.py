@@ -52,6 +52,8 @@ _CHUNK = 4096
 # A last dimension this short fills no vector; the dimensions before it do, if they are so long.
 _SHORT = 4
 _LANES = 64
+# Elements at equal distances that a place is found for at a time: their lines fit the nearest cache.
+_STRIDED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,12 @@ class _Nest:
         extents = [math.prod(self._extent(place) for place in block) for block in self.blocks]
         row = self._transposed_row(extents)
         if row is None:
-            yield self._plain(extents, first)
+            along = self._undivided(extents)
+            yield (
+                self._plain(extents, first)
+                if along is None
+                else self._strided(extents, *along, first)
+            )
             return
         # The part in whole squares, then what is left of its rows and columns.
         whole = [
@@ -229,6 +236,50 @@ class _Nest:
             first,
             digits=digits,
         )
+
+    # ---- places that are found by division ----
+
+    def _undivided(self, extents: Sequence[int]) -> tuple[int, int] | None:
+        """Where the innermost index is divided to find what to load, as in a shuffle of channels: a
+        block that no division is made of, and how much of it to take at a time.
+        """
+        if len(extents) < 2 or any(map(is_symbolic, extents)):
+            return None
+        variables = [Var(f"b{number}", extent) for number, extent in enumerate(extents)]
+        values = self._values(self._blocked_index(self.blocks, [of(var) for var in variables]))
+        divided = [
+            Index(0, ((atom, 1),))
+            for part in walk(*values)
+            if isinstance(part, Load)
+            for atom, _ in part.index.terms
+            if not isinstance(atom, Var)
+        ]
+        if not any(each.depends_on(variables[-1]) for each in divided):
+            return None
+        for place in reversed(range(len(extents) - 1)):
+            if not any(each.depends_on(variables[place]) for each in divided):
+                sizes = range(min(extents[place], _STRIDED), _STRIDED // 4, -1)
+                chunk = next((size for size in sizes if extents[place] % size == 0), 0)
+                return (place, chunk) if chunk else None
+        return None
+
+    def _strided(self, extents: Sequence[int], along: int, chunk: int, first: int) -> Loop:
+        """The nest with `chunk` of the block `along` innermost: places are found once for so many
+        elements, which lie at equal distances.
+        """
+        last = len(extents) - 1
+        others = [extent for place, extent in enumerate(extents[:-1]) if place != along]
+        counts = [*others, extents[along] // chunk, extents[last], chunk]
+        task, digits, inner, positions = _split(counts, len(others) + 1)
+        at = [*positions[: len(others)], positions[-2]]
+        at.insert(along, positions[-3] * chunk + positions[-1])
+        *outer, across, within = inner
+        # Independent loops: a device deals out the one along memory.
+        body: tuple[Stmt, ...] = (Loop(within, self._stores(at)),)
+        body = (Loop(across, body, LoopKind.VECTOR),)
+        for var in reversed(outer):
+            body = (Loop(var, body),)
+        return Loop(task, body, LoopKind.SERIAL, first, digits=digits)
 
     # ---- squares ----
 
