@@ -177,6 +177,8 @@ REFUSED: dict[str, Case] = {
     "neg": ("Neg", [t(B, 3)], {}, "it takes numbers"),
     "sum of truths": ("ReduceSum", [t(B, 3)], {}, "it takes numbers"),
     "mean of truths": ("ReduceMean", [t(B, 3)], {}, "it takes numbers"),
+    "pool of truths": ("MaxPool", [t(B, 1, 4, 8, 8)], {"kernel_shape": (2, 2)}, "it takes numbers"),
+    "largest of truths": ("GlobalMaxPool", [t(B, 1, 4, 8, 8)], {}, "it takes numbers"),
     "largest truths": ("TopK", [t(B, 3), np.array([1])], {}, "it takes numbers"),
     "truths between": ("Clip", [t(B, 3)], {}, "it takes numbers"),
     "axes of images": ("MeanVarianceNormalization", [X], {}, "axes 2 does not exist"),

@@ -14,6 +14,7 @@ from whence.ops.operands.checks import (
     demand,
     demand_broadcast,
     demand_lengths,
+    demand_numbers,
     demand_one,
     demand_rank,
     demand_same_elements,
@@ -208,15 +209,18 @@ def _gemm(query: TypeQuery) -> None:
 
 def _pool(query: TypeQuery) -> None:
     demand_rank(query, 0, 3)
+    demand_numbers(query, 0)
 
 
 def _global_pool(query: TypeQuery) -> None:
     demand_rank(query, 0, 2)
+    demand_numbers(query, 0)
 
 
 def _norm_pool(query: TypeQuery) -> None:
     """(sum of |x|^p)^(1/p) of a window, or of a whole image."""
     demand_rank(query, 0, 2 if query.op == "GlobalLpPool" else 3)
+    demand_numbers(query, 0)
     power = query.attrs.get("p", 2)
     if not isinstance(power, int | float) or not 1 <= power < math.inf:
         raise ModelError(f"{query.op}: p is {power!r}, and should be at least 1")
