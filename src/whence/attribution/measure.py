@@ -21,6 +21,7 @@ from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.fixed_work import time_fixed_work
 from whence.attribution.least_times import are_known
 from whence.attribution.leave_out import measure_savings
+from whence.attribution.noise import are_quiet, block_lows
 from whence.attribution.profile import COMPILED_FOR, DIMENSION, Profile, Writer
 from whence.attribution.sample_inputs import SampleInputs, declared_shapes, working_inputs
 from whence.attribution.source_costs import source_kinds
@@ -51,7 +52,10 @@ Prepare = Callable[[Mapping[str, Sequence[int]]], Graph]
 _KEPT_RUNS = 128
 _KEPT_SAMPLES = 50_000
 # Runs after which it is looked at again whether more are needed.
-_ROUND = 16
+_ROUND = 8
+# What others do on a machine lasts for a while: a busy one is looked at again after a pause, until so
+# much time has passed that there were quiet moments in it.
+_PAUSE_S, _LONG_ENOUGH_S = 0.15, 2.0
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -242,14 +246,18 @@ class ProfiledRuns:
         """On a busy machine, runs in which threads note when they work, until it is known what steps
         take undisturbed; twice as many as the profiled ones at most, and none where those were few.
         """
+        is_busy, began = not are_quiet(block_lows(measured.runs_ns)), time.monotonic()
         for _ in range(2 * len(measured.per_run_ns) // _ROUND):
             times = measured.per_run_ns
             if len(self._workers):
                 if self._workers.parts(self._program) != self._book.parts:
                     return
                 times = self._workers.busy_ns(len(measured.step_ns))
-            if are_known(times):
+            has_lasted = time.monotonic() - began >= _LONG_ENOUGH_S
+            if are_known(times) and (has_lasted or not is_busy):
                 return
+            if is_busy and not has_lasted:
+                time.sleep(_PAUSE_S)
             for _ in range(_ROUND):
                 self.run_noting_workers()
 

@@ -34,9 +34,10 @@ CONFIDENCE = 0.95
 """That nothing is called changed in a pair of profiles in which nothing changed."""
 FEWEST_RUNS = 16
 _FEWEST_KERNELS = 6
-# What is smaller, as a part of the operator or of the model, is never called a change: where code and
-# data lie in memory makes as much of a difference between two processes.
-_LEAST_CHANGE, _LEAST_PART = 0.08, 0.001
+# What is smaller, as a part of the operator or of the model, is never called a change: where data lies
+# in memory, and what of it others leave in the caches, makes as much of a difference between two
+# profiles, and kernels of a few microseconds take half as long again where two threads share them.
+_LEAST_CHANGE, _LEAST_PART = 0.1, 0.001
 _SCATTERS = 3.0
 # An operator with less of the model says nothing about how much operators scatter.
 _COUNTED_SHARE = 0.005
