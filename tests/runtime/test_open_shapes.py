@@ -14,6 +14,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
+from whence.kernels import lower
 from whence.runtime.engine import Engine
 from whence.runtime.program_set import MOST_SIZES
 from whence.types import DType
@@ -230,3 +231,26 @@ def test_an_axis_that_is_a_size_is_asked_for_its_number(engine: Engine) -> None:
     model = api.compile_model(build.finish(), engine=engine)
     for size, shape in ((2, (3, 4, 1)), (1, (3, 1, 4))):
         assert model(np.ones((3, 4), np.float32), np.zeros(size, np.int64)).shape == shape
+
+
+def test_an_operator_of_a_group_that_fell_apart_reads_sizes_from_the_code(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shape that it expands to is no operand in memory: no step makes it."""
+    monkeypatch.setattr(lower, "_MOST_MEMBERS", 1)
+    build = GraphBuilder("spread")
+    x = build.input("x", DType.F32, ["batch", 1])
+    like = build.input("like", DType.F32, ["batch", "columns"])
+    wide = build.op("Expand", x, build.op("Shape", like))
+    build.output("y", build.op("Tanh", build.op("Mul", wide, like)))
+    graph = build.finish()
+    model = api.compile_model(graph, engine=engine)
+    for batch, columns in ((2, 3), (5, 7)):
+        dice = np.random.default_rng(batch)
+        given = {
+            "x": dice.standard_normal((batch, 1)).astype(np.float32),
+            "like": dice.standard_normal((batch, columns)).astype(np.float32),
+        }
+        (wanted,) = graph.run(given)
+        np.testing.assert_allclose(model(**given), wanted, rtol=1e-5, atol=1e-6)
+    assert model.compilations == 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from whence.errors import UnsupportedError
 from whence.fusion import FusedGraph, FuseEntry
+from whence.fusion.operands import is_inlined
 from whence.graph import Graph, Node, Ref
 from whence.kernels.attention import lower_attention
 from whence.kernels.cache import lower_append
@@ -154,7 +155,14 @@ def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile, choice
         source = node.inputs[0]
         assert source is not None
         return Step(node.op, entry.id, (node,), (source,), outputs, None, is_view=True)
-    inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
+    # What follows from the dimensions of a call is part of the code, here as in a group.
+    inputs = tuple(
+        dict.fromkeys(
+            ref
+            for index, ref in enumerate(node.inputs)
+            if ref is not None and (graph[ref.node].is_const or not is_inlined(graph, node, index))
+        )
+    )
     group = Group(
         graph,
         f"op_{node.op.lower().replace('::', '_').replace('.', '_')}",
