@@ -5,13 +5,14 @@ user's cache, and `--bless` for expected results that are kept in files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
+from whence.attribution import measure
 from zoo.fetch import ensure
 
 # Nothing that a test looks at depends on how fast the machine is; what measures it has its own test.
@@ -37,6 +38,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def bless(pytestconfig: pytest.Config) -> bool:
     """Are files of expected results to be written rather than compared with?"""
     return bool(pytestconfig.getoption("--bless"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_quiet_moments() -> Iterator[None]:
+    """Tests keep both cores busy: every profile would look at the machine again for two seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(measure, "_LONG_ENOUGH_S", 0.0)
+        yield
 
 
 @pytest.fixture

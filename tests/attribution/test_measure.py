@@ -12,7 +12,7 @@ import pytest
 
 from tests.attribution.harness import conv_bn_relu
 from whence.api import compile_model
-from whence.attribution import profile_executable
+from whence.attribution import measure, profile_executable
 from whence.attribution.measure import overhead
 from whence.errors import InputError
 from whence.graph.builder import GraphBuilder
@@ -107,3 +107,16 @@ def test_what_noting_a_step_takes_is_measured_where_it_is_noted() -> None:
     readings = [time.monotonic_ns() for _ in range(1000)]
     steps = [after - before for before, after in itertools.pairwise(readings) if after > before]
     assert 0 < noting <= min(steps)
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_a_busy_machine_is_looked_at_again_after_pauses(
+    monkeypatch: pytest.MonkeyPatch, is_quiet: bool
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(measure, "_LONG_ENOUGH_S", 1e6)
+    monkeypatch.setattr(measure, "are_quiet", lambda *_: is_quiet)
+    monkeypatch.setattr(measure, "are_known", lambda _: True)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    profile_executable(compile_model(conv_bn_relu(), threads=1), runs=32, warmup=1)
+    assert len(pauses) == (0 if is_quiet else 8), "twice as many runs as profiled ones, 8 at a time"
