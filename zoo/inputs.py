@@ -42,7 +42,7 @@ def random_inputs(
 ) -> dict[str, NDArray[Any]]:
     """An array for every declared input `(name, dtype, shape)` of the model called `name`.
 
-    Open dimensions are names, None or below 1; they are 1 unless a hint says otherwise. The same
+    Open dimensions are names, None or below 0; they are 1 unless a hint says otherwise. The same
     seed gives an input the same values, whatever other inputs there are.
     """
     hints = load_hints().get(name, ModelHints({}, {}))
@@ -82,7 +82,7 @@ def _parse(row: dict[str, Any]) -> Hint:
 def _extent(dim: Dim, named: Mapping[str, int]) -> int:
     if isinstance(dim, str):
         return named.get(dim, 1)
-    return dim if dim is not None and dim > 0 else 1
+    return dim if dim is not None and dim >= 0 else 1
 
 
 def _given(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
