@@ -9,6 +9,7 @@ import pytest
 
 import whence
 from tests.docs.models import write_models
+from whence.types import TensorType
 
 
 @pytest.fixture
@@ -40,3 +41,14 @@ def test_a_batch_that_cannot_be_is_refused(models: Path) -> None:
         whence.profile(models / "open.onnx", {"x": np.zeros((2, 4), np.float32)}, batch=2)
     with pytest.raises(whence.InputError, match="make no sense"):
         whence.profile(models / "open.onnx", streams=-1)
+
+
+def test_a_batch_of_the_size_that_the_model_has(models: Path) -> None:
+    (port,) = whence.load(models / "model.onnx").inputs
+    assert isinstance(port.type, TensorType)
+    assert port.type.shape is not None
+    size = port.type.shape[0]
+    assert isinstance(size, int)
+    found = whence.profile(models / "model.onnx", runs=4, warmup=1, streams=2, batch=size)
+    assert found.throughput is not None
+    assert found.throughput.batch == size

@@ -178,9 +178,10 @@ def guess_shapes(
 
 def batch_shapes(graph: Graph, batch: int) -> dict[str, tuple[int, ...]]:
     """The shapes of all inputs that the graph leaves open, for so many samples. An error where no
-    input has an open number of samples.
+    input has an open number of samples, and the first has another.
     """
-    has_batch = any(
+    first = next(iter(declared_shapes(graph).values()), ())
+    has_batch = first[:1] == (batch,) or any(
         place.axis == 0 or "batch" in place.name.lower()
         for place in open_sizes([Port(node.name, node.type) for node in graph.inputs])
     )

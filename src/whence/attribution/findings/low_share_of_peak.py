@@ -48,7 +48,7 @@ def low_share_of_peak(profile: Profile) -> Iterator[Finding]:
 def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding:
     first, spent = kernels[0], sum(per_run(profile, kernel) for kernel in kernels)
     shares = sorted(100 * kernel.best_of_peak for kernel in kernels)
-    reached = f"{shares[0]:.0f}" + (f" to {shares[-1]:.0f}" if len(kernels) > 1 else "")
+    reached = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (shares[0], shares[-1])))
     who = (
         named(profile, first)
         if len(kernels) == 1
