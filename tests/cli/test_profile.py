@@ -23,7 +23,9 @@ from whence.cli.console import progress
 def test_profile_prints_a_table_that_adds_up(whence: Whence, tiny: Path) -> None:
     done = whence("profile", tiny, "--runs", 3, "--warmup", 1, "--threads", 1)
     assert done.code == 0
-    assert done.out.startswith("tiny.onnx · cpu, 1 thread · 3 runs · ")
+    # The header has as many lines as its figures need.
+    header = " ".join(done.out.replace(" · ", " ").split())
+    assert header.startswith("tiny.onnx cpu, 1 thread 3 runs ")
     assert "conv1" in done.out
     assert "4 operators: 2 live, 1 folded, 1 removed, 0 lost" in done.out
     assert "= 100 %" in done.out
@@ -247,7 +249,9 @@ def test_another_engine_is_profiled_in_the_operators_of_the_file(
     options = ("--engine", "onnxruntime", "--runs", 2, "--warmup", 1, "--threads", 1)
     done = whence("profile", tiny, *options, "-o", folder)
     assert done.code == 0
-    assert "tiny.onnx · onnxruntime 1." in done.out
+    # The header has as many lines as its figures need.
+    assert done.out.startswith("tiny.onnx")
+    assert "onnxruntime 1." in done.out
     assert "conv1" in done.out
     found = read_profile(folder)
     assert [row.name for row in found.sources] == ["conv1", "bn1", "relu1", "same"]
