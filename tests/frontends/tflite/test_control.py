@@ -228,3 +228,23 @@ def test_a_condition_that_is_no_truth_value():
     )
     with pytest.raises(ModelError, match="truth value"):
         read(model.bytes())
+
+
+def test_a_condition_without_elements_does_not_go_on():
+    """As in onert: LiteRT does not take such a file."""
+    model = Model()
+    condition, asking = model.subgraph("cond")
+    asking.output(asking.op("LESS", [asking.input((0, 3)), asking.const(1.0)], (0, 3), np.bool_))
+    body, turning = model.subgraph("body")
+    turning.output(turning.op("ADD", [turning.input((0, 3)), turning.const(1.0)], (0, 3)))
+    model.output(
+        model.op(
+            "WHILE",
+            [model.input((0, 3))],
+            (0, 3),
+            cond_subgraph_index=condition,
+            body_subgraph_index=body,
+        )
+    )
+    (found,) = read(model.bytes()).run([np.zeros((0, 3), np.float32)])
+    assert found.shape == (0, 3)
