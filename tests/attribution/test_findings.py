@@ -14,6 +14,7 @@ from tests.attribution.harness import RATES, measured, profile_of, program_of
 from whence.attribution.assemble import assemble
 from whence.attribution.findings import RULES
 from whence.attribution.findings.doubtful import GUESSED
+from whence.attribution.findings.elementwise_chains import elementwise_chains
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.attribution.rows import Event, KernelRow, WorkerEvent
@@ -179,6 +180,18 @@ def test_elementwise_kernels_in_a_row() -> None:
     # Each maximum reads what the product before it made, and so does the next product.
     assert len(chains[0].kernels) == len(found.kernels) == 6
     assert chains[0].prize_ns == pytest.approx((2 * 2 + 2) / (3 + 3 * 2) * found.run_ns, rel=0.01)
+
+
+def test_the_last_of_a_chain_belongs_to_it_though_threads_wait_in_it() -> None:
+    found = profile_of(_graph(_chain), 20_000_000)
+    last = dataclasses.replace(found.kernels[-1], bound="waiting")
+    (waiting,) = elementwise_chains(dataclasses.replace(found, kernels=(*found.kernels[:-1], last)))
+    (all_moving,) = elementwise_chains(found)
+    assert waiting.prize_ns == all_moving.prize_ns
+    # One that computes much for every byte is no part of it.
+    busy = dataclasses.replace(last, flops=10 * last.bytes)
+    (shorter,) = elementwise_chains(dataclasses.replace(found, kernels=(*found.kernels[:-1], busy)))
+    assert len(shorter.kernels) == len(found.kernels) - 1
 
 
 def test_too_few_work_items() -> None:

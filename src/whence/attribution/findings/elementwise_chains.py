@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from whence.attribution.efficiency import Bound
 from whence.attribution.findings.finding import (
     Finding,
     is_worth,
@@ -83,9 +84,10 @@ def _between(profile: Profile, kernel: KernelRow, inside: Mapping[int, KernelRow
 
 
 def _is_light(kernel: KernelRow) -> bool:
-    return (
-        kernel.native
-        and not kernel.is_contraction
-        and kernel.bound in ("memory", "cache")
-        and bool(kernel.origin)
+    """Does it do little but move data? Threads that wait for each other in it move as much: the last
+    kernel of a chain writes to pages that the system clears first, some threads' later than others'.
+    """
+    moves = kernel.bound in (Bound.MEMORY, Bound.CACHE) or (
+        kernel.bound == Bound.WAITING and kernel.flops <= kernel.bytes
     )
+    return kernel.native and not kernel.is_contraction and moves and bool(kernel.origin)
