@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence, Set
 from whence.foreign.engine_graph import EngineGraph, Region, claims_of, move_operator
 from whence.foreign.recording import Evidence
 from whence.foreign.source import SourceGraph
-from whence.foreign.unnamed_nodes import place_between
+from whence.foreign.unnamed_nodes import UnnamedNodes
 
 
 def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
@@ -58,9 +58,10 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
             _take_epilogue(source, engine, found, claims, region, named)
     _settle_heavy(source, found, claims, named)
     _settle_duplicates(source, engine, found, claims, named)
+    unnamed = UnnamedNodes(source, engine, found, claims)
     for node in engine.nodes.values():
         if node.runs and not node.is_layout and node.number not in found:
-            place_between(source, engine, found, claims, node)
+            unnamed.place(node)
     _place_nested(source, found, claims)
     _place_last(source, engine, found, claims)
     return found
