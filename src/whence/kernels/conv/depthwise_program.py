@@ -140,25 +140,17 @@ def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares
         with build.loop("lane0", slide.block, step=slide.lanes) as lane0:
             tile(item(lane0))
 
-    if isinstance(slide.cover, OpenCover):
-        each_open_tile(
-            build,
-            slide.cover,
-            slide.rows,
-            first,
-            last,
-            lambda tile: by_lanes(lambda item: _tile(build, item, tile)),
-            lambda tile: by_lanes(lambda item: _edge_tile(build, item, tile)),
-        )
-        return
-    each_tile(
-        build,
-        slide.cover,
-        slide.rows,
-        first,
-        last,
-        lambda tile: by_lanes(lambda item: _tile(build, item, tile)),
-    )
+    def whole_tile(tile: TileAt) -> None:
+        by_lanes(lambda item: _tile(build, item, tile))
+
+    def edge_tile(tile: EdgeAt) -> None:
+        by_lanes(lambda item: _edge_tile(build, item, tile))
+
+    cover, rows = slide.cover, slide.rows
+    if isinstance(cover, OpenCover):
+        each_open_tile(build, cover, rows, first, last, whole_tile, edge_tile)
+    else:
+        each_tile(build, cover, rows, first, last, whole_tile)
 
 
 def _tile(build: Builder, item: _Item, tile: TileAt) -> None:
