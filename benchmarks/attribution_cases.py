@@ -46,8 +46,9 @@ _GROUP = 4
 # How long a model is profiled, and how often the race goes on meanwhile.
 _PROFILED_NS, _LEAST_RUNS, _MOST_RUNS = 400_000_000, 100, 3000
 _PAUSES = 400
-# Of mallopt, as in malloc.h.
+# Of mallopt, as in malloc.h, and of prctl.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_SET_THP_DISABLE = 41
 
 
 @dataclass(frozen=True)
@@ -195,15 +196,19 @@ CASES = (
 
 
 def keep_still() -> None:
-    """Take two lotteries out of the measurement, before anything runs.
+    """Take three lotteries out of the measurement, before anything runs.
 
-    One core may be slower at arithmetic than the next, for a while, so all threads stay on one. And
-    whether an output gets memory that the system clears first depends on which thread frees it, so
-    memory stays with the process.
+    One core may be slower at arithmetic than the next, for a while, so all threads stay on one.
+    Whether an output gets memory that the system clears first depends on which thread frees it, so
+    memory stays with the process. And whether memory that was freed lies in huge pages depends on
+    who had it first, so there are none.
     """
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    system = ctypes.CDLL(None)
     for option, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, 1 << 30)):
-        ctypes.CDLL(None).mallopt(option, value)
+        system.mallopt(option, value)
+    if system.prctl(_SET_THP_DISABLE, 1, 0, 0, 0):
+        raise OSError("the system does not let a process do without huge pages")
 
 
 class Race:
