@@ -1,6 +1,7 @@
 """Record what engines say of the small models, for tests that run without them.
 
     python -m tests.foreign.record ENGINE...
+    python -m tests.foreign.record ENGINE MODEL     one model that is new
     python -m tests.foreign.record --placement      after a change of how recordings are read
 
 The graph that the engine ran, without its weights, and its profile of two runs. What is recorded
@@ -40,8 +41,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         if sys.argv[1:] != ["--placement"]:
+            models = [each for each in sys.argv[1:] if each in MODELS]
             for engine in sys.argv[1:]:
-                for name in MODELS:
+                for name in () if engine in MODELS else models or MODELS:
                     _record(engine, name, folder)
         for path in FOLDER.glob("*/*/recording.json"):
             told = placement_text(path.parent.name, path.parent.parent.name, folder)

@@ -9,6 +9,9 @@ left in it of the names of the user's file.
    A scale, of a batch normalisation or by a constant, becomes a depthwise convolution there, called
    `_bn_nchwc` or `_mul_nchwc`; depthwise convolutions have channels added up to whole blocks.
 3. Other nodes are called after one of the nodes they were made of, with something behind it.
+4. Where a kernel for float16 is missing, Casts around the node bring its operands and results to
+   float32 and back. That form of a tensor has the tensor's name with `InsertedPrecisionFreeCast_` or
+   `InsertedCast_` in front of it, and two Casts that cancel are removed: then it is the only form.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ _WINDOW = ("kernel_shape", "strides", "group", "dilations")
 _NUMBERED = re.compile(r"_token_\d+$")
 _LAYOUT_SUFFIX = re.compile(r"(_bn|_mul)?_(nchwc|nhwc)$")
 _SCALE = re.compile(r"(_bn|_mul)_nchwc(_token_\d+)?$")
+_CAST_PREFIX = re.compile(r"^(Inserted(PrecisionFree)?Cast_)+")
 _FUSION_SUFFIX = re.compile(r"(/\w*Fusion\w*/?|_quant|_Q|_fused\w*|_transposed|/duplicated\w*)$")
 
 
@@ -81,7 +85,12 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
 
 def _converts_result(source: SourceGraph, proto: NodeProto) -> bool:
     """Does it only bring what another node made into the form that the file's tensor has?"""
-    made = source.by_output.get(proto.output[0]) if proto.output else None
+    if not proto.output:
+        return False
+    tensor = _tensor(source, proto.output[0])
+    if proto.op_type == "Cast" and _tensor(source, proto.input[0]) == tensor:
+        return True
+    made = source.by_output.get(tensor)
     return made is not None and any(
         proto.op_type in kinds and source[made].op not in kinds for kinds in (_MOVES, _CASTS)
     )
@@ -96,7 +105,7 @@ def _node(
     makes: list[int] = []
     holds: list[int] = []
     if not _converts_result(source, proto):
-        outputs = [converted.get(name, name) for name in proto.output]
+        outputs = [_tensor(source, converted.get(name, name)) for name in proto.output]
         known = _by_name(source, proto.name)
         makes = [made for name in outputs if (made := source.maker(name, known)) is not None]
         if not makes and known is not None:
@@ -136,12 +145,19 @@ def _reads(proto: NodeProto) -> Iterator[str]:
         yield from (output.name for output in body.output)
 
 
+def _tensor(source: SourceGraph, name: str) -> str:
+    """The file's name of a tensor that may be in another element type here."""
+    if name in source.by_output:
+        return name
+    return _CAST_PREFIX.sub("", _NUMBERED.sub("", name))
+
+
 def _by_name(source: SourceGraph, name: str) -> int | None:
     """The operator that a node's name tells, by the ways in which ONNX Runtime makes names."""
     rest = _NUMBERED.sub("", name)
     blocked = _LAYOUT_SUFFIX.sub("", rest)
-    if blocked != rest and blocked in source.by_output:
-        return source.by_output[blocked]
+    if blocked != rest and (tensor := _tensor(source, blocked)) in source.by_output:
+        return source.by_output[tensor]
     while rest:
         if rest in source.by_name:
             return source.by_name[rest]

@@ -7,6 +7,8 @@
    after is that node's, whoever else lists it.
 3. Tensors have no names there. Nodes that passes made are called after others, with something
    behind it. Nodes that prepare weights have names of operators, and do not run.
+   What converts a result of the model to the element type that the file states is called after
+   that result, with the number of the output behind it, though it may be a Subgraph.
 4. The counters are averages over all runs since the model was compiled, in whole microseconds: the
    time of some runs is the difference of two sums.
 """
@@ -44,6 +46,7 @@ _MERGES = {"Split": ("Slice",)}
 _LAYOUT = frozenset({"Convert", "Reorder", "Reshape", "Transpose"})
 _NOT_RUN = frozenset({"Const", "Input", "Output"})
 _NUMBER = re.compile(r"_\d+$")
+_OUTPUT = re.compile(r"\.\d+$")
 _SUFFIX = re.compile(
     r"(/WithoutBiases|/WithoutReshape|_original|_reshape|/[Rr]eshape\w*|/Transpose\w*|/fq_\w+"
     r"|/sum\w*|/MulAdd\w*|/DequantizationMultiply\w*|/DequantizationSubtract\w*|/[A-Za-z_]+\d*"
@@ -141,16 +144,29 @@ def _members(source: SourceGraph, row: Mapping[str, Any], called: Mapping[int, s
     """The operators that the node lists or is called after, without those that another node is
     called after.
     """
-    kind, own = str(row["info"]["layerType"]), str(row["name"])
+    own = str(row["name"])
     names = [*_names(source, str(row["info"].get("originalLayersNames", ""))), own]
     # A change of layout that was put in is called after what it is there for.
-    look = partial(_exactly if kind in _LAYOUT else _find, source)
+    look = partial(_exactly if _may_be_inserted(source, row) else _find, source)
     found = {
         number: None
         for name in names
         if (number := look(name)) is not None and called.get(number, own) == own
     }
     return [number for number in found if number in source.live]
+
+
+def _may_be_inserted(source: SourceGraph, row: Mapping[str, Any]) -> bool:
+    """Does it only change layout or element type, as far as its type and its names tell?"""
+    kind, own = str(row["info"]["layerType"]), str(row["name"])
+    names = (*_names(source, str(row["info"].get("originalLayersNames", ""))), own)
+    return kind in _LAYOUT or (
+        kind == "Subgraph"
+        and all(
+            source.find(name) is None and _OUTPUT.sub("", name) in source.by_output
+            for name in names
+        )
+    )
 
 
 def _node(
@@ -168,7 +184,7 @@ def _node(
         tuple(dict.fromkeys(number[name] for name in row["inputs"] if name in number)),
         holds=tuple(members or ()),
         runs=members is not None,
-        is_layout=kind in _LAYOUT and members == [],
+        is_layout=members == [] and _may_be_inserted(source, row),
         is_heavy=kind in _HEAVY,
         is_composite=kind in _CONTROL
         or (kind == "Subgraph" and any(source[each].is_heavy for each in members or ())),
