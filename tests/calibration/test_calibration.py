@@ -9,13 +9,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from whence.attribution.cost_model import CostModel
 from whence.calibration import calibrated, measure, on_demand, rates_for, record
 from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
 from whence.calibration.on_demand import SETTING
-from whence.calibration.probes import EPILOGUES, epilogue_probes
+from whence.calibration.probes import EPILOGUES, epilogue_probes, operands_of
 from whence.codegen.cache import Cache
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
@@ -144,3 +145,16 @@ def test_what_follows_a_product_of_matrix_units_is_measured_apart() -> None:
     )
     assert model.epilogue("MatMul", "Gelu") == 1.25
     assert model.epilogue("MatMul", "Gelu", by_units=True) == 0.75
+
+
+def test_functions_are_measured_on_ordinary_numbers_whatever_the_packing() -> None:
+    """Sigmoid of huge numbers is subnormal, which takes ten times as long."""
+    units = dataclasses.replace(AVX512, bf16x2=True)
+    rng = np.random.default_rng(0)
+    for family, probes in epilogue_probes(AVX512, units).items():
+        for probe in probes:
+            values = operands_of(probe, rng)[1]
+            if family.endswith(BY_UNITS):
+                values = (values.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+            assert np.abs(values).max() < 1, family
+            assert np.abs(values).std() > 0.01, family

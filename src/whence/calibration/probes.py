@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class Probe:
     """Of its result."""
     bytes: int
     """That it reads and writes."""
+    weights: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """By operand, as the kernel wants them packed."""
 
 
 def element_probes(tile: Tile, elements: int) -> list[Probe]:
@@ -123,12 +125,19 @@ def _transposed(transposed: bool) -> _Build:
 
 def _product(graph: GraphBuilder) -> Symbol:
     x = graph.input("x", DType.F32, [128, 64])
-    return graph.op("MatMul", x, graph.const(np.ones((64, _COLUMNS), np.float32)))
+    return graph.op("MatMul", x, graph.const(_weights(64, _COLUMNS)))
 
 
 def _convolution(graph: GraphBuilder) -> Symbol:
     x = graph.input("x", DType.F32, [1, 64, 24, 24])
-    return graph.op("Conv", x, graph.const(np.ones((64, 64, 1, 1), np.float32)))
+    return graph.op("Conv", x, graph.const(_weights(64, 64, 1, 1)))
+
+
+def _weights(*shape: int) -> np.ndarray:
+    """So small that sums of 64 products are about 1, as in a model: functions of huge numbers, or of
+    none, can take ten times as long.
+    """
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) / 8
 
 
 def _anchored(
@@ -148,7 +157,13 @@ def _anchored(
     assert step.kernel is not None
     (kind,) = (prepared.type_of(ref) for ref in step.outputs)
     elements = kind.elements if isinstance(kind, TensorType) else None
-    return _measured(name, step.kernel, elements or 1)
+    packings = step.kernel.packings
+    weights = {
+        position: packings[position](value) if position in packings else value
+        for position, ref in enumerate(step.inputs)
+        if (value := prepared.const_value(ref)) is not None
+    }
+    return _measured(name, step.kernel, elements or 1, weights)
 
 
 def _probe(name: str, tile: Tile, rows: int, build: _Build, columns: int = _COLUMNS) -> Probe:
@@ -158,9 +173,11 @@ def _probe(name: str, tile: Tile, rows: int, build: _Build, columns: int = _COLU
     return _measured(name, _kernel(graph.finish(), tile), rows * columns)
 
 
-def _measured(name: str, kernel: Kernel, elements: int) -> Probe:
+def _measured(
+    name: str, kernel: Kernel, elements: int, weights: Mapping[int, np.ndarray] | None = None
+) -> Probe:
     operands = sum(buffer.elements * buffer.dtype.numpy.itemsize for buffer in kernel.params)
-    return Probe(name, kernel, elements, operands)
+    return Probe(name, kernel, elements, operands, weights or {})
 
 
 def _kernel(graph: Graph, tile: Tile) -> Kernel:
@@ -179,10 +196,12 @@ def emit_probes(probes: Sequence[Probe]) -> tuple[Mapping[str, str], Sequence[CU
 
 
 def operands_of(probe: Probe, rng: np.random.Generator) -> list[np.ndarray]:
-    """Numbers of which every operator has a result, near 1."""
+    """The weights, and numbers of which every operator has a result, near 1."""
     return [
-        (0.5 + rng.random(buffer.elements, np.float32)).astype(buffer.dtype.numpy)
-        for buffer in probe.kernel.params
+        np.ascontiguousarray(probe.weights[position]).reshape(-1)
+        if position in probe.weights
+        else (0.5 + rng.random(buffer.elements, np.float32)).astype(buffer.dtype.numpy)
+        for position, buffer in enumerate(probe.kernel.params)
     ]
 
 

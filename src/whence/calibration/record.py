@@ -20,7 +20,9 @@ from typing import Any
 from whence.building.tuning_records import replace_file
 from whence.calibration.nominal import nominal_rates
 from whence.codegen.cache import cache_key
+from whence.codegen.prelude import PRELUDE
 from whence.codegen.toolchain import Toolchain
+from whence.codegen.vectors import VECTORS
 from whence.errors import CacheError
 from whence.rates import REACHED, MachineRates, MemoryLevel, Rate, Unit
 
@@ -127,8 +129,8 @@ def _microcode(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def _source_digest() -> str:
-    """Differs whenever the way of measuring does."""
-    digest = hashlib.sha256()
+    """Differs whenever the way of measuring does, or what functions are made of."""
+    digest = hashlib.sha256((PRELUDE + VECTORS).encode())
     root = resources.files("whence.calibration")
     for name in ("measure.py", "probes.py", "native/calibrate.c"):
         digest.update(root.joinpath(name).read_bytes())
