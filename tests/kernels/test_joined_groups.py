@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from whence.api import compile_model
+from whence.attribution.cost_model import node_cost
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.kernels.conv.direct import reach, share_reached
@@ -48,7 +49,7 @@ def test_joined_groups_compute_the_same(groups: int, taken: int, made: int, kern
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_blocks_of_other_groups_are_left_out() -> None:
+def test_channels_of_other_groups_are_left_out() -> None:
     graph = grouped(4, 68, 68)
     run_passes(graph, (BlockChannels(),))
     (conv,) = (node for node in graph if node.op == "BlockedConv")
@@ -58,9 +59,22 @@ def test_blocks_of_other_groups_are_left_out() -> None:
     # groups.
     found = reach(conv, tile, 16 // tile.lanes)
     assert len(found) == 17
-    assert found[:6] == ((0, 5), (0, 5), (0, 5), (0, 5), (0, 9), (4, 9))
-    assert found[-1] == (12, 17)
-    assert share_reached(conv, tile) < 0.4
+    assert found[:6] == ((0, 68), (0, 68), (0, 68), (0, 68), (0, 136), (68, 136))
+    assert found[-1] == (204, 272)
+    assert share_reached(conv, tile) == 20 / 68
+
+
+def test_zeros_of_other_groups_are_no_operations() -> None:
+    graph = grouped(4, 68, 68)
+    (conv,) = (node for node in graph if node.op == "Conv")
+    expected = node_cost(graph, conv)
+    run_passes(graph, (BlockChannels(),))
+    (joined,) = (node for node in graph if node.op == "BlockedConv")
+    assert joined.attrs["joined"] == 4
+    found = node_cost(graph, joined)
+    assert expected is not None
+    assert found is not None
+    assert found.flops == expected.flops
 
 
 def test_groups_of_whole_blocks_are_not_joined() -> None:

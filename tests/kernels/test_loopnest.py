@@ -189,3 +189,11 @@ def test_a_shuffle_of_channels_divides_no_index_for_every_element():
     # The innermost loop is over pixels, and no index is divided by anything it counts.
     innermost = text[: text.index("out0[")].rsplit("for (int64_t ", 1)[1].split()[0]
     assert not re.search(rf"\(?\b{innermost}\b\)? [/%]", text)
+
+
+def test_a_shuffle_loads_together_what_lies_side_by_side():
+    """Groups of 28 channels: 4 of them in a row are in one block, whichever they are."""
+    text = render_kernel(_shuffle(112, 4, 14).kernel(), "shuffle", ())
+    loads = re.findall(r"= in0\[(.*)\];", text)
+    assert len(loads) == 16
+    assert len({re.sub(r"\s*\+ \d+$", "", load) for load in loads}) == 4

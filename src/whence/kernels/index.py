@@ -11,6 +11,7 @@ equal for all sizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -171,6 +172,9 @@ class Index:
         quotient = rest._only_quotient(by)
         if quotient is not None:
             return whole + quotient
+        common = rest._common_factor(by)
+        if common > 1:
+            return whole + rest._divided(common) // (by // common)
         return whole + Index(0, ((Quotient(rest, by), 1),))
 
     def __mod__(self, by: int) -> Index:
@@ -180,7 +184,24 @@ class Index:
         quotient = rest._only_quotient(by)
         if quotient is not None:
             return rest - quotient * by
+        common = rest._common_factor(by)
+        if common > 1:
+            return rest._divided(common) % (by // common) * common + rest.const % common
         return Index(0, ((Remainder(rest, by), 1),))
+
+    def _common_factor(self, by: int) -> int:
+        """Of this number and all coefficients: what is left of the constant after dividing by it never
+        carries, `(4·x + 3) // 16 = x // 4`.
+        """
+        numbers = [by, self.const, *(coefficient for _, coefficient in self.terms)]
+        if not self.terms or any(map(is_symbolic, numbers)):
+            return 1
+        return math.gcd(by, *(coefficient for _, coefficient in self.terms))
+
+    def _divided(self, common: int) -> Index:
+        """By a factor of all coefficients, rounding the constant down."""
+        terms = tuple((atom, coefficient // common) for atom, coefficient in self.terms)
+        return Index(self.const // common, terms)
 
     def _only_quotient(self, by: int) -> int | None:
         """What it is divided by this, if that is the same for all its values."""

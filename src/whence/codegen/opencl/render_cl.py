@@ -69,6 +69,8 @@ _TYPES = frozenset(
     for dtype in DType
     if dtype in (DType.F32, DType.BF16, DType.BOOL) or (dtype.is_integer and dtype.bits >= 8)
 )
+# Loops whose iterations the work items of a group share.
+_DEALT = (LoopKind.VECTOR, LoopKind.INDEPENDENT)
 _VECTORS = {DType.F32: "float", DType.I32: "int", DType.I8: "char"}
 _FOLDS = frozenset({Fn.ADD, Fn.MUL, Fn.MAX, Fn.MIN})
 _GROUP = 32
@@ -266,7 +268,7 @@ class ClWriter(CWriter):
         var = loop.var
         if var.name == TASK:
             self._task_loop(loop)
-        elif self._group > 1 and not self._dealt and loop.kind is LoopKind.VECTOR:
+        elif self._group > 1 and not self._dealt and loop.kind in _DEALT:
             self.open(
                 f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} +="
                 f" {self._group})"
@@ -397,7 +399,7 @@ def _group_size(kernel: Kernel, device: Device) -> int:
     extents = [
         loop.var.extent
         for loop in _loops(kernel.body)
-        if loop.var.name != TASK and (loop.kind is LoopKind.VECTOR or _can_fold(loop))
+        if loop.var.name != TASK and (loop.kind in _DEALT or _can_fold(loop))
     ]
     longest = min(max(extents, default=1), _GROUP, device.group_size)
     return 1 << (longest.bit_length() - 1)

@@ -137,7 +137,7 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
 
 def reach(anchor: Node, tile: Tile, vectors: int) -> tuple[tuple[int, int], ...]:
     """Where groups were joined, the weights of an output are zeros but for its own group: the
-    blocks of input channels that panels of so many vectors depend on. Empty: on all.
+    input channels that panels of so many vectors depend on. Empty: on all.
     """
     attrs = anchor.attrs
     joined, block, groups = (get_int(attrs, name, 1) for name in ("joined", "block", "group"))
@@ -149,16 +149,16 @@ def reach(anchor: Node, tile: Tile, vectors: int) -> tuple[tuple[int, int], ...]
     for first in range(0, -(-made // block) * block, width):
         last = min(first + width, made)
         begin, end = first // (made // joined), -(-last // (made // joined))
-        found.append((begin * (taken // joined) // block, -(-end * (taken // joined) // block)))
+        found.append((begin * (taken // joined), end * (taken // joined)))
     return tuple(found)
 
 
 def share_reached(anchor: Node, tile: Tile) -> float:
     """How much of the sums of a convolution is not left out."""
     block, groups = get_int(anchor.attrs, "block", 1), get_int(anchor.attrs, "group", 1)
-    blocks = -(-(get_int(anchor.attrs, "channels_in", 0) // groups) // block)
+    channels = get_int(anchor.attrs, "channels_in", 0) // groups
     found = reach(anchor, tile, max(block // tile.lanes, 1))
-    return sum(last - first for first, last in found) / (len(found) * blocks) if found else 1.0
+    return sum(last - first for first, last in found) / (len(found) * channels) if found else 1.0
 
 
 def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = None) -> Kernel:

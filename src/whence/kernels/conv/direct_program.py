@@ -87,8 +87,8 @@ class Conv(Micro):
     """
     outputs: tuple[Output, ...]
     reach: tuple[tuple[int, int], ...] = ()
-    """By panel: the blocks of input channels, from and to, that its outputs depend on, where these
-    are not all.
+    """By panel: the input channels, from and to, that its outputs depend on, where these are not
+    all.
     """
 
     @property
@@ -141,7 +141,7 @@ class _Item:
     ahead: Pointer | None
     """The weights to prefetch next."""
     reach: tuple[Count, Count] | None
-    """The blocks of input channels that the panel depends on, where these are not all."""
+    """The input channels that the panel depends on, where these are not all."""
 
 
 def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
@@ -175,7 +175,7 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
     reach = None
     if conv.reach:
         bounds = [bound for pair in conv.reach for bound in pair]
-        table = build.constants("reach", bounds, DType.I16)
+        table = build.constants("reach", bounds, DType.I32)
         reach = (
             build.count("reach_first", ValueCount(table[panel * 2])),
             build.count("reach_last", ValueCount(table[panel * 2 + 1])),
@@ -238,7 +238,7 @@ def _tile(build: Builder, item: _Item, tile: TileAt, vectors: int) -> None:
     offset = done = 0
     for depth in conv.depths:
         _depth(build, item, tile, depth, vectors, sums, at, offset, done)
-        done += depth.count
+        done += depth.count * depth.lanes
         offset += depth.size(row.kernel * column.kernel) * vectors * conv.lanes
     epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j])
 
@@ -254,7 +254,7 @@ def _depth(
     offset: int,
     done: int,
 ) -> None:
-    """The steps of a range of the sum, before which there are `done` others; its weights begin at
+    """The steps of a range of the sum, before which there are `done` channels; its weights begin at
     `offset` of the panel.
     """
     conv, width = item.conv, vectors * item.conv.lanes
@@ -263,12 +263,15 @@ def _depth(
     with build.loop("c", last, begin=first) as c:
         source = build.count("from", at + build.size(depth.start) + c * build.size(depth.stride))
         wc = build.pointer("wc", item.w, build.size(offset) + c * (conv.rows.kernel * taps))
+        channels = _channels(build, item, depth, done, c)
 
         def read(kh: Count, row: int | None) -> None:
             for each in tile.shape.reads:
                 if each.row == row:
                     with build.scope():
-                        _read(build, item, tile, depth, vectors, each, sums, source, wc, kh)
+                        _read(
+                            build, item, tile, depth, vectors, each, sums, source, wc, kh, channels
+                        )
 
         each_kernel_row(build, conv.rows, tile, read)
 
@@ -289,6 +292,7 @@ def _edge_tile(build: Builder, item: _Item, tile: EdgeAt, vectors: int) -> None:
         with build.loop("c", last, begin=first) as c:
             source = build.count("from", depth.start + c * depth.stride)
             wc = build.pointer("wc", item.w, offset + c * (taps * depth.lanes * width))
+            begin, end = _channels(build, item, depth, done, c)
             with build.loop("tap", taps) as tap:
                 wk = build.pointer("wk", wc, tap * (depth.lanes * width))
                 if item.ahead is not None:
@@ -301,7 +305,7 @@ def _edge_tile(build: Builder, item: _Item, tile: EdgeAt, vectors: int) -> None:
                             f"x{pixel}", place >= 0, item.x, source + place, padding.pointer
                         )
                     )
-                with build.loop("k", depth.lanes, unroll=_copies(pixels, vectors)) as k:
+                with build.loop("k", end, begin=begin, unroll=_copies(pixels, vectors)) as k:
                     weights = [
                         build.let(f"w{v}", wk.vector(k * width + v * conv.lanes, conv.lanes))
                         for v in range(vectors)
@@ -311,7 +315,7 @@ def _edge_tile(build: Builder, item: _Item, tile: EdgeAt, vectors: int) -> None:
                             a = build.let("a", Splat(pointer[k], conv.lanes))
                             for v in range(vectors):
                                 build.accumulate(sums[pixel, v], a * weights[v])
-        done += depth.count
+        done += depth.count * depth.lanes
         offset += depth.size(taps) * vectors * conv.lanes
     epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, tile.place, item.block)
     epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j], tile.have)
@@ -335,8 +339,24 @@ def _steps(build: Builder, item: _Item, depth: Depth, done: int) -> tuple[Count,
     """From which to which step of a range of the sum the panel's outputs depend on it."""
     if item.reach is None:
         return count(0), count(build.size(depth.count))
-    first = most(item.reach[0] - done, 0) if done else item.reach[0]
-    return first, least(item.reach[1], done + depth.count) - done
+    first, last = (bound - done for bound in item.reach)
+    return (
+        most(first, 0) // depth.lanes,
+        least((last + (depth.lanes - 1)) // depth.lanes, depth.count),
+    )
+
+
+def _channels(
+    build: Builder, item: _Item, depth: Depth, done: int, step: Count
+) -> tuple[Count, Count]:
+    """From which to which channel of a step they do."""
+    if item.reach is None:
+        return count(0), count(depth.lanes)
+    first, last = (bound - done - step * depth.lanes for bound in item.reach)
+    return (
+        build.count("k_first", most(first, 0)),
+        build.count("k_last", least(last, depth.lanes)),
+    )
 
 
 def _read(
@@ -350,6 +370,7 @@ def _read(
     source: Count,
     wc: Pointer,
     kh: Count,
+    channels: tuple[Count, Count],
 ) -> None:
     """The products of some neighbouring kernel columns."""
     conv, width = item.conv, vectors * item.conv.lanes
@@ -373,7 +394,9 @@ def _read(
         copies = (
             min(conv.columns.stride, 2) if depth.lanes == 1 else _copies(len(read.pixels), vectors)
         )
-        with build.loop("k", depth.lanes * columns, unroll=max(copies, 1)) as k:
+        # Of columns and channels in one loop, each column has all channels.
+        begin, end = channels if columns == 1 else (count(0), count(depth.lanes * columns))
+        with build.loop("k", end, begin=begin, unroll=max(copies, 1)) as k:
             weights = [
                 build.let(f"w{j}", wk.vector(k * width + j * conv.lanes, conv.lanes))
                 for j in range(vectors)

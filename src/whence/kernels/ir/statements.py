@@ -31,6 +31,8 @@ class LoopKind(enum.Enum):
     """Iterations are independent and touch memory in order: the renderer asks the compiler to
     vectorise.
     """
+    INDEPENDENT = "independent"
+    """Iterations are independent, and each fills vectors by itself: a device deals them out."""
     REDUCE = "reduce"
     """Iterations only feed accumulators, whose order of summation may change."""
     UNROLL = "unroll"

@@ -54,6 +54,8 @@ _SHORT = 4
 _LANES = 64
 # Elements at equal distances that a place is found for at a time: their lines fit the nearest cache.
 _STRIDED = 64
+# A row of so many elements at most is written out: a block of channels.
+_ROW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +267,8 @@ class _Nest:
 
     def _strided(self, extents: Sequence[int], along: int, chunk: int, first: int) -> Loop:
         """The nest with `chunk` of the block `along` innermost: places are found once for so many
-        elements, which lie at equal distances.
+        elements, which lie at equal distances. A short row is written out, so that what lies side
+        by side is loaded together.
         """
         last = len(extents) - 1
         others = [extent for place, extent in enumerate(extents[:-1]) if place != along]
@@ -274,9 +277,18 @@ class _Nest:
         at = [*positions[: len(others)], positions[-2]]
         at.insert(along, positions[-3] * chunk + positions[-1])
         *outer, across, within = inner
-        # Independent loops: a device deals out the one along memory.
-        body: tuple[Stmt, ...] = (Loop(within, self._stores(at)),)
-        body = (Loop(across, body, LoopKind.VECTOR),)
+        body: tuple[Stmt, ...]
+        if across.extent <= _ROW:
+            stores = (
+                store
+                for lane in range(across.extent)
+                for store in self._stores([*at[:-1], of(lane)])
+            )
+            body = (Loop(within, tuple(stores), LoopKind.INDEPENDENT),)
+        else:
+            # Independent loops: a device deals out the one along memory.
+            body = (Loop(within, self._stores(at)),)
+            body = (Loop(across, body, LoopKind.VECTOR),)
         for var in reversed(outer):
             body = (Loop(var, body),)
         return Loop(task, body, LoopKind.SERIAL, first, digits=digits)

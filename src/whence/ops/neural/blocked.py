@@ -185,13 +185,15 @@ def _infer_pool(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def _conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    """The arithmetic of the real channels, as FusedConv counts it."""
+    """The arithmetic of the real channels, as FusedConv counts it. Of groups that were joined, a
+    filter's channels of other groups are zeros, which nobody asked for.
+    """
     plain = _plain_query(query)
     (y,) = infer_conv(plain)
     base, count = conv_flops(plain, (y,)), y.elements if isinstance(y, TensorType) else None
     if base is None or count is None:
         return None
-    return base + count * (
+    return base // get_int(query.attrs, "joined", 1) + count * (
         sum(kind is not None for kind in query.types[2:])
         + bool(get_str(query.attrs, "activation", ""))
     )
