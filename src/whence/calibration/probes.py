@@ -159,9 +159,9 @@ def _anchored(
     elements = kind.elements if isinstance(kind, TensorType) else None
     packings = step.kernel.packings
     weights = {
-        position: packings[position](value) if position in packings else value
+        position: packings[position](const) if position in packings else const
         for position, ref in enumerate(step.inputs)
-        if (value := prepared.const_value(ref)) is not None
+        if (const := prepared.const_value(ref)) is not None
     }
     return _measured(name, step.kernel, elements or 1, weights)
 
