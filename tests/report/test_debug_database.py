@@ -188,3 +188,10 @@ def test_how_close_kernels_come_to_the_peak_is_in_it(profile: Profile) -> None:
     for row, kernel in zip(db.efficiency, profile.kernels, strict=True):
         assert (row.flops, row.bytes, row.bound) == (kernel.flops, kernel.bytes, kernel.bound)
         assert row.of_peak == kernel.of_peak
+    for executed, kernel in zip(db.executed, profile.kernels, strict=True):
+        assert executed == (
+            kernel.id,
+            kernel.executed_flops,
+            kernel.executed_bytes,
+            kernel.defined_flops,
+        )

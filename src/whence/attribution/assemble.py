@@ -12,7 +12,8 @@ import numpy as np
 
 from whence.attribution.became import Whereabouts, describe
 from whence.attribution.cost_model import CostModel
-from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of
+from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of, executed_part
+from whence.attribution.executed_work import executed_work
 from whence.attribution.leave_out import Measured
 from whence.attribution.memory_use import memory_use
 from whence.attribution.modules import Module, find_modules
@@ -129,6 +130,7 @@ def assemble(
             part, own_costs, kinds, costs, left_out.savings if left_out is not None else None
         )
         divided = work_items(part)
+        executed = executed_work(part) if engine == "cpu" else {}
         steps = [dataclasses.replace(each, number=first + each.number) for each in part.steps]
         made_in = {node: step.number for step in steps for node in step.nodes}
         made_by = {edge.child: edge.pass_name for edge in part.graph.ledger.edges}
@@ -158,12 +160,14 @@ def assemble(
                     # What disturbs a run is no bound of the kernel.
                     min(time / calls, measured.usual_ns(step.number) or math.inf),
                     waited,
+                    executed.get(step.number - first),
                 )
                 if engine == "cpu"
                 else NOT_KNOWN
             )
             row = _kernel(part.graph, step, measured, time, shares, times, error, known)
-            kernels.append(_in_its_place(part.graph, step, row, made_in, made_by))
+            part_executed = executed_part(step, known.executed)
+            kernels.append(_in_its_place(part.graph, step, row, made_in, made_by, part_executed))
     wall = sum(measured.runs_ns)
     return Profile(
         model=model,
@@ -246,6 +250,9 @@ def _kernel(
         waited_ns=int(measured.step_waited_ns[step.number]),
         flops=known.flops,
         bytes=known.bytes,
+        defined_flops=sum(member.flops for member in step.members) if known.flops else 0,
+        executed_flops=0 if known.executed is None else known.executed.operations,
+        executed_bytes=0 if known.executed is None else known.executed.bytes,
         least_ns=known.least_ns,
         bound=str(known.bound),
         items=known.items,
@@ -262,9 +269,10 @@ def _in_its_place(
     row: KernelRow,
     made_in: Mapping[int, int],
     made_by: Mapping[int, str],
+    executed: float,
 ) -> KernelRow:
     """The row with what its shape, and what is around it, tells."""
-    trait = trait_of(graph, step)
+    trait = trait_of(graph, step, executed)
     read = {
         made_in[ref.node]: None
         for number in step.nodes

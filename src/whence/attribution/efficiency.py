@@ -1,10 +1,15 @@
 """How close a kernel comes to what its machine can do, and what keeps it from coming closer.
 
-The least time of a kernel is the longer of two: its arithmetic at the machine's best rate (the peak of
-multiply-adds for products and convolutions, for other functions what was measured of each), and its
-traffic at the bandwidth of the memory that holds its data. `of_peak` is that least time as a part of
-the time it took. Arithmetic is counted as the operators define it: a kernel that needs fewer products
-(Winograd's convolution) may come out above 1.
+The least time of a kernel is the longer of two: its arithmetic at the machine's best rate (the peak
+of multiply-adds for products and convolutions, for other functions what was measured of each), and
+its traffic at the bandwidth of the memory that holds its data. `of_peak` is that least time as a
+part of the time it took.
+
+Operations and bytes are the lesser of two counts: what the operators in the kernel ask for by their
+definitions, and what the program that was rendered carries out. An algorithm that needs fewer
+products (Winograd's convolution), a window over the edge, and a row of a table count by what is
+done, so that no kernel is above the peak; lanes beyond the end, and operands that are loaded again,
+are no work that counts. `executed` has the program's own count.
 """
 
 from __future__ import annotations
@@ -13,10 +18,12 @@ import enum
 from dataclasses import dataclass
 
 from whence.attribution.cost_model import CostModel
+from whence.attribution.executed_work import ExecutedWork
 from whence.attribution.traffic import traffic_of
 from whence.attribution.work_items import WorkItems
 from whence.building.program import ProgramStep
 from whence.graph import Graph
+from whence.ops.cost import measured_functions
 from whence.rates import MachineRates
 
 
@@ -51,6 +58,8 @@ class Efficiency:
 
     flops: int = 0
     bytes: int = 0
+    executed: ExecutedWork | None = None
+    """`None` where it was not counted."""
     least_ns: float = 0.0
     """What the machine would need at best; 0 where nobody knows."""
     bound: Bound = Bound.UNKNOWN
@@ -71,19 +80,22 @@ def efficiency_of(
     threads: int,
     took_ns: float,
     waited_ns: float,
+    executed: ExecutedWork | None = None,
 ) -> Efficiency:
     """What can be said of a step that took so long in a call, of which the calling thread waited so
     long for others.
     """
-    traffic = traffic_of(graph, step)
-    flops = sum(member.flops for member in step.members)
+    traffic = traffic_of(graph, step, executed)
     if not step.symbol:
-        return Efficiency(0, traffic.bytes, 0.0, Bound.REFERENCE)
-    arithmetic = sum(
-        costs.arithmetic_ps(
-            graph, graph[member.node], member.flops, by_units=step.reduced_precision
-        )
+        return Efficiency(0, traffic.bytes, bound=Bound.REFERENCE)
+    part = executed_part(step, executed)
+    needed = [
+        member.flops if measured_functions(member.op) else round(member.flops * part)
         for member in step.members
+    ]
+    arithmetic = sum(
+        costs.arithmetic_ps(graph, graph[member.node], flops, by_units=step.reduced_precision)
+        for member, flops in zip(step.members, needed, strict=True)
     )
     speed_up = _speed_up(costs.rates, threads)
     compute = arithmetic / 1000 / speed_up
@@ -103,7 +115,19 @@ def efficiency_of(
         bound = Bound.COMPUTE
     else:
         bound = Bound.CACHE if slowest.size else Bound.MEMORY
-    return Efficiency(flops, traffic.bytes, max(compute, moving), bound, divided.items, workers)
+    return Efficiency(
+        sum(needed), traffic.bytes, executed, max(compute, moving), bound, divided.items, workers
+    )
+
+
+def executed_part(step: ProgramStep, executed: ExecutedWork | None) -> float:
+    """The part that a kernel carries out of the operations that its operators ask for, at most 1.
+    Functions whose time is measured take that time, however many operations they are.
+    """
+    defined = sum(each.flops for each in step.members if not measured_functions(each.op))
+    if executed is None or not defined:
+        return 1.0
+    return min(1.0, executed.operations / defined)
 
 
 def _is_tiny(rates: MachineRates, took_ns: float, least_ns: float, overhead_ns: float) -> bool:

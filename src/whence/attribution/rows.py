@@ -143,9 +143,21 @@ class KernelRow:
     others.
     """
     flops: int = 0
-    """Arithmetic operations of a call, as the operators define them,"""
+    """Arithmetic operations of a call: as the operators define them, or what the kernel carries out
+    of them where that is less,
+    """
     bytes: int = 0
-    """and bytes that it reads and writes."""
+    """and bytes that it reads and writes, likewise."""
+    defined_flops: int = 0
+    """Operations as the operators define them: more than `flops` for Winograd's convolution."""
+    executed_flops: int = 0
+    """Operations that its program carries out, without exponentials and the like: more than `flops`
+    where vectors reach beyond the end. 0 where nobody counted them.
+    """
+    executed_bytes: int = 0
+    """Bytes of operands that it reads and writes: more than `bytes` where weights are packed with
+    padding, or transformed.
+    """
     least_ns: float = 0.0
     """What the machine would need for a call at best; 0 where nobody knows."""
     bound: str = ""
@@ -194,6 +206,13 @@ class KernelRow:
     def best_of_peak(self) -> float:
         """The same of the shortest call."""
         return self.least_ns / self.min_ns if self.min_ns else 0.0
+
+    @property
+    def executed_part(self) -> float:
+        """Of a convolution or product: operations that its program carries out, as a part of those
+        that the operators define; 0 where nobody counted them.
+        """
+        return self.executed_flops / self.defined_flops if self.is_contraction else 0.0
 
     @property
     def gflops(self) -> float:

@@ -17,6 +17,8 @@ _FEW_CHANNELS, _FEW_ROWS = 8, 6
 _FOLDS = (2, 4, 8)
 # A 3 × 3 convolution of enough channels needs 16 products where the definition has 36.
 _WINOGRAD, _WINOGRAD_CHANNELS = 36 / 16, 16
+# No window has so few of its positions on the image: a transform spares the other products.
+_TRANSFORMED = 0.6
 # A kernel with fewer operations is over before its loops are at full speed.
 _SMALL_FLOPS = 200_000
 
@@ -26,7 +28,8 @@ class Trait(NamedTuple):
     words: str = ""
     reach: float = 1.0
     """The part of what other kernels reach that the shape leaves, even if the model is mended: what
-    fills empty vector lanes is arithmetic that the model does not need.
+    fills empty vector lanes is arithmetic that the model does not need. Transforms that spare most
+    products leave as much less of the peak.
     """
 
 
@@ -39,8 +42,8 @@ def contraction_of(graph: Graph, step: ProgramStep) -> Node | None:
     return next((node for node in found if node is not None), None)
 
 
-def trait_of(graph: Graph, step: ProgramStep) -> Trait:
-    """The first that holds."""
+def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> Trait:
+    """The first that holds; `executed` is the part of the defined operations that are done."""
     node = contraction_of(graph, step)
     if node is None:
         return NO_TRAIT
@@ -72,7 +75,7 @@ def trait_of(graph: Graph, step: ProgramStep) -> Trait:
         return Trait("rows", f"a product with {x[-2]} row{'s' if x[-2] != 1 else ''}")
     if 0 < flops < _SMALL_FLOPS:
         return Trait("small", f"{flops / 1e3:.0f} thousand operations are few")
-    return NO_TRAIT
+    return NO_TRAIT if executed > _TRANSFORMED else Trait(reach=executed)
 
 
 def _folded_reach(node: Node, weights: tuple[int, ...]) -> float:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whence.attribution.cost_model import Traffic
+from whence.attribution.executed_work import ExecutedWork
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Ref
 from whence.types import TensorType
 
 
-def traffic_of(graph: Graph, step: ProgramStep) -> Traffic:
-    """Each tensor that the step reads or makes for others counts once; what its kernel counts of
-    its own accord is believed where it is less, as with a slice of a large tensor.
+def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = None) -> Traffic:
+    """Each tensor that the step reads or makes for others counts once; where its kernel moves less,
+    as with a slice of a large tensor, that counts.
     """
     far = near = 0
     for ref, is_far in _tensors(graph, step):
@@ -21,6 +22,8 @@ def traffic_of(graph: Graph, step: ProgramStep) -> Traffic:
     if not step.symbol:
         return Traffic(near, far)
     counted = sum(member.bytes for member in step.members)
+    if executed is not None:
+        counted = min(counted, executed.bytes)
     if counted < near + far:
         # Who reads a part of a tensor reads that part.
         return Traffic(counted * near // (near + far), counted - counted * near // (near + far))

@@ -19,6 +19,7 @@ from whence.building.native_code import Library, NativePlan, NativeSlot, NativeS
 
 if TYPE_CHECKING:
     from whence.building.arena import ArenaPlan
+    from whence.building.kernel_programs import KernelPrograms
     from whence.building.memory_layout import Location, MemoryLayout
     from whence.building.packed_weights import PackedWeights
     from whence.building.program_template import ProgramTemplate
@@ -120,11 +121,13 @@ class Details:
     layout: MemoryLayout
     copies: tuple[Copy, ...]
     units: tuple[KernelUnit, ...]
+    kernels: KernelPrograms
+    """What the units were rendered from."""
     tile: Tile
     """What its kernels were divided for."""
 
-    def with_layout(self, layout: MemoryLayout) -> Details:
-        return replace(self, layout=layout)
+    def with_sizes(self, sizes: Mapping[str, int], layout: MemoryLayout) -> Details:
+        return replace(self, layout=layout, kernels=replace(self.kernels, sizes=sizes))
 
     @property
     def reduced_precision(self) -> bool:

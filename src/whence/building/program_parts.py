@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from whence.building.allocate import is_planned, nbytes
 from whence.building.backend import Lowered, LoweredStep
+from whence.building.kernel_programs import written_kernels
 from whence.building.memory_layout import Location, MemoryLayout, Region, written
 from whence.building.packed_weights import Packing
 from whence.building.program import Block, Copy, Details, ProgramStep
@@ -72,6 +73,13 @@ def details_of(
         layout=lowered.layout,
         copies=tuple(copies),
         units=lowered.rendered.units,
+        kernels=written_kernels(
+            {
+                each.number: each.step.kernel
+                for each in lowered.steps
+                if each.code is not None and each.step.kernel is not None
+            }
+        ),
         tile=lowered.tile,
     )
 

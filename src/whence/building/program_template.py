@@ -69,7 +69,7 @@ class ProgramTemplate(Explained):
         from whence.building.evaluated import evaluated
 
         details: Details = evaluated(self.details, sizes)
-        return details.with_layout(details.layout.planned(self._planner))
+        return details.with_sizes(sizes, details.layout.planned(self._planner))
 
 
 def _matched(

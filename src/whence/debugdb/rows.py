@@ -235,6 +235,18 @@ class EfficiencyRow(NamedTuple):
     """Over all runs: what the calling thread waited for others."""
 
 
+class ExecutedRow(NamedTuple):
+    """What a kernel carries out in a call, counted in the program it was rendered from."""
+
+    kernel_id: int
+    operations: int
+    """Without exponentials and the like,"""
+    bytes: int
+    """and of its operands, read and written."""
+    defined_flops: int
+    """Operations as the operators in it define them."""
+
+
 class AttributedRow(NamedTuple):
     """What a profile says of a source operator in a kernel. The times of a kernel add up to that in
     `measured`.
@@ -346,6 +358,7 @@ OWN_TABLES = (
         "kernel_id flops bytes gflops:f gbytes:f least_ns:f of_peak:f bound:s items workers"
         " waited_ns",
     ),
+    _table("executed", ExecutedRow, "kernel_id operations bytes defined_flops"),
     _table("attributed", AttributedRow, "source_id kernel_id weight:f? time_ns inserted_ns"),
     _table("residual", ResidualRow, "name:s time_ns"),
 )

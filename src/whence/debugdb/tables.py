@@ -65,6 +65,7 @@ class DebugDatabase:
     sample: list[rows.SampleRow] = field(default_factory=list)
     measured: list[rows.MeasuredRow] = field(default_factory=list)
     efficiency: list[rows.EfficiencyRow] = field(default_factory=list)
+    executed: list[rows.ExecutedRow] = field(default_factory=list)
     attributed: list[rows.AttributedRow] = field(default_factory=list)
     residual: list[rows.ResidualRow] = field(default_factory=list)
     extras: list[Extra] = field(default_factory=list)

@@ -2,7 +2,8 @@
 statements that are rendered.
 
 Loops count as often as they run. Where a bound or a condition depends on an outer counter, that
-loop is gone through value by value; all others count once, times their iterations.
+loop is gone through value by value; all others count once, times their iterations. A program that
+takes too many steps this way, which looks at every pixel of a large image, is not counted.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from whence.kernels.ir import (
     Place,
     Primitive,
     Relation,
+    Role,
     Scope,
     SetCount,
     Stmt,
@@ -62,13 +64,18 @@ from whence.kernels.ir import (
     walk,
 )
 
-_ARITHMETIC = frozenset({Fn.ADD, Fn.SUB, Fn.MUL, Fn.DIV, Fn.MAX, Fn.MIN, Fn.NEG, Fn.ABS})
-_NO_WORK = frozenset({Fn.CAST, Fn.SELECT, Fn.CHOOSE, Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT})
+_FUNCTIONS = frozenset(
+    {Fn.POW, Fn.EXP, Fn.EXP_DOWN, Fn.EXPM1, Fn.LOG, Fn.SQRT, Fn.RSQRT, Fn.SIN, Fn.COS, Fn.TAN}
+    | {Fn.ASIN, Fn.ACOS, Fn.ATAN, Fn.SINH, Fn.COSH, Fn.TANH, Fn.ASINH, Fn.ACOSH, Fn.ATANH}
+    | {Fn.ERF, Fn.ERF_PLUS_1, Fn.TANH_PLUS_1, Fn.SIGMOID, Fn.SOFTPLUS}
+)
 _DOTS = ("dot_x", "small_dot_i32x")
 """Sums of four products."""
 _DECLARATIONS = (Constants, LetPointer, ChoosePointer)
 """Do nothing, and say the same each time: names in a program are never used twice."""
 _ALWAYS_THE_SAME = (Let, Variable, Assign, Accumulate, Store, TileMultiply, TileLoad, TileStore)
+_MOST_STATEMENTS = 40_000
+"""That are looked at, a second's worth."""
 _TILE_PRODUCTS = 16 * 16 * 32
 _TILE_BYTES = 16 * 64
 
@@ -78,7 +85,7 @@ class Work:
     """Of all work items of a kernel."""
 
     operations: int = 0
-    """Additions, products and the like of single numbers; a multiply-add is two."""
+    """Additions, products, comparisons and the like of single numbers; a multiply-add is two."""
     functions: int = 0
     """Exponentials and other functions that are many operations each."""
     loaded: dict[str, int] = field(default_factory=dict)
@@ -94,9 +101,23 @@ class Work:
             for name, size in others.items():
                 mine[name] = mine.get(name, 0) + times * size
 
+    def bytes_of(self, kernel: Kernel) -> int:
+        """Of the kernel's operands, what is read and what is written: a byte that is loaded again,
+        or that the kernel has stored, comes from a cache.
+        """
+        return sum(
+            min(
+                each.elements * each.dtype.bits // 8,
+                (self.stored if each.role is Role.OUTPUT else self.loaded).get(each.name, 0),
+            )
+            for each in kernel.params
+        )
+
 
 def count_work(kernel: Kernel) -> Work:
-    """Raises `UnsupportedError` for a program whose course depends on the data."""
+    """Raises `UnsupportedError` for a program whose course depends on the data, or that would take
+    long to count.
+    """
     walker = _Walker(kernel)
     return walker.statements(kernel.body)
 
@@ -114,6 +135,7 @@ class _Walker:
         self._bodies: dict[int, tuple[Work, list[Stmt]]] = {}
         self._retained: list[object] = []
         """What ids are of stays alive."""
+        self._statements = 0
 
     def statements(self, body: Sequence[Stmt]) -> Work:
         """What does the same each time is looked at once; only the rest is gone through again."""
@@ -138,6 +160,9 @@ class _Walker:
         return total
 
     def _statement(self, stmt: Stmt) -> Work:
+        self._statements += 1
+        if self._statements > _MOST_STATEMENTS:
+            raise UnsupportedError("there are too many cases to count")
         match stmt:
             case Micro():
                 body = stmt.program(self._kernel)
@@ -215,10 +240,10 @@ class _Walker:
         work = Work()
         for part in walk(expr):
             match part:
-                case Op(fn, _, dtype, lanes) if dtype.is_float and fn in _ARITHMETIC:
-                    work.operations += lanes
-                case Op(fn, _, dtype, lanes) if dtype.is_float and fn not in _NO_WORK:
+                case Op(fn, _, _, lanes) if fn in _FUNCTIONS:
                     work.functions += lanes
+                case Op(lanes=lanes):
+                    work.operations += lanes
                 case Primitive(name, _, _, lanes) if name.startswith(_DOTS):
                     work.operations += 2 * 4 * lanes
                 case Load(buffer, _, dtype, lanes):

@@ -18,7 +18,7 @@ from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import Background, Profile
 from whence.building.program import Program
 from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, write_xml
-from whence.debugdb.rows import AttributedRow, EfficiencyRow, MeasuredRow, ResidualRow
+from whence.debugdb.rows import AttributedRow, EfficiencyRow, ExecutedRow, MeasuredRow, ResidualRow
 from whence.debugdb.store import write_duckdb
 from whence.graph import Graph
 from whence.report.profile_database import database_of
@@ -98,6 +98,11 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
         for kernel in profile.kernels
     )
     db.efficiency.extend(efficiency_rows(profile))
+    db.executed.extend(
+        ExecutedRow(row.id, row.executed_flops, row.executed_bytes, row.defined_flops)
+        for row in profile.kernels
+        if row.executed_bytes
+    )
     for kernel in profile.kernels:
         db.attributed.extend(
             AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns)

@@ -125,6 +125,10 @@ class Op(_Expression):
     def size(self) -> int:
         return self._size
 
+    def __reduce__(self) -> tuple[type[Op], tuple[object, ...]]:
+        # Hashes of text are other ones in another process.
+        return Op, (self.fn, self.args, self.dtype, self.lanes)
+
     def __hash__(self) -> int:
         return self._hash
 

@@ -187,6 +187,7 @@ def _kernels(
             "function": functions[symbol][0] if symbol in functions else -1,
             "flops": row.flops,
             "bytes": row.bytes,
+            "executed_part": round(row.executed_part, 3),
             "of_peak": round(row.of_peak, 4),
             "bound": row.bound,
         }
@@ -206,6 +207,7 @@ def _kernels(
         "function",
         "flops",
         "bytes",
+        "executed_part",
         "of_peak",
         "bound",
     )

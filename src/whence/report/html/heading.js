@@ -65,6 +65,8 @@ function describe(chosen) {
     `${duration(perRun(KERNELS.time_ns[item]))} per run`, percent(shareOf(KERNELS.time_ns[item])), `${duration(KERNELS.min_ns[item])} at best`,
     KERNELS.waited_ns[item] * 20 > KERNELS.time_ns[item] ? `${percent(KERNELS.waited_ns[item] / KERNELS.time_ns[item])} of it waiting for threads` : '',
     KERNELS.of_peak[item] ? `${percent(KERNELS.of_peak[item])} of peak, ${KERNELS.bound[item]}` : '',
+    KERNELS.executed_part[item] && Math.abs(KERNELS.executed_part[item] - 1) > 0.05
+      ? `executes ${percent(KERNELS.executed_part[item])} of the operations that its operators define` : '',
     calls > 1 ? `${calls.toFixed(calls % 1 ? 1 : 0)} calls per run` : '', KERNELS.ops[item].join(', '),
     KERNELS.native[item] ? '' : `reference implementation: ${KERNELS.why_reference[item] || 'no native kernel'}`,
     KERNELS.inserted[item] ? 'a layout change, charged to the operators that caused it' : '',
