@@ -26,7 +26,7 @@ from onnx.backend.test import BackendTest
 
 from whence import onnx_backend
 from whence.codegen.emit import KernelUnit, pack
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import CompileError, UnsupportedError
@@ -72,7 +72,7 @@ class SharedToolchain(Toolchain):
     def __init__(self) -> None:
         super().__init__(jobs=1)
         self._collecting = False
-        self._wanted: list[tuple[Function, ...]] = []
+        self._wanted: list[tuple[KernelFunction, ...]] = []
         self._shared: list[tuple[frozenset[str], Path]] = []
 
     def build_library(self, units: Sequence[Unit], **options: Any) -> Path:
@@ -106,8 +106,8 @@ class SharedToolchain(Toolchain):
         self._wanted = []
         self._shared += [each for each in made if each is not None]
 
-    def _batches(self) -> Iterator[dict[str, Function]]:
-        batch: dict[str, Function] = {}
+    def _batches(self) -> Iterator[dict[str, KernelFunction]]:
+        batch: dict[str, KernelFunction] = {}
         for functions in self._wanted:
             batch |= {function.symbol: function for function in functions}
             if sum(function.text.count("\n") for function in batch.values()) > _LINES_PER_LIBRARY:
@@ -116,7 +116,7 @@ class SharedToolchain(Toolchain):
         if batch:
             yield batch
 
-    def _make(self, batch: dict[str, Function]) -> tuple[frozenset[str], Path] | None:
+    def _make(self, batch: dict[str, KernelFunction]) -> tuple[frozenset[str], Path] | None:
         try:
             return frozenset(batch), super().build_library(pack(batch.values()))
         except CompileError:

@@ -14,7 +14,7 @@ from whence.codegen import compile_ahead
 from whence.codegen.cache import Cache
 from whence.codegen.compile_ahead import CompileAhead
 from whence.codegen.emit import emit
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.errors import CompileError
 from whence.kernels.ir import Fn
 
@@ -84,7 +84,7 @@ def test_the_library_says_what_does_not_compile(
     toolchain: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _short(monkeypatch)
-    wrong = Function("wrong", "int wrong(void) {\n" + "\n" * 12 + "return nothing; }\n")
+    wrong = KernelFunction("wrong", "int wrong(void) {\n" + "\n" * 12 + "return nothing; }\n")
     ahead = CompileAhead(toolchain, unit())
     ahead.add(wrong)
     ahead.finish()
@@ -93,7 +93,7 @@ def test_the_library_says_what_does_not_compile(
 
 
 def test_functions_are_told_once_as_they_are_written() -> None:
-    told: list[Function] = []
+    told: list[KernelFunction] = []
     kernels = [_kernel("a"), _kernel("a_1"), _kernel("b", fn=Fn.MUL)]
     emitted = emit(kernels, [["x"], ["y"], ["z"]], told.append)
     assert [each.symbol for each in told] == [emitted.symbols[0], emitted.symbols[2]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from whence.codegen.emit import emit, pack, source_files
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.codegen.toolchain import Unit
 from whence.kernels.index import Var, of
 from whence.kernels.ir import TASK, Buffer, Fn, Kernel, Load, Loop, Op, Role, Store
@@ -73,14 +73,14 @@ def test_nothing_is_no_unit() -> None:
 
 def test_functions_are_packed_into_units_of_a_good_size() -> None:
     functions = [
-        Function(f"f{number}", f"void f{number}(void) {{\n" + "\n" * 500 + "}\n")
+        KernelFunction(f"f{number}", f"void f{number}(void) {{\n" + "\n" * 500 + "}\n")
         for number in range(7)
     ]
     units = pack([*functions, *functions])
     assert [len(unit.functions) for unit in units] == [2, 2, 2, 1]
     assert [unit.name for unit in units] == ["kernels0", "kernels1", "kernels2", "kernels3"]
     assert sum(unit.source.count("void f") for unit in units) == 7
-    assert len(pack([Function("f", "\n" * 5000)])) == 1
+    assert len(pack([KernelFunction("f", "\n" * 5000)])) == 1
 
 
 def test_the_files_of_units() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.codegen.test_toolchain import Counting
 from whence.codegen.cache import Cache
-from whence.codegen.functions import Function, batches
+from whence.codegen.functions import KernelFunction, batches
 from whence.codegen.toolchain import Unit
 
 
@@ -19,13 +19,13 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "kernels")
 
 
-def function(number: int, lines: int = 0, comment: str = "") -> Function:
+def function(number: int, lines: int = 0, comment: str = "") -> KernelFunction:
     symbol = f"number_{number}"
     text = f"int {symbol}(void) {{\n{chr(10) * lines}return {number}; }}\n"
-    return Function(symbol, (f"/* {comment} */\n" if comment else "") + text)
+    return KernelFunction(symbol, (f"/* {comment} */\n" if comment else "") + text)
 
 
-def unit(*functions: Function) -> Unit:
+def unit(*functions: KernelFunction) -> Unit:
     return Unit("", "", opening="/* all */\n").with_functions("kernels", functions)
 
 
@@ -58,7 +58,7 @@ def test_an_object_is_not_linked_for_one_function_if_another_calls_what_is_not_t
     toolchain = Counting(cache)
     shared = function(9)
     text = "int number_9(void);\nint number_1(void) { return number_9() - 8; }\n"
-    caller = Function("number_1", text, calls=(shared,))
+    caller = KernelFunction("number_1", text, calls=(shared,))
     toolchain.build_library([unit(shared)])
     both = toolchain.build_library([unit(shared, caller, function(2))])
     assert numbers(both, (1, 2, 9)) == [1, 2, 9]

@@ -29,7 +29,7 @@ from tests.mutation.seeds import Seed, restore
 from tests.mutation.tflite_mutants import TfliteMutant, written
 from whence.api import compile_model, prepare
 from whence.codegen.emit import KernelUnit, pack
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import CompileError, GraphError, WhenceError
 from whence.frontends.onnx.reader import read_onnx
@@ -55,7 +55,7 @@ class Batch(Toolchain):
 
     def __init__(self, sanitize: bool) -> None:
         super().__init__(jobs=1, sanitize=sanitize)
-        self._wanted: dict[str, Function] | None = None
+        self._wanted: dict[str, KernelFunction] | None = None
         self._held: frozenset[str] = frozenset()
         self._path = Path()
 

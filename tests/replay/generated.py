@@ -17,7 +17,7 @@ from whence.backends.opencl.generator import plan_opencl
 from whence.backends.opencl.program import LaunchStep
 from whence.building.program import Details, Program, Segment
 from whence.codegen.emit import KernelUnit, emit
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.codegen.opencl.render_cl import Device
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
@@ -116,7 +116,7 @@ def _kernels(place: str, details: Details) -> dict[str, Generated]:
     return found
 
 
-def _functions(units: Sequence[KernelUnit]) -> Iterator[Function]:
+def _functions(units: Sequence[KernelUnit]) -> Iterator[KernelFunction]:
     for unit in units:
         yield from unit.functions
 

@@ -29,7 +29,7 @@ from whence.building.program_parts import (
 )
 from whence.building.weights import Weights
 from whence.codegen.emit import KernelUnit
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.errors import UnsupportedError
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
@@ -81,7 +81,7 @@ class PythonGenerator(CodeGenerator):
     def render(self, kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Rendered:
         code: list[KernelCode | None] = []
         refused: dict[int, str] = {}
-        functions: dict[str, Function] = {}
+        functions: dict[str, KernelFunction] = {}
         for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
             try:
                 text = render(kernel, "SYMBOL")
@@ -92,7 +92,7 @@ class PythonGenerator(CodeGenerator):
             symbol = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
             comment = "# " + " + ".join(names).replace("\n", " ")
             functions.setdefault(
-                symbol, Function(symbol, f"{comment}\n{text.replace('SYMBOL', symbol)}")
+                symbol, KernelFunction(symbol, f"{comment}\n{text.replace('SYMBOL', symbol)}")
             )
             code.append(KernelCode(symbol))
         source = "\n".join(["import numpy as np", *(each.text for each in functions.values())])

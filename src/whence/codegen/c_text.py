@@ -285,8 +285,8 @@ def _count(count: Count, value: Callable[[Expr], str] | None) -> tuple[str, int]
 
 def c_condition(condition: Condition, value: Callable[[Expr], str] | None = None) -> str:
     match condition:
-        case Comparison(relation, left, right):
-            return f"{c_count(left, value)} {relation.value} {c_count(right, value)}"
+        case Comparison(comparator, left, right):
+            return f"{c_count(left, value)} {comparator.value} {c_count(right, value)}"
         case Both(left, right):
             sides = (
                 f"({c_condition(side, value)})"

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
-from whence.codegen.functions import Function, batches
+from whence.codegen.functions import KernelFunction, batches
 from whence.codegen.toolchain import Progress, Toolchain, Unit
 from whence.errors import WhenceError
 
@@ -24,12 +24,12 @@ class CompileAhead:
 
     def __init__(self, toolchain: Toolchain, like: Unit) -> None:
         self._toolchain, self._like = toolchain, like
-        self._waiting: list[Function] = []
+        self._waiting: list[KernelFunction] = []
         self._lines = 0
         self._pool: ThreadPoolExecutor | None = None
         self._running: list[Future[None]] = []
 
-    def add(self, function: Function) -> None:
+    def add(self, function: KernelFunction) -> None:
         """A function that the library will have."""
         self._waiting.append(function)
         self._lines += function.text.count("\n")
@@ -53,11 +53,11 @@ class CompileAhead:
                 progress(f"kernels{done}", done, len(self._running))
         self._pool.shutdown()
 
-    def _take(self) -> list[Function]:
+    def _take(self) -> list[KernelFunction]:
         taken, self._waiting, self._lines = self._waiting, [], 0
         return taken
 
-    def _start(self, functions: Sequence[Function]) -> None:
+    def _start(self, functions: Sequence[KernelFunction]) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._toolchain.jobs)
         self._running.append(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from whence.codegen.c_text import c_comment
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import render_call, render_kernel
 from whence.codegen.toolchain import Unit
@@ -54,7 +54,7 @@ class Emitted:
 def emit(
     kernels: Sequence[Kernel],
     origins: Sequence[Sequence[str]],
-    written: Callable[[Function], None] | None = None,
+    written: Callable[[KernelFunction], None] | None = None,
 ) -> Emitted:
     """The kernels as C. `origins` names, for each, the source operators it came from, for the
     comment it opens with. `written` is told of each function, without that comment, as soon as it
@@ -87,12 +87,12 @@ def emit(
                 for each in body.calls:
                     if each.symbol not in called:
                         written(each)
-                written(Function(symbol, body.text.replace(_NAME, symbol), body.calls))
+                written(KernelFunction(symbol, body.text.replace(_NAME, symbol), body.calls))
             called.update(each.symbol for each in body.calls)
         served.setdefault(symbol, []).append(" + ".join(names))
         found.append(symbol)
     functions = [
-        Function(
+        KernelFunction(
             symbol, served_comment(served[symbol]) + body.text.replace(_NAME, symbol), body.calls
         )
         for body, symbol in bodies.items()
@@ -104,7 +104,7 @@ class _Text(NamedTuple):
     """A kernel in C, under `_NAME`, and what it calls."""
 
     text: str
-    calls: tuple[Function, ...] = ()
+    calls: tuple[KernelFunction, ...] = ()
 
 
 def _written(kernel: Kernel) -> _Text:
@@ -113,7 +113,7 @@ def _written(kernel: Kernel) -> _Text:
         return _Text(render_kernel(with_look_up_loops(kernel), _NAME, ()))
     body = render_kernel(shared.kernel, _NAME, (), sizes_are_given=True)
     symbol = f"shared_{_digest(body)}"
-    function = Function(symbol, body.replace(_NAME, symbol))
+    function = KernelFunction(symbol, body.replace(_NAME, symbol))
     return _Text(render_call(_NAME, symbol, shared.sizes), (function,))
 
 
@@ -127,11 +127,11 @@ def served_comment(layers: Sequence[str]) -> str:
     return "".join(f"/* {c_comment(layer)} */\n" for layer in shown)
 
 
-def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:
+def pack(functions: Iterable[KernelFunction]) -> tuple[KernelUnit, ...]:
     """The functions, and those that they call, in units of a size that compiles well. A symbol
     that comes twice is taken once.
     """
-    batches: list[list[Function]] = []
+    batches: list[list[KernelFunction]] = []
     lines = 0
     wanted = {part.symbol: part for each in functions for part in (*each.calls, each)}
     for function in wanted.values():

@@ -24,14 +24,14 @@ _COMMENTS = re.compile(r"\A(?:/\*[^\n]*\*/\n)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class KernelFunction:
     """One kernel as text, of C or of another language. Functions with one symbol have one body,
     whichever models they come from.
     """
 
     symbol: str
     text: str
-    calls: tuple[Function, ...] = ()
+    calls: tuple[KernelFunction, ...] = ()
     """Further functions that it needs, which other kernels may share."""
 
     @property
@@ -50,7 +50,7 @@ class FoundObjects:
     """What was compiled before, and what was not."""
 
     objects: tuple[Path, ...]
-    missing: tuple[Function, ...]
+    missing: tuple[KernelFunction, ...]
 
 
 class _ObjectRecord(NamedTuple):
@@ -69,16 +69,16 @@ class FunctionObjects:
     def __init__(self, cache: Cache, key_of: Callable[[str], str]) -> None:
         self._cache, self._key_of = cache, key_of
 
-    def key(self, function: Function) -> str:
+    def key(self, function: KernelFunction) -> str:
         return self._key_of(function.code)
 
-    def find(self, functions: Iterable[Function]) -> FoundObjects:
+    def find(self, functions: Iterable[KernelFunction]) -> FoundObjects:
         """Objects that together have as many of the functions as can be had without having one of
         them twice, and without calling any that is not among them: the linker would refuse that.
         """
         asked = {function.symbol: function for function in functions}
         objects: dict[str, Path] = {}
-        missing: list[Function] = []
+        missing: list[KernelFunction] = []
         taken: set[str] = set()
         for function in asked.values():
             if function.symbol in taken:
@@ -94,7 +94,7 @@ class FunctionObjects:
             taken.add(function.symbol)
         return FoundObjects(tuple(objects.values()), tuple(missing))
 
-    def note(self, object_key: str, functions: Sequence[Function]) -> None:
+    def note(self, object_key: str, functions: Sequence[KernelFunction]) -> None:
         """The object under this key has exactly these functions."""
         has = [each.symbol for each in functions]
         calls = {call.symbol for each in functions for call in each.calls}.difference(has)
@@ -102,7 +102,7 @@ class FunctionObjects:
         for each in functions:
             self._cache.put(self.key(each), record)
 
-    def _entry(self, function: Function) -> _ObjectRecord | None:
+    def _entry(self, function: KernelFunction) -> _ObjectRecord | None:
         path = self._cache.get(self.key(function))
         try:
             key, has, calls = json.loads(path.read_bytes()) if path is not None else ("", [], [])
@@ -114,14 +114,14 @@ class FunctionObjects:
 
 
 def batches(
-    functions: Sequence[Function], jobs: int, *, per_job: int = _BATCHES_PER_JOB
-) -> list[list[Function]]:
+    functions: Sequence[KernelFunction], jobs: int, *, per_job: int = _BATCHES_PER_JOB
+) -> list[list[KernelFunction]]:
     """The functions in as many parts as are worth starting a compiler for, about as long as each
     other, and not more than so many for each of the compilers that run at a time.
     """
     lines: Mapping[str, int] = {each.symbol: each.text.count("\n") for each in functions}
     worth = -(-sum(lines.values()) // _LINES_WORTH_A_START)
-    parts: list[list[Function]] = [[] for _ in range(min(worth, jobs * per_job))]
+    parts: list[list[KernelFunction]] = [[] for _ in range(min(worth, jobs * per_job))]
     lengths = [0] * len(parts)
     for each in sorted(functions, key=lambda each: -lines[each.symbol]):
         shortest = lengths.index(min(lengths))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from whence.codegen.cache import Cache, cache_key
-from whence.codegen.functions import Function, FunctionObjects, batches
+from whence.codegen.functions import FunctionObjects, KernelFunction, batches
 from whence.codegen.target import System, Target, usable_cores
 from whence.errors import CompileError
 
@@ -59,13 +59,13 @@ class Unit:
     source: str
     headers: tuple[tuple[str, str], ...] = ()
     """Names and texts of the files it includes by `#include "..."`."""
-    functions: tuple[Function, ...] = ()
+    functions: tuple[KernelFunction, ...] = ()
     """Of which the source consists, behind its `opening`, if they stand by themselves: in which
     unit each is compiled is then left to the toolchain.
     """
     opening: str = ""
 
-    def with_functions(self, name: str, functions: Sequence[Function]) -> Self:
+    def with_functions(self, name: str, functions: Sequence[KernelFunction]) -> Self:
         """A unit like this one, with other functions."""
         source = "\n".join([self.opening, *(each.text for each in functions)])
         return replace(self, name=name, source=source, functions=tuple(functions))
@@ -128,7 +128,7 @@ class Toolchain:
         self.cache.prune()
         return path
 
-    def compile_functions(self, like: Unit, functions: Sequence[Function]) -> None:
+    def compile_functions(self, like: Unit, functions: Sequence[KernelFunction]) -> None:
         """Compile what of these functions was not compiled before, as in a unit like this one, for
         a library that will have them.
         """

@@ -23,6 +23,7 @@ from whence.kernels.ir import (
     Both,
     ChoosePointer,
     Chosen,
+    Comparator,
     Comparison,
     Condition,
     Constants,
@@ -49,7 +50,6 @@ from whence.kernels.ir import (
     Op,
     Place,
     Primitive,
-    Relation,
     Role,
     Scope,
     SetCount,
@@ -320,8 +320,8 @@ class _Walker:
 
     def _holds(self, condition: Condition) -> bool:
         match condition:
-            case Comparison(relation, left, right):
-                return _RELATIONS[relation](self._value(left), self._value(right))
+            case Comparison(comparator, left, right):
+                return _COMPARATORS[comparator](self._value(left), self._value(right))
             case Both(left, right):
                 return self._holds(left) and self._holds(right)
             case Either(left, right):
@@ -340,11 +340,11 @@ _RESULTS: Mapping[CountFn, Callable[[int, int], int]] = {
     CountFn.MIN: min,
     CountFn.MAX: max,
 }
-_RELATIONS: Mapping[Relation, Callable[[int, int], bool]] = {
-    Relation.LT: operator.lt,
-    Relation.LE: operator.le,
-    Relation.EQ: operator.eq,
-    Relation.NE: operator.ne,
+_COMPARATORS: Mapping[Comparator, Callable[[int, int], bool]] = {
+    Comparator.LT: operator.lt,
+    Comparator.LE: operator.le,
+    Comparator.EQ: operator.eq,
+    Comparator.NE: operator.ne,
 }
 
 

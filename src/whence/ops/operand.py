@@ -84,4 +84,5 @@ def variadic(*data: str) -> Operands:
 
 
 NO_OPERANDS = Operands()
-X = named("X")
+UNARY = named("X")
+"""One operand, which is data."""

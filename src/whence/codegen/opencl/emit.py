@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.codegen.emit import served_comment
-from whence.codegen.functions import Function
+from whence.codegen.functions import KernelFunction
 from whence.codegen.opencl.prelude import prelude
 from whence.codegen.opencl.render_cl import Device, Geometry, render_opencl
 from whence.errors import UnsupportedError
@@ -38,7 +38,7 @@ class Emitted:
 
     launches: tuple[Launch | None, ...]
     """Of each kernel, in order; `None` for one that was refused."""
-    functions: tuple[Function, ...]
+    functions: tuple[KernelFunction, ...]
     source: str
     """Of the whole program."""
     refused: Mapping[int, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def emit_opencl(
         served.setdefault(symbol, []).append(" + ".join(names))
         launches.append(Launch(symbol, made.geometry, made.scratch_bytes, made.checks))
     functions = tuple(
-        Function(symbol, served_comment(served[symbol]) + text.replace("@name@", symbol))
+        KernelFunction(symbol, served_comment(served[symbol]) + text.replace("@name@", symbol))
         for text, symbol in symbols.items()
     )
     source = "\n".join(

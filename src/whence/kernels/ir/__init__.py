@@ -6,6 +6,7 @@ from whence.kernels.ir.counts import ONE as ONE
 from whence.kernels.ir.counts import Arithmetic as Arithmetic
 from whence.kernels.ir.counts import Both as Both
 from whence.kernels.ir.counts import Chosen as Chosen
+from whence.kernels.ir.counts import Comparator as Comparator
 from whence.kernels.ir.counts import Comparison as Comparison
 from whence.kernels.ir.counts import Condition as Condition
 from whence.kernels.ir.counts import Count as Count
@@ -17,7 +18,6 @@ from whence.kernels.ir.counts import Holds as Holds
 from whence.kernels.ir.counts import IndexCount as IndexCount
 from whence.kernels.ir.counts import Not as Not
 from whence.kernels.ir.counts import Number as Number
-from whence.kernels.ir.counts import Relation as Relation
 from whence.kernels.ir.counts import SamePlace as SamePlace
 from whence.kernels.ir.counts import ValueCount as ValueCount
 from whence.kernels.ir.counts import chosen as chosen

@@ -28,7 +28,7 @@ class CountFn(enum.StrEnum):
     MAX = "max"
 
 
-class Relation(enum.StrEnum):
+class Comparator(enum.StrEnum):
     LT = "<"
     LE = "<="
     EQ = "=="
@@ -93,23 +93,23 @@ class Count:
         return Arithmetic(CountFn.REM, self, right)
 
     def __lt__(self, other: Countable) -> Condition:
-        return Comparison(Relation.LT, self, count(other))
+        return Comparison(Comparator.LT, self, count(other))
 
     def __le__(self, other: Countable) -> Condition:
-        return Comparison(Relation.LE, self, count(other))
+        return Comparison(Comparator.LE, self, count(other))
 
     def __gt__(self, other: Countable) -> Condition:
-        return Comparison(Relation.LT, count(other), self)
+        return Comparison(Comparator.LT, count(other), self)
 
     def __ge__(self, other: Countable) -> Condition:
-        return Comparison(Relation.LE, count(other), self)
+        return Comparison(Comparator.LE, count(other), self)
 
     def equals(self, other: Countable) -> Condition:
         """`==` compares expressions, this the numbers they stand for."""
-        return Comparison(Relation.EQ, self, count(other))
+        return Comparison(Comparator.EQ, self, count(other))
 
     def differs(self, other: Countable) -> Condition:
-        return Comparison(Relation.NE, self, count(other))
+        return Comparison(Comparator.NE, self, count(other))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +181,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Condition):
-    relation: Relation
+    comparator: Comparator
     left: Count
     right: Count
 

@@ -11,7 +11,7 @@ from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_st
 from whence.ops.classical.scores import pair, transform, transform_single
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
 from whence.ops.formula import sigmoid
-from whence.ops.operand import X
+from whence.ops.operand import UNARY
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import tensor_type
 from whence.types import Dim, DType, TensorType, ValueType
@@ -197,15 +197,18 @@ def _svm_regressor_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("ai.onnx.ml::LinearClassifier", reference=_linear_classifier, operands=X),
+    OpDef("ai.onnx.ml::LinearClassifier", reference=_linear_classifier, operands=UNARY),
     OpDef(
         "ai.onnx.ml::LinearRegressor",
         infer=_linear_regressor_type,
         reference=_linear_regressor,
-        operands=X,
+        operands=UNARY,
     ),
-    OpDef("ai.onnx.ml::SVMClassifier", reference=_svm_classifier, operands=X),
+    OpDef("ai.onnx.ml::SVMClassifier", reference=_svm_classifier, operands=UNARY),
     OpDef(
-        "ai.onnx.ml::SVMRegressor", infer=_svm_regressor_type, reference=_svm_regressor, operands=X
+        "ai.onnx.ml::SVMRegressor",
+        infer=_svm_regressor_type,
+        reference=_svm_regressor,
+        operands=UNARY,
     ),
 )

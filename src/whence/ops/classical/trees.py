@@ -11,7 +11,7 @@ from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_st
 from whence.ops.classical.linear_models import class_labels, rows_type
 from whence.ops.classical.scores import pair, transform, transform_single
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
-from whence.ops.operand import X
+from whence.ops.operand import UNARY
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import tensor_type
 from whence.types import DType, TensorType, ValueType
@@ -342,15 +342,21 @@ def _tree_ensemble_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 OPS: tuple[OpDef, ...] = (
     OpDef(
-        "ai.onnx.ml::TreeEnsemble", infer=_tree_ensemble_type, reference=_tree_ensemble, operands=X
+        "ai.onnx.ml::TreeEnsemble",
+        infer=_tree_ensemble_type,
+        reference=_tree_ensemble,
+        operands=UNARY,
     ),
     OpDef(
         "ai.onnx.ml::TreeEnsembleClassifier",
         infer=_classifier_type,
         reference=_classifier,
-        operands=X,
+        operands=UNARY,
     ),
     OpDef(
-        "ai.onnx.ml::TreeEnsembleRegressor", infer=_regressor_type, reference=_regressor, operands=X
+        "ai.onnx.ml::TreeEnsembleRegressor",
+        infer=_regressor_type,
+        reference=_regressor,
+        operands=UNARY,
     ),
 )

@@ -29,7 +29,7 @@ from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuer
 from whence.ops.neural.conv import conv, conv_flops
 from whence.ops.neural.fused import apply_activation
 from whence.ops.neural.pool import OPS as POOLS
-from whence.ops.operand import X, named
+from whence.ops.operand import UNARY, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
@@ -214,7 +214,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_to_blocked,
         _to_blocked,
         0,
-        operands=X,
+        operands=UNARY,
         traits=Trait.RELAYOUT,
     ),
     OpDef(
@@ -224,7 +224,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_from_blocked,
         _from_blocked,
         0,
-        operands=X,
+        operands=UNARY,
         traits=Trait.RELAYOUT,
     ),
     OpDef(
@@ -245,7 +245,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_pool,
         _blocked_pool,
         _pool_flops,
-        operands=X,
+        operands=UNARY,
         traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
         plain="MaxPool",
     ),
@@ -256,7 +256,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_pool,
         _blocked_pool,
         _pool_flops,
-        operands=X,
+        operands=UNARY,
         traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
         plain="AveragePool",
     ),

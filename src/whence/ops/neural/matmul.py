@@ -10,7 +10,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
-from whence.ops.operand import CODING, DATA, X, named, variadic
+from whence.ops.operand import CODING, DATA, UNARY, named, variadic
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.quantised.quantise import requantise
 from whence.ops.traits import Trait
@@ -225,5 +225,5 @@ OPS: tuple[OpDef, ...] = (
         ),
         traits=Trait.INTEGER,
     ),
-    OpDef("Det", Pattern.OPAQUE, OpClass.NONE, reference=_det, flops=_det_flops, operands=X),
+    OpDef("Det", Pattern.OPAQUE, OpClass.NONE, reference=_det, flops=_det_flops, operands=UNARY),
 )

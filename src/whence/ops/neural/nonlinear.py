@@ -26,8 +26,7 @@ from whence.ops.formula import (
     sigmoid,
 )
 from whence.ops.neural.activation import ACTIVATIONS, FORMULAS, elu
-from whence.ops.operand import X as OPERAND
-from whence.ops.operand import named
+from whence.ops.operand import UNARY, named
 from whence.ops.operands.checks import demand_broadcast, demand_same_elements, shape_of
 from whence.ops.precision import narrow, tensor, widen
 from whence.ops.traits import Trait
@@ -70,7 +69,7 @@ def _operator(name: str, function: _Function, flops: int, **facts: Unpack[Facts]
         x = tensor(call, 0)
         return (narrow(np.asarray(function(widen(x), call.attrs)), x.dtype),)
 
-    facts.setdefault("operands", OPERAND)
+    facts.setdefault("operands", UNARY)
     return OpDef(name, Pattern.ELEMWISE, _CLASSES, same_type, reference, flops, **facts)
 
 

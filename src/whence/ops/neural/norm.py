@@ -10,7 +10,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
-from whence.ops.operand import X, named
+from whence.ops.operand import UNARY, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
@@ -244,7 +244,7 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_mean_variance_normalisation,
         flops=6,
-        operands=X,
+        operands=UNARY,
     ),
     OpDef(
         "LRN",
@@ -253,7 +253,7 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_local_response_normalisation,
         flops=12,
-        operands=X,
+        operands=UNARY,
     ),
     OpDef(
         "Softmax",

@@ -13,7 +13,7 @@ import numpy as np
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.neural.window import Window, make_window, pad_spatial
-from whence.ops.operand import INDEX, PARAMETER, X, named
+from whence.ops.operand import INDEX, PARAMETER, UNARY, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import global_pool, pool
@@ -278,7 +278,7 @@ OPS: tuple[OpDef, ...] = (
         infer=pool,
         reference=_max_pool,
         flops=_pool_flops,
-        operands=X,
+        operands=UNARY,
         traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT | Trait.POOLS_WINDOWS,
     ),
     OpDef(
@@ -288,7 +288,7 @@ OPS: tuple[OpDef, ...] = (
         infer=pool,
         reference=_average_pool,
         flops=_pool_flops,
-        operands=X,
+        operands=UNARY,
         traits=Trait.POOLS_WINDOWS,
     ),
     OpDef(
@@ -298,7 +298,7 @@ OPS: tuple[OpDef, ...] = (
         infer=pool,
         reference=_lp_pool,
         flops=_pool_flops,
-        operands=X,
+        operands=UNARY,
         traits=Trait.POOLS_WINDOWS,
     ),
     OpDef(
@@ -308,7 +308,7 @@ OPS: tuple[OpDef, ...] = (
         infer=global_pool,
         reference=_global_average_pool,
         flops=_global_flops,
-        operands=X,
+        operands=UNARY,
         over_space="ReduceMean",
         traits=Trait.SUMS | Trait.POOLS_ALL,
     ),
@@ -319,7 +319,7 @@ OPS: tuple[OpDef, ...] = (
         infer=global_pool,
         reference=_global_max_pool,
         flops=_global_flops,
-        operands=X,
+        operands=UNARY,
         over_space="ReduceMax",
         traits=Trait.EXACT | Trait.POOLS_ALL,
     ),
@@ -330,7 +330,7 @@ OPS: tuple[OpDef, ...] = (
         infer=global_pool,
         reference=_global_lp_pool,
         flops=_global_flops,
-        operands=X,
+        operands=UNARY,
         traits=Trait.POOLS_ALL,
     ),
     OpDef(

@@ -10,7 +10,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
-from whence.ops.operand import PARAMETER, X, named
+from whence.ops.operand import PARAMETER, UNARY, named
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import const_ints, tensor_type
 from whence.types import Dim, DType, TensorType, ValueType
@@ -62,7 +62,7 @@ def _part(name: str, function: Callable[[np.ndarray], np.ndarray], flops: int) -
     def infer(query: TypeQuery) -> tuple[ValueType, ...]:
         return (TensorType(DType.F32, tensor_type(query, 0).shape),)
 
-    return OpDef(name, Pattern.OPAQUE, OpClass.ELEMENTWISE, infer, reference, flops, operands=X)
+    return OpDef(name, Pattern.OPAQUE, OpClass.ELEMENTWISE, infer, reference, flops, operands=UNARY)
 
 
 OPS: tuple[OpDef, ...] = (

@@ -7,7 +7,7 @@ They have no reference implementation: the interpreter, which walks the graph, e
 from __future__ import annotations
 
 from whence.ops.definition import OpClass, OpDef, Pattern, TypeQuery
-from whence.ops.operand import CONDITION, X, named, variadic, with_optional
+from whence.ops.operand import CONDITION, UNARY, named, variadic, with_optional
 from whence.ops.traits import Trait
 from whence.types import UNKNOWN, ValueType
 
@@ -128,7 +128,13 @@ OPS: tuple[OpDef, ...] = (
         traits=Trait.BOUNDARY | Trait.SOURCE,
     ),
     OpDef(
-        "Output", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0, operands=X, traits=Trait.BOUNDARY
+        "Output",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _unknown,
+        flops=0,
+        operands=UNARY,
+        traits=Trait.BOUNDARY,
     ),
     # State: the value that a run begins with, and the one that the next run will begin with.
     OpDef(
@@ -145,7 +151,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.STATE,
         _unknown,
         flops=0,
-        operands=X,
+        operands=UNARY,
         traits=Trait.BOUNDARY,
     ),
 )

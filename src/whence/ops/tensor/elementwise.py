@@ -22,8 +22,7 @@ from whence.ops.definition import (
 )
 from whence.ops.formula import Function, X, Y, apply
 from whence.ops.neural.erf import erf
-from whence.ops.operand import X as OPERAND
-from whence.ops.operand import named, variadic
+from whence.ops.operand import UNARY, named, variadic
 from whence.ops.operands.checks import demand_numbers, demand_one, demand_same_elements
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
@@ -108,7 +107,7 @@ def unary(
         x = tensor(call, 0)
         return (narrow(np.asarray(function(widen(x))), x.dtype) if widened else function(x),)
 
-    facts.setdefault("operands", OPERAND)
+    facts.setdefault("operands", UNARY)
     return OpDef(name, pattern, OpClass.ELEMENTWISE, infer, reference, flops, **facts)
 
 

@@ -8,8 +8,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import Call, Neutral, OpClass, OpDef, Pattern, Value
 from whence.ops.formula import Function, X, Y, apply
-from whence.ops.operand import CONDITION, DATA, named
-from whence.ops.operand import X as OPERAND
+from whence.ops.operand import CONDITION, DATA, UNARY, named
 from whence.ops.precision import tensor
 from whence.ops.tensor.elementwise import binary, unary
 from whence.ops.traits import Trait
@@ -58,7 +57,7 @@ OPS: tuple[OpDef, ...] = (
     unary("Not", np.logical_not, formula=apply(Function.NOT, X), involution="not not x = x"),
     unary("BitwiseNot", np.invert, formula=apply(Function.BIT_NOT, X), involution="not not x = x"),
     unary("IsNaN", np.isnan, formula=apply(Function.ISNAN, X), infer=predicate),
-    OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf, operands=OPERAND),
+    OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf, operands=UNARY),
     binary("Equal", np.equal, formula=apply(Function.EQ, X, Y), infer=compare, commutative=True),
     binary("Greater", np.greater, formula=Y < X, infer=compare),
     binary("GreaterOrEqual", np.greater_equal, formula=apply(Function.LE, Y, X), infer=compare),

@@ -9,7 +9,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
-from whence.ops.operand import CONDITION, DATA, INDEX, PARAMETER, X, named
+from whence.ops.operand import CONDITION, DATA, INDEX, PARAMETER, UNARY, named
 from whence.ops.operands.checks import demand_elements, demand_one
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.traits import Trait
@@ -171,8 +171,8 @@ OPS: tuple[OpDef, ...] = (
         operands=named("X", K=PARAMETER),
         traits=Trait.EXACT,
     ),
-    OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero, operands=X),
-    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique, operands=X),
+    OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero, operands=UNARY),
+    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique, operands=UNARY),
     OpDef(
         "OneHot",
         Pattern.INJECTIVE,

@@ -10,7 +10,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str, get_strs
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.limits import check_text
-from whence.ops.operand import X, named
+from whence.ops.operand import UNARY, named
 from whence.ops.precision import tensor
 from whence.ops.tensor.regular_expressions import FullMatcher
 from whence.ops.types.type_rules import broadcast, predicate
@@ -95,8 +95,8 @@ OPS: tuple[OpDef, ...] = (
     OpDef(
         "StringConcat", Pattern.OPAQUE, OpClass.NONE, broadcast, _concat, operands=named("X", "Y")
     ),
-    OpDef("StringSplit", Pattern.OPAQUE, OpClass.NONE, reference=_split, operands=X),
-    OpDef("RegexFullMatch", Pattern.OPAQUE, OpClass.NONE, _match_type, _full_match, operands=X),
-    OpDef("StringNormalizer", Pattern.OPAQUE, OpClass.NONE, reference=_normalise, operands=X),
-    OpDef("TfIdfVectorizer", Pattern.OPAQUE, OpClass.NONE, operands=X),
+    OpDef("StringSplit", Pattern.OPAQUE, OpClass.NONE, reference=_split, operands=UNARY),
+    OpDef("RegexFullMatch", Pattern.OPAQUE, OpClass.NONE, _match_type, _full_match, operands=UNARY),
+    OpDef("StringNormalizer", Pattern.OPAQUE, OpClass.NONE, reference=_normalise, operands=UNARY),
+    OpDef("TfIdfVectorizer", Pattern.OPAQUE, OpClass.NONE, operands=UNARY),
 )
