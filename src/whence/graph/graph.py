@@ -23,7 +23,7 @@ from whence.errors import GraphError
 from whence.graph.copying import copy_graph
 from whence.graph.interpreter import Observer, run
 from whence.graph.node import Node, Ref
-from whence.graph.order import number
+from whence.graph.node_list import NodeList, no_node
 from whence.graph.state import State
 from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
@@ -32,7 +32,7 @@ from whence.provenance import Ledger
 from whence.types import ValueType
 
 
-class Graph:
+class Graph(NodeList):
     """An ordered, indexed graph. Lookups by id are O(1), by consumer O(uses), insertion and removal
     O(1) amortised.
 
@@ -44,6 +44,7 @@ class Graph:
     def __init__(
         self, name: str = "", ledger: Ledger | None = None, inference: Inference | None = None
     ) -> None:
+        super().__init__()
         self.name = name
         self.ledger = ledger if ledger is not None else Ledger()
         self.inference = inference if inference is not None else Inference()
@@ -70,8 +71,6 @@ class Graph:
         self._variables: dict[int, None] = {}
         self._assigns: dict[int, None] = {}
         self._holders: dict[int, None] = {}
-        self._first: Node | None = None
-        self._last: Node | None = None
 
     # ---- looking ----
 
@@ -93,26 +92,6 @@ class Graph:
 
     def __contains__(self, node: object) -> bool:
         return isinstance(node, Node) and node.graph is self
-
-    def __iter__(self) -> Iterator[Node]:
-        """The nodes in list order. Nodes may be inserted or removed meanwhile; a removed node's
-        successor is still reached.
-
-        Moving nodes meanwhile is not safe: the walk follows a node to where it went.
-        """
-        node = self._first
-        while node is not None:
-            if node.graph is self:
-                yield node
-            # A removed node keeps its link onwards, so the walk goes on from where it stood.
-            node = node._next
-
-    def __reversed__(self) -> Iterator[Node]:
-        node = self._last
-        while node is not None:
-            if node.graph is self:
-                yield node
-            node = node._prev
 
     def __getitem__(self, node_id: int) -> Node:
         try:
@@ -169,14 +148,6 @@ class Graph:
         """
         return [*self.outputs, *self.assigns]
 
-    @property
-    def first(self) -> Node | None:
-        return self._first
-
-    @property
-    def last(self) -> Node | None:
-        return self._last
-
     def producer(self, ref: Ref) -> Node:
         try:
             return self[ref.node]
@@ -194,7 +165,7 @@ class Graph:
         try:
             found = [self._nodes[node_id] for node_id in node._uses]
         except AttributeError:
-            raise _no_node(node) from None
+            raise no_node(node) from None
         if len(found) > 1:
             found.sort(key=_order)
         return found
@@ -213,26 +184,7 @@ class Graph:
         try:
             return sum(node._uses.values())
         except AttributeError:
-            raise _no_node(node) from None
-
-    def precedes(self, earlier: Node, later: Node) -> bool:
-        """Does `earlier` stand before `later` in the list?"""
-        try:
-            return earlier._order < later._order
-        except AttributeError:
-            raise _no_node(later if isinstance(earlier, Node) else earlier) from None
-
-    def successor(self, node: Node) -> Node | None:
-        try:
-            return node._next
-        except AttributeError:
-            raise _no_node(node) from None
-
-    def predecessor(self, node: Node) -> Node | None:
-        try:
-            return node._prev
-        except AttributeError:
-            raise _no_node(node) from None
+            raise no_node(node) from None
 
     def const_value(self, ref: Ref | None) -> Any | None:
         """The array behind `ref` when it is a constant with data, else `None`."""
@@ -385,7 +337,7 @@ class Graph:
 
     def _check_insertable(self, node: Node) -> None:
         if not isinstance(node, Node):
-            raise _no_node(node)
+            raise no_node(node)
         if node.graph is not None:
             raise GraphError(f"{node!r} is in a graph already")
         if node.id == 0:
@@ -395,7 +347,7 @@ class Graph:
 
     def _check_member(self, node: Node) -> None:
         if not isinstance(node, Node):
-            raise _no_node(node)
+            raise no_node(node)
         if node.graph is not self:
             raise GraphError(f"{node!r} is not in graph {self.name!r}")
 
@@ -463,38 +415,6 @@ class Graph:
                     del uses[node.id]
                 else:
                     uses[node.id] -= 1
-
-    def _link(self, node: Node, before: Node | None, after: Node | None) -> None:
-        node._prev, node._next = before, after
-        if before is None:
-            self._first = node
-        else:
-            before._next = node
-        if after is None:
-            self._last = node
-        else:
-            after._prev = node
-        number(node)
-
-    def _detach_links(self, node: Node) -> None:
-        if node._prev is None:
-            self._first = node._next
-        else:
-            node._prev._next = node._next
-        if node._next is None:
-            self._last = node._prev
-        else:
-            node._next._prev = node._prev
-
-    def _relink(self, node: Node, before: Node | None, after: Node | None) -> None:
-        if after is node or before is node:
-            return
-        self._detach_links(node)
-        self._link(node, before, after)
-
-
-def _no_node(found: object) -> GraphError:
-    return GraphError(f"a node is wanted, not {type(found).__name__}")
 
 
 def _no_ref(found: object) -> GraphError:
