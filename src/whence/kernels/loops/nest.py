@@ -7,10 +7,8 @@ an index would be divided. Neighbouring dimensions are joined where that costs n
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from whence.extent import Relation, decide, estimate, is_symbolic, surely_divides, surely_equal
 from whence.graph import Ref
@@ -20,19 +18,18 @@ from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel
 from whence.kernels.ir import (
     TASK,
     Expr,
-    Fn,
     Kernel,
     Literal,
     Load,
     Loop,
     LoopKind,
     Op,
-    Position,
     Stmt,
     Store,
     walk,
 )
 from whence.kernels.loops.axis_tables import AxisTables
+from whence.kernels.loops.pieces import Piece, pieces
 from whence.kernels.loops.transpose import (
     SIDE,
     SquareTranspose,
@@ -41,8 +38,6 @@ from whence.kernels.loops.transpose import (
     strided_loads,
 )
 
-# Pieces an output is cut into at most, so that no element asks which side of a seam it is on.
-_PIECES = 64
 # Work items to aim for: enough for every thread to have several, few enough that none is tiny.
 _TASKS = 256
 # A row this long is divided when there are few of them.
@@ -58,16 +53,6 @@ _STRIDED = 64
 _ROW = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A box of the output: where it begins and how far it goes in every dimension, each extent as
-    factors, outermost first.
-    """
-
-    begins: tuple[int, ...]
-    factors: tuple[tuple[int, ...], ...]
-
-
 def lower_loopnest(group: Group) -> Kernel:
     """A kernel whose work items are rows of the outputs; the innermost loop runs along memory."""
     by_shape: dict[tuple[int, ...], list[Ref]] = {}
@@ -76,66 +61,12 @@ def lower_loopnest(group: Group) -> Kernel:
     nests: list[Loop] = []
     tasks, tables = 0, AxisTables()
     for shape, refs in by_shape.items():
-        for piece in _pieces(group, refs, shape):
+        for piece in pieces(group, refs, shape):
             for loop in _Nest(group, refs, shape, piece, tables).loops(tasks):
                 nests.append(loop)
                 tasks = loop.first + loop.var.extent
     body = (*tables.fill, *nests)
     return Kernel(group.name, group.params(), tasks, body, group.costs(), tables.scratch_bytes)
-
-
-# ---- seams ----
-
-
-def _pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[_Piece]:
-    """The output cut at its seams."""
-    if 0 in shape:
-        return
-    axes = [Var(f"a{axis}", extent) for axis, extent in enumerate(shape)]
-    index = tuple(of(axis) for axis in axes)
-    cuts = {axis: [0, axis.extent] for axis in axes}
-    elements = group.elements()
-    for part in walk(*(elements.value(ref, index) for ref in refs)):
-        for axis, place in _seam(part):
-            if axis in cuts:
-                _cut(cuts[axis], place)
-    # Too many pieces: give up the axes with the most, from the outside in.
-    for axis in axes:
-        if math.prod(len(places) - 1 for places in cuts.values()) > _PIECES:
-            cuts[axis] = [0, axis.extent]
-    spans = [list(itertools.pairwise(cuts[axis])) for axis in axes]
-    for box in itertools.product(*spans):
-        yield _Piece(tuple(begin for begin, _ in box), tuple((end - begin,) for begin, end in box))
-
-
-def _cut(places: list[int], place: int) -> None:
-    """Add a place to those in order, if it is surely between two of them."""
-    for number, (before, after) in enumerate(itertools.pairwise(places)):
-        if decide(before, Relation.LT, place) and decide(place, Relation.LT, after):
-            places.insert(number + 1, place)
-            return
-
-
-def _seam(part: Expr) -> Iterator[tuple[Var, int]]:
-    """The variable and the value of it at which a comparison of an index with a number changes its
-    answer.
-    """
-    match part:
-        case Op(Fn.LT, (Position(index), Literal(limit))):
-            pass
-        case Op(Fn.LE, (Literal(limit), Position(index))):
-            pass
-        case _:
-            return
-    if len(index.terms) == 1:
-        ((atom, coefficient),) = index.terms
-        if isinstance(atom, Var) and decide(0, Relation.LT, coefficient):
-            if not surely_equal(coefficient, 1) and is_symbolic(limit - index.const):
-                return
-            yield atom, -(-(limit - index.const) // coefficient)
-
-
-# ---- one nest ----
 
 
 class _Nest:
@@ -146,7 +77,7 @@ class _Nest:
         group: Group,
         refs: Sequence[Ref],
         shape: Sequence[int],
-        piece: _Piece,
+        piece: Piece,
         tables: AxisTables,
     ) -> None:
         self.group, self.refs, self.shape = group, refs, tuple(shape)
@@ -393,7 +324,7 @@ class _Nest:
 
     # ---- factors and blocks ----
 
-    def _refined(self, piece: _Piece) -> _Piece:
+    def _refined(self, piece: Piece) -> Piece:
         """Dimensions divided into factors as long as that removes a division from a load's
         index.
         """
@@ -420,7 +351,7 @@ class _Nest:
             factors[number : number + 1] = [factors[number] // by, by]
             every = list(self.piece.factors)
             every[axis] = tuple(factors)
-            self.piece = _Piece(piece.begins, tuple(every))
+            self.piece = Piece(piece.begins, tuple(every))
 
     def _merged(self) -> list[list[tuple[int, int]]]:
         """Neighbouring factors joined into one loop wherever that costs no division, single ones
