@@ -22,6 +22,7 @@ from whence.attribution.local_paths import shorten_location
 from whence.attribution.memory_use import MemoryUse
 from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
+from whence.attribution.row_json import encode_kernel, encode_source
 from whence.attribution.rows import (
     NO_BAND,
     Band,
@@ -66,6 +67,7 @@ class Background:
 
 
 DIMENSION = "dimension "
+"""How the names of dimensions begin in a profile's environment."""
 TRACE = "trace"
 """In the environment of a profile: the file of another engine's tools that it was read from. What
 machine it was made on, with how many threads, and what profiling cost is then not known.
@@ -74,7 +76,6 @@ COMPILED_FOR = "compiled for"
 """What a program was compiled for, in the environment of a profile: open sizes, or those it ran
 with alone; nothing where the model leaves no sizes open.
 """
-"""How the names of dimensions begin in a profile's environment."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -315,7 +316,7 @@ class Profile:
             >>> [row["name"] for row in whence.profile("model.onnx", runs=10).rows()][:2]
             ['conv1', 'bn1']
         """
-        return [_source_json(row) for row in self.sources]
+        return [encode_source(row) for row in self.sources]
 
     def to_dataframe(self) -> Any:
         """The source operators as a pandas DataFrame. Needs pandas; `rows()` does not.
@@ -372,7 +373,7 @@ class Profile:
             "workers": [list(event) for event in self.workers],
             "findings": [dataclasses.asdict(each) for each in self.findings],
             "sources": self.rows(),
-            "kernels": [_kernel_json(row) for row in self.kernels],
+            "kernels": [encode_kernel(row) for row in self.kernels],
         }
 
     def to_json(self, indent: int | None = None) -> str:
@@ -442,80 +443,3 @@ def group_key(by: str, depth: int = 0) -> Callable[[SourceRow], str]:
     if by == "module" and depth:
         return lambda row: ".".join(module_of(row).split(".")[:depth])
     return _KEYS[by]
-
-
-def _source_json(row: SourceRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "op": row.op,
-        "fate": row.fate,
-        "time_ns": row.time_ns,
-        "share": row.share,
-        "kernels": list(row.kernels),
-        "module": row.module,
-        "module_from": row.module_from,
-        "line": row.line,
-        "scope": row.scope,
-        "positions": None if row.positions is None else list(row.positions),
-        "table_id": row.table_id,
-        "became": row.became,
-        "inserted_ns": row.inserted_ns,
-        "band_ns": list(row.band),
-        "distribution_ns": list(row.distribution),
-        "blocks_ns": list(row.blocks),
-        "error_ns": row.error_ns,
-        "flops": row.flops,
-        "bytes": row.bytes,
-        "of_peak": row.of_peak,
-        "bound": row.bound,
-    }
-
-
-def _kernel_json(row: KernelRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "origin": [
-            {
-                "id": part.id,
-                "weight": part.weight,
-                "time_ns": part.time_ns,
-                "inserted_ns": part.inserted_ns,
-            }
-            for part in row.origin
-        ],
-        "time_ns": row.time_ns,
-        "calls": row.calls,
-        "min_ns": row.min_ns,
-        "native": row.native,
-        "why_reference": row.why_reference,
-        "inserted": row.inserted,
-        "ops": list(row.ops),
-        "shape": row.shape,
-        "waited_ns": row.waited_ns,
-        "flops": row.flops,
-        "bytes": row.bytes,
-        "defined_flops": row.defined_flops,
-        "executed_flops": row.executed_flops,
-        "executed_bytes": row.executed_bytes,
-        "gflops": row.gflops,
-        "gbytes": row.gbytes,
-        "least_ns": row.least_ns,
-        "of_peak": row.of_peak,
-        "bound": row.bound,
-        "items": row.items,
-        "workers": row.workers,
-        "runs_ns": list(row.runs_ns),
-        "shortest_busy_ns": list(row.shortest_busy_ns),
-        "is_contraction": row.is_contraction,
-        "trait_kind": row.trait_kind,
-        "trait": row.trait,
-        "reach": row.reach,
-        "reads": list(row.reads),
-        "made_bytes": row.made_bytes,
-        "inserted_by": row.inserted_by,
-        "error": row.error,
-        "evidence": row.evidence,
-        "uncertain": row.uncertain,
-    }

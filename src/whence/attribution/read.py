@@ -9,15 +9,8 @@ from typing import Any
 
 from whence.attribution.memory_use import Held, MemoryUse
 from whence.attribution.profile import SCHEMA, Profile
-from whence.attribution.rows import (
-    Band,
-    Distribution,
-    Event,
-    KernelRow,
-    Part,
-    SourceRow,
-    WorkerEvent,
-)
+from whence.attribution.row_json import decode_kernel, decode_source
+from whence.attribution.rows import Event, WorkerEvent
 from whence.attribution.throughput import Throughput
 from whence.calibration.record import decode
 from whence.errors import ModelError
@@ -60,8 +53,8 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         residual_ns={str(name): int(time) for name, time in content["residual_ns"].items()},
         overhead_ratio=float(content["overhead_ratio"]),
         coverage=Coverage(**{str(name): int(count) for name, count in content["coverage"].items()}),
-        sources=tuple(_source(row) for row in content["sources"]),
-        kernels=tuple(_kernel(row) for row in content["kernels"]),
+        sources=tuple(decode_source(row) for row in content["sources"]),
+        kernels=tuple(decode_kernel(row) for row in content["kernels"]),
         passes={str(name): int(time) for name, time in content.get("passes", {}).items()},
         runs_ns=tuple(int(time) for time in content.get("runs_ns", ())),
         fixed_work_ns=tuple(int(time) for time in content.get("fixed_work_ns", ())),
@@ -89,82 +82,4 @@ def _memory(content: Mapping[str, Any]) -> MemoryUse:
             Held(int(size), int(first), int(last), tuple(int(each) for each in sources), str(kind))
             for size, first, last, sources, kind in content["held"]
         ),
-    )
-
-
-def _source(row: Mapping[str, Any]) -> SourceRow:
-    return SourceRow(
-        id=int(row["id"]),
-        name=str(row["name"]),
-        op=str(row["op"]),
-        fate=str(row["fate"]),
-        time_ns=int(row["time_ns"]),
-        share=float(row["share"]),
-        kernels=tuple(int(kernel) for kernel in row["kernels"]),
-        module=str(row.get("module", "")),
-        module_from=str(row.get("module_from", "")),
-        line=str(row.get("line", "")),
-        scope=str(row.get("scope", "")),
-        positions=(
-            None
-            if row.get("positions") is None
-            else tuple(int(position) for position in row["positions"])
-        ),
-        table_id=None if row.get("table_id") is None else int(row["table_id"]),
-        became=str(row.get("became", "")),
-        inserted_ns=int(row.get("inserted_ns", 0)),
-        band=Band(*map(int, row.get("band_ns", (0, 0, 0)))),
-        distribution=Distribution(*map(int, row.get("distribution_ns", (0, 0, 0, 0)))),
-        blocks=tuple(int(time) for time in row.get("blocks_ns", ())),
-        error_ns=int(row.get("error_ns", 0)),
-        flops=int(row.get("flops", 0)),
-        bytes=int(row.get("bytes", 0)),
-        of_peak=float(row.get("of_peak", 0.0)),
-        bound=str(row.get("bound", "")),
-    )
-
-
-def _kernel(row: Mapping[str, Any]) -> KernelRow:
-    return KernelRow(
-        id=int(row["id"]),
-        name=str(row["name"]),
-        origin=tuple(
-            Part(
-                int(part["id"]),
-                float(part["weight"]),
-                int(part.get("time_ns", 0)),
-                int(part.get("inserted_ns", 0)),
-            )
-            for part in row["origin"]
-        ),
-        time_ns=int(row["time_ns"]),
-        calls=int(row["calls"]),
-        min_ns=int(row["min_ns"]),
-        native=bool(row["native"]),
-        why_reference=str(row.get("why_reference", "")),
-        inserted=bool(row.get("inserted", False)),
-        ops=tuple(str(op) for op in row.get("ops", ())),
-        shape=str(row.get("shape", "")),
-        waited_ns=int(row.get("waited_ns", 0)),
-        runs_ns=tuple(int(time) for time in row.get("runs_ns", ())),
-        shortest_busy_ns=tuple(int(time) for time in row.get("shortest_busy_ns", ())),
-        error=float(row.get("error", 0.0)),
-        flops=int(row.get("flops", 0)),
-        bytes=int(row.get("bytes", 0)),
-        defined_flops=int(row.get("defined_flops", 0)),
-        executed_flops=int(row.get("executed_flops", 0)),
-        executed_bytes=int(row.get("executed_bytes", 0)),
-        least_ns=float(row.get("least_ns", 0.0)),
-        bound=str(row.get("bound", "")),
-        items=int(row.get("items", 1)),
-        workers=int(row.get("workers", 1)),
-        is_contraction=bool(row.get("is_contraction", False)),
-        trait_kind=str(row.get("trait_kind", "")),
-        trait=str(row.get("trait", "")),
-        reach=float(row.get("reach", 1.0)),
-        reads=tuple(int(each) for each in row.get("reads", ())),
-        made_bytes=int(row.get("made_bytes", 0)),
-        inserted_by=str(row.get("inserted_by", "")),
-        evidence=str(row.get("evidence", "")),
-        uncertain=str(row.get("uncertain", "")),
     )
