@@ -47,7 +47,7 @@ Reader = Callable[[bytes], object]
 @cache
 def sources() -> list[tuple[str, bytes, Reader]]:
     """Whole files, and what reads them. Formats take turns."""
-    from tests.frontends.onnx.test_reader_errors import WHOLE
+    from tests.frontends.onnx.test_damaged_files import WHOLE
     from tests.frontends.tflite.test_fuzz import MODELS, small_convolution
     from tests.mutation.example_files import debug_databases, onnx_models
     from whence.debugdb import parse_xml

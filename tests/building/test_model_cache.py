@@ -5,7 +5,6 @@ meanwhile.
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import stat
 import subprocess
@@ -24,7 +23,6 @@ from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.measure import profile_executable
 from whence.backends.cpu.backend import cpu_backend
 from whence.building.export import export
-from whence.building.graph_pickle import dump, load
 from whence.building.program import Program
 from whence.codegen.cache import Cache
 from whence.codegen.toolchain import Toolchain
@@ -427,36 +425,6 @@ def test_a_process_that_was_killed_and_two_at_once(tmp_path: Path) -> None:
         rtol=1e-3,
         atol=1e-3,
     )
-
-
-# ---- what explains a program, as bytes ----
-
-
-def test_a_frozen_graph_is_the_same_graph() -> None:
-    graph = api.prepare(_net("frozen"))
-    again, node = load(dump((graph, graph.outputs[0])))
-    assert print_graph(again) == print_graph(graph)
-    assert again.ledger.edges == graph.ledger.edges
-    assert node is again.outputs[0]
-    assert [again.use_count(each) for each in again] == [graph.use_count(each) for each in graph]
-
-
-def test_a_long_graph_is_frozen() -> None:
-    build = GraphBuilder("long")
-    value = build.input("x", DType.F32, [1])
-    for _ in range(5000):
-        value = build.op("Neg", value)
-    build.output("y", value)
-    assert len(load(dump(build.finish()))) == 5002
-
-
-def test_only_parts_of_programs_are_thawed() -> None:
-    class Bad:
-        def __reduce__(self) -> Any:
-            return os.system, ("true",)
-
-    with pytest.raises(pickle.UnpicklingError, match=r"posix\.system is no part of a program"):
-        load(pickle.dumps(Bad()))
 
 
 # ---- weights that are not stored twice ----
