@@ -13,6 +13,7 @@ from whence.ops.registry import REGISTRY
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "whence"
 ROOMS = (
+    "dataclass",
     "errors",
     "extent",
     "types",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from whence.dataclass import dataclass
 
 REACHED = 0.6
 """What `MachineRates.reached` is of a machine that nobody measured."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import ml_dtypes
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.extent import is_symbolic, surely_equal
 

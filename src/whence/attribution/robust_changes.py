@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ import numpy as np
 from whence.attribution.least_times import A_FIFTH, RANKS, LeastTimes, least_times, width
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow
+from whence.dataclass import dataclass
 
 CONFIDENCE = 0.95
 """That nothing is called changed in a pair of profiles in which nothing changed."""

@@ -10,9 +10,10 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 
 KIB = 1024

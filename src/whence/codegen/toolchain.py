@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from whence.codegen.cache import Cache, cache_key
 from whence.codegen.functions import FunctionObjects, KernelFunction, batches
 from whence.codegen.target import System, Target, usable_cores
+from whence.dataclass import dataclass
 from whence.errors import CompileError
 
 Progress = Callable[[str, int, int], None]

@@ -6,10 +6,11 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from typing import Any, cast
 
+from whence.dataclass import dataclass
 from whence.extent.expression import (
     Extent,
     chosen,

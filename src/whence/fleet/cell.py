@@ -6,7 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
+
+from whence.dataclass import dataclass
 
 WHENCE = "whence"
 """The engine that is ours; any other is one of `whence.foreign`."""

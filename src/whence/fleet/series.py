@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import duckdb
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import InputError
 from whence.fleet.views import SERIES
 

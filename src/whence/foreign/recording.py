@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from whence.attribution.rows import Event
+from whence.dataclass import dataclass
 from whence.foreign.source import Attribute
 
 

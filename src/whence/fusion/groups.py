@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from whence.dataclass import dataclass
 from whence.errors import GraphError
 from whence.graph import Graph
 from whence.ops.definition import Pattern

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import TextError
 from whence.graph.node import NodeFlag
 from whence.graph.parse_values import Values

@@ -6,8 +6,7 @@ what stands before them is copied, and zeros are put behind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder

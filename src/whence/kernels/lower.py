@@ -5,8 +5,9 @@ family covers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.fusion import FusedGraph, FuseEntry
 from whence.fusion.operands import is_inlined

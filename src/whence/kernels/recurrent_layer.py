@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whence.dataclass import dataclass
 from whence.kernels.builder import Pointer
 from whence.kernels.ir import At, Condition, Count, Expr, Micro, Name, ValueCount, count, least
 from whence.kernels.tile import Tile

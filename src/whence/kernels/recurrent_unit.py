@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.expressions import apply, cast, choose, select
 from whence.kernels.ir import Count, CountValue, Expr, Fn, Literal, Name, walk

@@ -10,8 +10,9 @@ kernels share a function if all their answers make the same text.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from whence.dataclass import dataclass
 from whence.extent import LEAST, Dimensions, is_symbolic
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import Expr, Kernel, Load, Micro, Op, Splat

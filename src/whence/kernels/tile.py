@@ -4,7 +4,9 @@ convolutions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from whence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from whence.dataclass import dataclass
 
 
 class OperandKind(enum.Enum):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
+
+from whence.dataclass import dataclass
 
 Origin: TypeAlias = frozenset[int]
 """The ids of the source operators a node came from. Immutable and shared, so that copying one is

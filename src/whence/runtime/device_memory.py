@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from whence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

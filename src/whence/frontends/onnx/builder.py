@@ -5,11 +5,12 @@ the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
+from whence.dataclass import dataclass
 from whence.errors import ModelError, WhenceError
 from whence.frontends.importer import Constants, located, record_earlier
 from whence.frontends.naming import check_texts, quoted

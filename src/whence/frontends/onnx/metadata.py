@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from whence.dataclass import dataclass
 
 _PREFIXES = ("pkg.torch.onnx.", "pkg.onnxscript.")
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')

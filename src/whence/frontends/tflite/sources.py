@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.origin_metadata import (

@@ -14,10 +14,11 @@ variables that it keeps; its outputs are what it makes, then the variables' next
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import Mapper, OperatorCall

@@ -4,8 +4,7 @@ transform back and store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
 from whence.kernels.conv.tiles import Field

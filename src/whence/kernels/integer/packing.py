@@ -4,9 +4,9 @@ what sums start with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from whence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.kernels.ir.statements import Stmt
 from whence.types import DType
 

@@ -6,8 +6,9 @@ itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from whence.dataclass import dataclass
 from whence.kernels.builder import Builder
 from whence.kernels.ir import (
     BEGIN,

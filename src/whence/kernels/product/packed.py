@@ -8,10 +8,11 @@ side to int8 (`packed_program.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.group import Group

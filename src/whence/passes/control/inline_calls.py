@@ -8,8 +8,7 @@ as they were.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.passes.base import Pass
 from whence.passes.control.inlining import Inlining

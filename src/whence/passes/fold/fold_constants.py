@@ -21,10 +21,9 @@ What is left alone, and why:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import Change, contradict

@@ -21,10 +21,11 @@ whole model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import WhenceError
 from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Ref, Rewriter

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whence.dataclass import dataclass
 from whence.graph import Check, Rewriter
 from whence.passes.base import Pass
 

@@ -10,8 +10,7 @@ no-op.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import contradict
 from whence.graph.search import producer_of

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import OriginMetadata

@@ -7,11 +7,12 @@ Short sequences are unrolled, long ones become a `Scan`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
+from whence.dataclass import dataclass
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import ACTIVATIONS, OperatorCall
 from whence.frontends.tflite.operators.lstm_layer import (
