@@ -18,6 +18,9 @@ from whence.attribution.findings.elementwise_chains import elementwise_chains
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.attribution.rows import Event, KernelRow, WorkerEvent
+from whence.backends.cpu.generator import CpuGenerator, build_program
+from whence.building.prepare import prepare_graph
+from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.rates import MachineRates, Rate, Unit
@@ -207,6 +210,35 @@ def test_too_few_work_items() -> None:
     (kernel,) = (row for row in found.kernels if row.id in best.kernels)
     left = max(2_000_000 / 8, kernel.least_ns)
     assert best.prize_ns == pytest.approx(2_000_000 - left, rel=0.01)
+
+
+@pytest.mark.parametrize("threads", [4, 16])
+def test_the_mean_of_few_large_channels_has_work_for_all_threads(threads: int) -> None:
+    def build(graph: GraphBuilder) -> Symbol:
+        x = graph.input("x", DType.F32, [1, 3, 224, 224])
+        weights = graph.const(np.ones((32, 3, 3, 3), np.float32))
+        return graph.op("GlobalAveragePool", graph.op("Conv", x, weights, pads=(1, 1, 1, 1)))
+
+    graph = _graph(build)
+    generator = CpuGenerator(Toolchain(), threads, load=False)
+    prepared = graph.copy()
+    prepare_graph(prepared, generator.preferences)
+    program = build_program(prepared, Toolchain(), threads=threads, load=False)
+    # As long as its operations are many, each kernel takes its time.
+    times = [2 * sum(each.flops for each in step.members) // 100 + 1 for step in program.steps]
+    found = assemble(
+        graph,
+        program,
+        measured(program, times),
+        model="m",
+        engine="cpu",
+        threads=threads,
+        rates=RATES,
+    )
+    large = [row for row in found.kernels if row.flops > 1_000_000]
+    assert len(large) == 2
+    assert all(row.items >= threads for row in large)
+    assert not _prizes(found, "few_work_items")
 
 
 def with_kernels(profile: Profile, threads: int, rates: MachineRates, *rows: KernelRow) -> Profile:

@@ -38,6 +38,7 @@ from whence.passes.lower.expand_stft import ExpandStft
 from whence.passes.lower.expand_tensor_scatter import ExpandTensorScatter
 from whence.passes.lower.flatten_depth import FlattenDepth
 from whence.passes.lower.fuse_activations import FuseActivations
+from whence.passes.lower.split_reductions import SplitReductions
 from whence.passes.lower.widen_half import WidenHalf
 from whence.passes.preferences import Preferences
 from whence.passes.quantised.integer_arithmetic import IntegerArithmetic
@@ -134,6 +135,7 @@ _FUSE: tuple[Pass, ...] = (
     FuseActivations(),
     FlattenDepth(),
     BlockChannels(),
+    SplitReductions(),
 )
 
 PREPARE: Sequence[Pass] = (
@@ -159,13 +161,21 @@ def passes_for(preferences: Preferences) -> tuple[Pass, ...]:
     unknown = preferences.without - {each.name for each in PREPARE}
     if unknown:
         raise InputError(f"there is no pass '{min(unknown)}' to leave out; see `whence passes`")
-    block = preferences.channel_block
     return tuple(
-        replace(each, block=block) if isinstance(each, BlockChannels) and block else each
+        _preferred(each, preferences)
         for each in PREPARE
         if each.name not in preferences.without
-        and not (isinstance(each, BlockChannels) and block is None)
+        and not (isinstance(each, BlockChannels) and preferences.channel_block is None)
     )
+
+
+def _preferred(each: Pass, preferences: Preferences) -> Pass:
+    """The pass with the options that a backend wants."""
+    if isinstance(each, BlockChannels) and preferences.channel_block:
+        return replace(each, block=preferences.channel_block)
+    if isinstance(each, SplitReductions):
+        return replace(each, threads=preferences.threads)
+    return each
 
 
 CHANNELS_LAST: Sequence[Pass] = (

@@ -79,7 +79,7 @@ class CpuGenerator(CodeGenerator):
 
     @property
     def preferences(self) -> Preferences:
-        return Preferences(channel_block=self.channel_block)
+        return Preferences(channel_block=self.channel_block, threads=self.threads)
 
     @property
     def tile(self) -> Tile:
