@@ -13,10 +13,14 @@ import pytest
 from tests.attribution.harness import conv_bn_relu
 from whence.api import compile_model
 from whence.attribution import measure, profile_executable
+from whence.attribution.account import Span
 from whence.attribution.measure import overhead
 from whence.errors import InputError
 from whence.graph.builder import GraphBuilder
+from whence.ops.definition import Value
 from whence.runtime.engine import Engine
+from whence.runtime.executable import Executable, Pending
+from whence.runtime.stream import Stream
 from whence.types import DType
 
 
@@ -56,6 +60,51 @@ def test_waiting_for_a_thread_is_part_of_a_kernel() -> None:
     assert 0 <= together.waited_ns <= together.attributed_ns
     assert together.threads == 1 or together.waited_ns > 0
     assert together.attributed_ns + sum(together.residual_ns.values()) == together.wall_ns
+
+
+@pytest.mark.parametrize(("threads", "wakes"), [(2, True), (1, False)])
+def test_a_run_of_several_threads_follows_at_once_upon_one_that_wakes_them(
+    threads: int, wakes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a profile does between two runs lasts longer than threads stay awake."""
+    model = compile_model(conv_bn_relu(), threads=threads)
+    runs: list[str] = []
+    perform, enter = Executable.perform, measure._Book.enter
+
+    def noted(self: Executable, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
+        runs.append("plain" if stream.profiler is None else "profiled")
+        return perform(self, stream, *args, **kwargs)
+
+    def entered(self: measure._Book, stream: Stream, span: Span) -> None:
+        runs.append("book")
+        enter(self, stream, span)
+
+    monkeypatch.setattr(Executable, "perform", noted)
+    monkeypatch.setattr(measure._Book, "enter", entered)
+    measuring = measure.ProfiledRuns(model)
+    for _ in range(3):
+        measuring.warm_up()
+    runs.clear()
+    for _ in range(3):
+        measuring.run_profiled()
+    assert runs == [*["plain"] * wakes, "profiled", "book"] * 3
+
+
+def test_a_long_run_needs_no_other_to_wake_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_SHORT_RUN_NS", 0)
+    model = compile_model(conv_bn_relu(), threads=2)
+    performed = []
+    perform = Executable.perform
+
+    def noted(self: Executable, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
+        performed.append(stream)
+        return perform(self, stream, *args, **kwargs)
+
+    monkeypatch.setattr(Executable, "perform", noted)
+    measuring = measure.ProfiledRuns(model)
+    for _ in range(3):
+        measuring.run()
+    assert len(performed) == 3
 
 
 def test_what_it_takes_to_start_a_run_is_idle_time() -> None:
