@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import resources
 from typing import Any
 
@@ -107,3 +108,53 @@ return Object.fromEntries(found)"""
     assert faded.get(by_name["Conv"], 0) < 0.02 * whole[by_name["Conv"]]
     find(page, "#search").send_keys(Keys.ESCAPE)
     assert page.execute_script(colours) == whole
+
+
+def _apart(some: Any, other: Any) -> float:
+    """The least distance of two labels' middle lines."""
+    return min(math.dist(first, second) for first in some["parts"] for second in other["parts"])
+
+
+_LINES = [
+    # Two roofs ten pixels apart, and slopes that run side by side.
+    {"text": "int8 209", "width": 44, "from": [560, 50], "to": [200, 50]},
+    {"text": "f32 173", "width": 40, "from": [560, 60], "to": [190, 60]},
+    {"text": "L1", "width": 12, "from": [46, 200], "to": [190, 60]},
+    {"text": "L2", "width": 12, "from": [46, 214], "to": [205, 60]},
+    {"text": "L3", "width": 12, "from": [46, 222], "to": [213, 60]},
+    {"text": "memory", "width": 42, "from": [46, 240], "to": [240, 60]},
+]
+
+
+def test_the_names_of_lines_stand_on_them_clear_of_each_other_and_of_dots(page: Any) -> None:
+    script = (
+        resources.files("whence.report.html").joinpath("line_labels.js").read_text(encoding="utf-8")
+    )
+    dots = [[545, 55, 8], [500, 55, 4], [70, 200, 6]]
+    found = page.execute_script(
+        f"{{ {script}; return placeLabels(arguments[0], arguments[1]) }}", _LINES, dots
+    )
+    assert [each["text"] for each in found] == [each["text"] for each in _LINES]
+    for number, label in enumerate(found):
+        assert all(_apart(label, other) > 11 for other in found[:number])
+        assert all(math.dist(part, dot[:2]) > dot[2] + 5 for part in label["parts"] for dot in dots)
+        assert abs(label["angle"]) <= math.pi / 2, "it can be read"
+        (ax, ay), (bx, by), (x, y) = _LINES[number]["from"], _LINES[number]["to"], label["at"]
+        assert abs((bx - ax) * (y - ay) - (by - ay) * (x - ax)) < 1, "it is on its line"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_two_names_in_the_roofline_overlap(page: Any, width: int) -> None:
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        find(page, "#tab-advice").click()
+        wait_for(
+            lambda: page.execute_script("return document.getElementById('roofline').labels.length")
+        )
+        labels = page.execute_script("return document.getElementById('roofline').labels")
+    finally:
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "width": 1280})
+    assert {"f32", "int8", "memory"} <= {each["text"].split()[0] for each in labels}
+    for number, label in enumerate(labels):
+        assert all(_apart(label, other) > 11 for other in labels[:number])

@@ -29,6 +29,7 @@ _SCRIPTS = (
     "timeline.js",
     "operator_table.js",
     "findings.js",
+    "line_labels.js",
     "roofline.js",
     "memory.js",
     "c_code.js",

@@ -17,6 +17,8 @@ class Roofline {
     this.points = machine ? [...KERNELS.id.keys()].filter((item) => KERNELS.flops[item] && KERNELS.bytes[item] && KERNELS.time_ns[item])
       .map((item) => ({ item, x: KERNELS.flops[item] / KERNELS.bytes[item], y: (KERNELS.flops[item] * KERNELS.calls[item]) / KERNELS.time_ns[item] }))
       .sort((a, b) => KERNELS.time_ns[b.item] - KERNELS.time_ns[a.item]) : [];
+    this.heaviest = Math.max(1, ...this.points.map((point) => KERNELS.time_ns[point.item]));
+    this.box.labels = [];
     byId('roofline-facts').textContent = machine
       ? `${machine.peaks.map(([unit, rate]) => `${unit} ${rate.toFixed(0)} GFLOP/s`).join(', ')} · ${machine.levels.map(([name, rate]) => `${name} ${rate.toFixed(0)} GB/s`).join(', ')}${machine.measured ? '' : ' (nominal)'}`
       : 'how fast the machine is is not in this profile';
@@ -104,14 +106,13 @@ class Roofline {
     pen.font = `11px ${paint('--sans')}`;
     this.drawAxes(pen, paint, xRange, yRange, width, height);
     this.drawRoofs(pen, paint, machine, xRange, width);
-    const heaviest = Math.max(1, ...this.points.map((point) => KERNELS.time_ns[point.item]));
     for (const { item, x, y } of this.points) {
       pen.globalAlpha = selection.isFound('kernel', item) ? 0.9 : 0.15;
       pen.fillStyle = paint(kernelColour(item));
       pen.strokeStyle = paint('--ink');
       pen.lineWidth = 0.75;
       pen.beginPath();
-      pen.arc(this.scale.x(x), this.scale.y(y), POINT + 9 * Math.sqrt(KERNELS.time_ns[item] / heaviest), 0, 2 * Math.PI);
+      pen.arc(this.scale.x(x), this.scale.y(y), this.radius(item), 0, 2 * Math.PI);
       pen.fill();
       pen.stroke();
     }
@@ -143,32 +144,45 @@ class Roofline {
 
   drawRoofs(pen, paint, machine, xRange, width) {
     pen.lineWidth = 1.5;
-    pen.textBaseline = 'bottom';
+    const lines = [];
     for (const [place, [unit, rate]] of machine.peaks.entries()) {
-      pen.strokeStyle = paint(place ? '--faint' : '--ink');
-      pen.beginPath();
       const y = this.scale.y(rate);
-      pen.moveTo(this.scale.x(Math.max(xRange[0], rate / machine.levels[0][1])), y);
-      pen.lineTo(width - MARGIN.right, y);
-      pen.stroke();
-      pen.fillStyle = paint('--soft');
-      pen.textAlign = 'right';
-      pen.fillText(`${unit} ${rate.toFixed(0)}`, width - MARGIN.right - 4, y - 2);
+      const from = this.scale.x(Math.max(xRange[0], rate / machine.levels[0][1]));
+      // Read from the right, where a roof has nothing under it but kernels.
+      lines.push({ text: `${unit} ${rate.toFixed(0)}`, from: [width - MARGIN.right, y], to: [from, y], colour: place ? '--faint' : '--ink' });
     }
     const top = machine.peaks[0][1];
     for (const [name, rate] of machine.levels) {
       const from = Math.max(xRange[0], this.lowest(rate));
       if (from * rate >= top) continue;
-      pen.strokeStyle = paint('--faint');
+      lines.push({ text: name, from: [this.scale.x(from), this.scale.y(from * rate)], to: [this.scale.x(top / rate), this.scale.y(top)], colour: '--faint' });
+    }
+    for (const { from, to, colour } of lines) {
+      pen.strokeStyle = paint(colour);
       pen.beginPath();
-      pen.moveTo(this.scale.x(from), this.scale.y(from * rate));
-      pen.lineTo(this.scale.x(top / rate), this.scale.y(top));
+      pen.moveTo(...from);
+      pen.lineTo(...to);
       pen.stroke();
+    }
+    const dots = this.points.map(({ item, x, y }) => [this.scale.x(x), this.scale.y(y), this.radius(item)]);
+    this.box.labels = placeLabels(lines.map((line) => ({ ...line, width: pen.measureText(line.text).width })), dots);
+    pen.textAlign = 'center';
+    pen.textBaseline = 'middle';
+    for (const { text, width: wide, at, angle } of this.box.labels) {
+      pen.save();
+      pen.translate(...at);
+      pen.rotate(angle);
+      pen.fillStyle = paint('--panel');
+      pen.fillRect(-wide / 2 - 3, -5, wide + 6, 10);
       pen.fillStyle = paint('--soft');
-      pen.textAlign = 'left';
-      pen.fillText(name, this.scale.x(from) + 4, this.scale.y(from * rate) - 3);
+      pen.fillText(text, 0, 0);
+      pen.restore();
     }
     pen.textAlign = 'left';
+  }
+
+  radius(item) {
+    return POINT + 9 * Math.sqrt(KERNELS.time_ns[item] / this.heaviest);
   }
 
   /** From where on a slope is within the drawing. */
