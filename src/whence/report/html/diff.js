@@ -45,6 +45,7 @@ function drawMap(profile, position) {
 function fillMap(map, profile, position) {
   const width = Math.max(1, map.clientWidth);
   const height = (HEIGHT * profile.median_ns) / longest;
+  map.style.height = `${height}px`;
   const shown = data.operators.map((operator, number) => [operator.ns[position], number]).filter(([ns]) => ns > profile.median_ns / 3000);
   shown.sort((a, b) => Math.max(...data.operators[b[1]].ns) - Math.max(...data.operators[a[1]].ns) || a[1] - b[1]);
   const places = squarify(shown.map(([ns]) => ns), 0, 0, width, height);
