@@ -115,7 +115,7 @@ def _apart(some: Any, other: Any) -> float:
     return min(math.dist(first, second) for first in some["parts"] for second in other["parts"])
 
 
-_LINES = [
+_LINES: list[dict[str, Any]] = [
     # Two roofs ten pixels apart, and slopes that run side by side.
     {"text": "int8 209", "width": 44, "from": [560, 50], "to": [200, 50]},
     {"text": "f32 173", "width": 40, "from": [560, 60], "to": [190, 60]},
