@@ -23,13 +23,12 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "two_minutes.md"
-WIDTH = 100
-_LONGEST = 130
+WIDTH = 80
 _DONE = "\x1e"
 _HEAD = """# Two minutes
 
-What a new user types first, and what it prints. `make transcripts` writes this page: it runs every command here in a fresh clone,
-in an empty home folder. Lines that are too long for the page end in `…`.
+What a new user types first, and what it prints in a terminal of 80 columns. `make transcripts`
+writes this page: it runs every command here in a fresh clone, in an empty home folder.
 """
 
 
@@ -53,7 +52,8 @@ class Subject:
 
 CLONE = (
     Step(
-        "A clone, and the demonstration: it installs what whence needs, fetches a trained model, runs and profiles it.",
+        "A clone, and the demonstration: it installs what whence needs, fetches a trained model, runs"
+        " and\nprofiles it.",
         ("git clone --quiet $REPOSITORY whence", "cd whence", "time make --silent demo"),
     ),
     Step(
@@ -145,11 +145,7 @@ class Shell:
         sys.exit(f"transcripts: the shell ended in {command}")
 
     def _shown(self, lines: list[str]) -> list[str]:
-        text = "\n".join(lines).strip("\n").replace(self._home, "~")
-        return [
-            line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
-            for line in text.splitlines()
-        ]
+        return "\n".join(lines).strip("\n").replace(self._home, "~").splitlines()
 
     def close(self) -> None:
         _pipe(self._process.stdin).close()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from tests.attribution.harness import profile_of
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import GROUPINGS, Profile
+from whence.graph.builder import GraphBuilder
 from whence.report.files import WRITERS
 from whence.report.terminal import closure_line, duration, fit, header, policy_line, print_profile
+from whence.types import DType
 
 
 def printed(profile: Profile, width: int, by: str = "op", limit: int = 20) -> str:
@@ -120,6 +125,31 @@ def test_a_name_loses_its_middle(profile: Profile) -> None:
         assert len(lines) > 1
         assert max(map(len, lines)) <= width
         assert " ".join(line.strip() for line in lines).count("profiling cost") == 1
+
+
+def test_on_a_narrow_terminal_an_operator_ends_in_its_kernel_and_modules_have_no_column() -> None:
+    graph = GraphBuilder("narrow")
+    x = graph.input("x", DType.F32, [1, 32, 24, 24])
+    weights = graph.const(np.ones((32, 32, 3, 3), np.float32))
+    for number in range(2):
+        x = graph.op("Conv", x, weights, name=f"/a/stage{number}/branch/Conv", pads=(1, 1, 1, 1))
+        x = graph.op("Sigmoid", x, name=f"/a/stage{number}/branch/activation/Sigmoid")
+    graph.output("y", x)
+    found = profile_of(graph.finish(), 1_000_000)
+    found = dataclasses.replace(
+        found,
+        sources=tuple(dataclasses.replace(row, module="decoder.upper") for row in found.sources),
+    )
+    narrow, wide = (printed(found, width) for width in (80, 140))
+    assert "decoder.upper" in wide
+    assert re.search(r"with Conv → kernels \d", wide)
+    assert "of it layout changes" in wide
+    assert "decoder" not in narrow
+    row = next(line for line in narrow.splitlines() if "/a/stage0/branch/Conv" in line)
+    assert re.search(r"  → kernels? [\d, ]+", row)
+    assert "…" not in row
+    # What to do next is wrapped, not cut.
+    assert found.findings[0].title in " ".join(narrow.split())
 
 
 def test_an_unmeasurable_cost_is_not_called_negative(profile: Profile) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +23,12 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from whence.api import prepare_with_report
+from whence.building.prepare import prepare_graph
+from whence.codegen.target import usable_cores
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.escaping import escape
+from whence.passes.preferences import Preferences
 from whence.provenance import PassReport
 
 ModelPath = Annotated[
@@ -57,6 +60,24 @@ def safe(text: str, style: str = "") -> Text:
     effect.
     """
     return Text(escape(text), style=style)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """A line of text that comes from a model. Where it is longer than the terminal is wide, the rest
+    is indented below it.
+    """
+    line = escape(text)
+    if console.width < _PIPE_WIDTH and len(line) > console.width:
+        indent = line[: len(line) - len(line.lstrip())] + "    "
+        lines = textwrap.wrap(
+            line,
+            console.width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        line = "\n".join(lines)
+    console.print(Text(line, style=style), soft_wrap=True)
 
 
 def without_home(path: Path) -> str:
@@ -134,5 +155,7 @@ def progress(title: str, console: Console | None = None) -> Iterator[ProgressBar
 
 
 def prepare_with_bar(graph: Graph, *, portable: bool = False) -> list[PassReport]:
+    """As compiling for all cores of this machine would prepare it."""
+    preferences = Preferences(threads=usable_cores())
     with progress("preparing") as bar:
-        return prepare_with_report(graph, portable=portable, progress=bar.show)
+        return prepare_graph(graph, preferences, portable=portable, progress=bar.show)

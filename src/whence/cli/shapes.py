@@ -134,10 +134,11 @@ def mention_open_sizes(sample: SampleInputs, console: Console) -> None:
 
 def mention_options(options: str, console: Console) -> None:
     if options:
-        console.print(
-            safe(f"whence: the model leaves sizes open, so these are taken: {options}", "yellow"),
-            soft_wrap=True,
-        )
+        said = "whence: the model leaves sizes open, so these are taken:"
+        # Options stay in one line, to be copied.
+        between = " " if len(said) + 1 + len(options) <= console.width else "\n  "
+        line = safe(said, "yellow").append(between).append_text(safe(options))
+        console.print(line, soft_wrap=True)
 
 
 def load_with_bar(model: Path, shapes: Shapes) -> Graph:

@@ -21,7 +21,7 @@ from whence.attribution.sample_inputs import taken_sizes
 from whence.backends.cpu.generator import build_program
 from whence.building.program import Program
 from whence.building.tuning_records import TuningRecords
-from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
+from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe, say
 from whence.cli.shapes import DimOption, ShapeOption, Shapes, load_sized, parse_sizes
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
@@ -97,12 +97,10 @@ def why(
     if history.outcome is not Outcome.LIVE:
         return
     if not time and (opened := taken_sizes(graph)).guessed:
-        console.print(
-            safe(
-                "  which kernels do it depends on shapes that the model leaves open: fix them with"
-                f" {opened.options}"
-            ),
-            soft_wrap=True,
+        say(
+            console,
+            "  which kernels do it depends on shapes that the model leaves open: fix them with"
+            f" {opened.options}",
         )
         return
     if time:
@@ -139,10 +137,10 @@ def _row(profile: Profile, source: SourceOp) -> SourceRow:
 def print_kernels(console: Console, around: Neighbourhood, source: SourceOp) -> None:
     kernels = around.kernels(source)
     if not kernels:
-        console.print(safe(f"  {around.without_kernel(source)}"), soft_wrap=True)
+        say(console, f"  {around.without_kernel(source)}")
     for step in kernels[:8]:
         how = "" if step.symbol else f", by reference: {step.why_reference}"
-        console.print(safe(f"  runs in kernel {step.number}, {step.name}{how}"), soft_wrap=True)
+        say(console, f"  runs in kernel {step.number}, {step.name}{how}")
     for title, neighbours in (
         ("is fed by", around.feeders(source)),
         ("feeds", around.readers(source)),
@@ -150,9 +148,9 @@ def print_kernels(console: Console, around: Neighbourhood, source: SourceOp) -> 
         for each in neighbours[:_MOST_NEIGHBOURS]:
             what = f"'{each.name}'" + (f" ({each.op})" if each.op else "")
             behind = f" behind '{each.through}'" if each.through else ""
-            console.print(safe(f"  {title} {what}{behind}, {each.where}"), soft_wrap=True)
+            say(console, f"  {title} {what}{behind}, {each.where}")
             for reason in each.why_apart:
-                console.print(safe(f"      not fused: {reason}", "dim"), soft_wrap=True)
+                say(console, f"      not fused: {reason}", "dim")
         if len(neighbours) > _MOST_NEIGHBOURS:
             console.print(
                 f"  ... and {title} {len(neighbours) - _MOST_NEIGHBOURS} more", style="dim"
@@ -164,12 +162,10 @@ def print_time(console: Console, profile: Profile, row: SourceRow) -> None:
     inserted = (
         f", {duration(row.inserted_ns / runs)} of it in layout changes" if row.inserted_ns else ""
     )
-    console.print(
-        safe(
-            f"  takes {duration(row.time_ns / runs)} of {duration(profile.run_ns)} per run,"
-            f" {row.share:.1%}{inserted}"
-        ),
-        soft_wrap=True,
+    say(
+        console,
+        f"  takes {duration(row.time_ns / runs)} of {duration(profile.run_ns)} per run,"
+        f" {row.share:.1%}{inserted}",
     )
     for kernel in profile.kernels:
         for part in kernel.origin:
@@ -178,14 +174,12 @@ def print_time(console: Console, profile: Profile, row: SourceRow) -> None:
                     f"{duration(part.time_ns / runs)} of the {duration(kernel.time_ns / runs)} of"
                     f" kernel {kernel.id}, {kernel.name}"
                 )
-                console.print(safe(f"      {text}"), soft_wrap=True)
-    console.print(
-        safe(
-            f"      {policy_name(profile)}; {profile.runs} run{'s' if profile.runs != 1 else ''} of"
-            f" {profile.model}",
-            "dim",
-        ),
-        soft_wrap=True,
+                say(console, f"      {text}")
+    say(
+        console,
+        f"      {policy_name(profile)}; {profile.runs} run{'s' if profile.runs != 1 else ''} of"
+        f" {profile.model}",
+        "dim",
     )
 
 
@@ -346,53 +340,46 @@ def print_history(
         safe(history.outcome.value, _STYLES[history.outcome]),
         soft_wrap=True,
     )
-    console.print(
-        safe(
-            f"  read from the file as number {source.id}"
-            + ("" if source.table_id is None else f", id {source.table_id} in its source table")
-            + (f", inside {source.scope}" if source.scope else "")
-        ),
-        soft_wrap=True,
+    say(
+        console,
+        f"  read from the file as number {source.id}"
+        + ("" if source.table_id is None else f", id {source.table_id} in its source table")
+        + (f", inside {source.scope}" if source.scope else ""),
     )
     if module is not None:
         told = f"  module {module.path}, by its {module.evidence}"
-        console.print(safe(told), soft_wrap=True)
+        say(console, told)
         if source.module and source.module != module.path:
-            console.print(safe(f"      metadata says {source.module}", "dim"), soft_wrap=True)
+            say(console, f"      metadata says {source.module}", "dim")
     elif source.module:
-        console.print(safe(f"  module {source.module}"), soft_wrap=True)
+        say(console, f"  module {source.module}")
     if source.line:
-        console.print(safe(f"  written at {source.line}"), soft_wrap=True)
+        say(console, f"  written at {source.line}")
     for step in history.steps:
-        console.print(safe("  " + _sentence(graph, step)), soft_wrap=True)
+        say(console, "  " + _sentence(graph, step))
         if step.rule:
-            console.print(safe(f"      {step.rule}", "dim"), soft_wrap=True)
+            say(console, f"      {step.rule}", "dim")
     for stone in history.tombstones:
         if stone.reason is Reason.EARLIER:
-            console.print(
-                safe(f"  removed by {stone.pass_name}, before this file was written"),
-                soft_wrap=True,
-            )
-            console.print(safe(f"      {stone.rule}", "dim"), soft_wrap=True)
+            say(console, f"  removed by {stone.pass_name}, before this file was written")
+            say(console, f"      {stone.rule}", "dim")
             continue
         into = (
             f", its users read {_describe(graph, stone.into)} instead"
             if stone.into is not None
             else ""
         )
-        console.print(safe(f"  removed by {stone.pass_name}: {stone.reason}{into}"), soft_wrap=True)
+        say(console, f"  removed by {stone.pass_name}: {stone.reason}{into}")
         if stone.rule:
-            console.print(safe(f"      {stone.rule}", "dim"), soft_wrap=True)
+            say(console, f"      {stone.rule}", "dim")
     for node in history.live_in[:8]:
         others = _names(ledger, node.origin - {source.id})
-        console.print(
-            safe(
-                f"  now part of node {node.id}, {node.op}"
-                + (f", together with {others}" if others else "")
-            ),
-            soft_wrap=True,
+        say(
+            console,
+            f"  now part of node {node.id}, {node.op}"
+            + (f", together with {others}" if others else ""),
         )
-        console.print(safe(f"      {print_node(node)}", "dim"), soft_wrap=True)
+        say(console, f"      {print_node(node)}", "dim")
     if len(history.live_in) > 8:
         console.print(f"  ... and {len(history.live_in) - 8} more nodes", style="dim")
 

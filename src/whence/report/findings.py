@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
@@ -19,18 +21,27 @@ def print_findings(console: Console, profile: Profile, limit: int = 10) -> None:
     findings = profile.findings
     prized = [each for each in findings if each.prize_ns]
     for number, each in enumerate(prized[: limit or None], 1):
-        console.print(
-            Padding(Text(f"{number:2}. {escape(each.title)}", style="bold"), (0, 0, 0, 0))
-        )
+        _print_title(console, f"{number:2}. ", each, "bold")
         _print_rest(console, profile, each)
     if limit and len(prized) > limit:
         console.print(Text(f" ... and {len(prized) - limit} more; --limit 0 shows all", "dim"))
     for each in findings:
         if not each.prize_ns:
-            console.print(Text(f" !  {escape(each.title)}", style="yellow"))
+            _print_title(console, " !  ", each, "yellow")
             _print_rest(console, profile, each)
     if not findings:
         console.print(Text(" nothing stands out"))
+
+
+def _print_title(console: Console, mark: str, each: Finding, style: str) -> None:
+    for line in textwrap.wrap(
+        escape(each.title),
+        max(20, console.width),
+        initial_indent=mark,
+        subsequent_indent=" " * len(mark),
+        break_on_hyphens=False,
+    ):
+        console.print(Text(line, style=style), soft_wrap=True)
 
 
 def _print_rest(console: Console, profile: Profile, each: Finding) -> None:

@@ -4,6 +4,7 @@ them takes effect.
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
@@ -29,6 +30,8 @@ _HEADINGS = {
 }
 _LEAST_WIDTH = 40
 _LEAST_MODULE = 8
+# What became of an operator has this much room at least beside a column for modules.
+_LEAST_BECAME = 24
 _RATE_WIDTH, _WIDE = 7, 130
 
 
@@ -68,7 +71,14 @@ def print_profile(
     if profile.throughput is not None:
         console.print(Text(throughput_line(profile.throughput)), soft_wrap=True)
     if best := next_line(profile):
-        console.print(Text(shorten(best, console.width)))
+        for line in textwrap.wrap(
+            best,
+            console.width,
+            initial_indent=" ",
+            subsequent_indent="   ",
+            break_on_hyphens=False,
+        ):
+            console.print(Text(line), soft_wrap=True)
 
 
 def throughput_line(found: Throughput) -> str:
@@ -209,7 +219,7 @@ def next_line(profile: Profile) -> str:
     if best is None or not profile.run_ns:
         return ""
     part = 100 * best.prize_ns / profile.unprofiled_ns
-    return f" next, up to {part:.0f} %: {escape(best.title)} (whence advise)"
+    return f"next, up to {part:.0f} %: {escape(best.title)} (whence advise)"
 
 
 def policy_name(profile: Profile) -> str:
@@ -257,7 +267,9 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
         table.add_column("bound", no_wrap=True, style="dim")
         taken += max(len("bound"), *(len(row.bound) for row in rows)) + 2
     modules = [_module_beside(row) for row in rows]
-    module_width = min(max(map(len, modules), default=0), max(0, (console.width - taken) // 4))
+    longest = max((len(escape(row.name)) for row in rows), default=8)
+    spare = console.width - taken - min(longest, console.width // 3) - _LEAST_BECAME
+    module_width = min(max(map(len, modules), default=0), max(0, spare))
     table.add_column("operator", no_wrap=True, overflow="ellipsis")
     if module_width >= _LEAST_MODULE:
         table.add_column("module", no_wrap=True, overflow="ellipsis")
@@ -266,7 +278,6 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
     table.add_column("what became of it", no_wrap=True, overflow="ellipsis", style="dim")
     taken += module_width + 2 if module_width else 0
     room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
-    longest = max((len(escape(row.name)) for row in rows), default=8)
     name_width = min(longest, room * 3 // 5)
     shown = Counter(fit(row.name, name_width) for row in rows)
     for row, module in zip(rows, modules, strict=True):
@@ -281,13 +292,22 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
             if row.inserted_ns * 20 > row.time_ns > 0
             else ""
         )
-        became = fit(row.became + inserted, room - name_width)
+        became = _fit_became(row.became, inserted, room - name_width)
         beside = (Text(fit(module, module_width)),) if module_width else ()
         rate = ((of_peak(row.of_peak),) if rated else ()) + ((row.bound,) if bounded else ())
         table.add_row(
             *_times(profile, row.time_ns, row.share), *rate, Text(name), *beside, Text(became)
         )
     console.print(table)
+
+
+def _fit_became(became: str, inserted: str, width: int) -> str:
+    """What became of an operator; where there is little room, only where it ended."""
+    whole = escape(became)
+    _, arrow, kernel = whole.rpartition("→")
+    end = arrow + kernel
+    forms = (whole + inserted, end + inserted, end)
+    return next((form for form in forms if len(form) <= width), shorten(end, width))
 
 
 def of_peak(part: float) -> str:

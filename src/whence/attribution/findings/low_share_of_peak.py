@@ -52,7 +52,7 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
     who = (
         named(profile, first)
         if len(kernels) == 1
-        else f"{len(kernels)} kernels ({names(profile, sources_of(kernels))})"
+        else f"{len(kernels)} kernels ({names(profile, _heaviest(kernels))})"
     )
     verb, why = (
         "reaches" if len(kernels) == 1 else "reach",
@@ -73,6 +73,11 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
         tuple(kernel.id for kernel in kernels),
         sources_of(kernels),
     )
+
+
+def _heaviest(kernels: list[KernelRow]) -> list[int]:
+    """The operator with most time in each kernel."""
+    return [source for kernel in kernels for source in sources_of([kernel])[:1]]
 
 
 def _prize(profile: Profile, kernel: KernelRow, good: float) -> float:
