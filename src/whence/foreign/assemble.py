@@ -154,12 +154,12 @@ def _sources(
     uncertain = placement.uncertain
     possible = _possible(recording, claimed)
     known = find_modules(source.graph)
+    placed = {number for number, own in parts.items() if own} | claimed | set(possible)
     rows = []
     for origin, read in zip(source.graph.ledger.sources, outcomes(source.graph), strict=True):
         own = parts[origin.id]
         time = sum(part.time_ns for _, part in own)
-        is_placed = bool(own) or origin.id in claimed or origin.id in possible
-        fate = _fate(source, origin.id, is_placed, read)
+        fate = _fate(source, origin.id, placed, read)
         each_run = sum(
             (recording.node_ns[:, columns[kernel.id]] * part.weight for kernel, part in own),
             np.zeros(len(recording.runs_ns)),
@@ -206,8 +206,8 @@ def _possible(recording: Recording, claimed: Collection[int]) -> dict[int, str]:
     }
 
 
-def _fate(source: SourceGraph, number: int, is_placed: bool, read: Outcome) -> Outcome:
-    if is_placed:
+def _fate(source: SourceGraph, number: int, placed: Collection[int], read: Outcome) -> Outcome:
+    if number in placed:
         return Outcome.LIVE
     if read in (Outcome.REMOVED, Outcome.DEAD):
         return read
@@ -215,16 +215,24 @@ def _fate(source: SourceGraph, number: int, is_placed: bool, read: Outcome) -> O
         return Outcome.REMOVED
     if number not in source.live or source[number].is_known_from_sizes:
         return Outcome.FOLDED
-    return Outcome.LOST if _is_used(source, number) else Outcome.DEAD
+    return Outcome.LOST if _is_needed(source, number, placed) else Outcome.DEAD
 
 
-def _is_used(source: SourceGraph, number: int) -> bool:
-    """Does anything need it? What only sizes are taken of counts, too."""
-    graph = source.graph
-    return (
-        any(graph.consumers(node) for node in graph if number in node.origin)
-        or source[number].holder is not None
-    )
+def _is_needed(source: SourceGraph, number: int, placed: Collection[int]) -> bool:
+    """Do its elements reach a kernel or a result of the model? Of an operator that only sizes are
+    taken of, engines that know the sizes compute nothing.
+    """
+    waiting, seen = [number], {number}
+    while waiting:
+        each = waiting.pop()
+        if each in source.results or source[each].holder is not None:
+            return True
+        readers = source.readers(each)
+        if any(reader in placed for reader in readers):
+            return True
+        waiting += [reader for reader in readers if reader not in seen]
+        seen.update(readers)
+    return False
 
 
 def _became(
@@ -237,7 +245,7 @@ def _became(
             Outcome.FOLDED: "computed when the model was loaded",
             Outcome.LIVE: "in a kernel that did not run",
             Outcome.LOST: "not found in the engine's graph",
-            Outcome.DEAD: "its result was not used",
+            Outcome.DEAD: "its result was not used, or only its size",
         }.get(fate, "replaced by what is inside it")
     companions = dict.fromkeys(
         part.id

@@ -151,6 +151,19 @@ class SourceGraph:
                 )
         return frozenset(number for number, each in made.items() if all(each))
 
+    @cached_property
+    def results(self) -> frozenset[int]:
+        """The operators that make the outputs of the model."""
+        graph = self.graph
+        made = {
+            number
+            for output in graph.outputs
+            for ref in output.inputs
+            if ref is not None
+            for number in graph[ref.node].origin
+        }
+        return frozenset(self.operators[each].stands_for or each for each in made)
+
     @property
     def heavy(self) -> list[int]:
         return [number for number in sorted(self.live) if self.operators[number].is_heavy]
