@@ -321,6 +321,19 @@ def test_nested_graphs_may_use_the_same_names(tmp_path: Path) -> None:
     assert source.maker("other", None) is None
 
 
+def test_a_last_reshape_to_computed_sizes_belongs_to_the_kernel_before_it(tmp_path: Path) -> None:
+    """OpenVINO knows the sizes beforehand, and has no node for the reshape of a result."""
+    build = Build((4, 16))
+    y = build.op("MatMul", "product", "x", build.weight("w", 16, 16))
+    rows = build.op("Shape", "rows", y, start=0, end=1)
+    size = build.op("Concat", "size", rows, build.constant("rest", np.array([4, 4])), axis=0)
+    source = SourceGraph(
+        load_source(build.save(tmp_path / "m.onnx", build.op("Reshape", "last", y, size)))
+    )
+    product = EngineNode(0, "product", "MatMul", holds=of(source, "product"), is_heavy=True)
+    assert names(source, placed(source, product)) == [["product", "last"]]
+
+
 def test_what_has_no_elements_needs_no_edge(tmp_path: Path) -> None:
     """The rest of a tensor behind its end: engines leave it out."""
     build = Build((1, 16, 8, 8))

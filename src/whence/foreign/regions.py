@@ -179,10 +179,14 @@ def _comes_from(
     region: Region,
     operator: int,
 ) -> bool:
-    """Do its operands all come from the region, or from nodes that feed the region's?"""
+    """Do its operands all come from the region, or from nodes that feed the region's? What is known
+    from the sizes of tensors alone is no data.
+    """
     feeds = engine.feeds(region.node.number)
     return all(
-        maker in region.operators or any(each in feeds for each in claims.get(maker, ()))
+        maker in region.operators
+        or any(each in feeds for each in claims.get(maker, ()))
+        or source[maker].is_known_from_sizes
         for maker in source[operator].feeds_from
     )
 
