@@ -208,6 +208,22 @@ def test_arguments_by_name_and_fixed_ones() -> None:
         model(x, scale=scale)
 
 
+def test_a_call_does_not_go_through_the_list_of_parameters(
+    net: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signature has a line for each of them, hundreds in large modules."""
+    x = torch.randn(2, 3, 6, 6)
+    program = export_module(net, (x,))
+    model = whence.compile(program, threads=1)
+    expected = model(x)
+
+    def refuse(_: Any) -> Any:
+        raise AssertionError("the signature was read in a call")
+
+    monkeypatch.setattr(type(program), "graph_signature", property(refuse))
+    torch.testing.assert_close(model(x), expected)
+
+
 def test_a_saved_program(net: Any, tmp_path: Path) -> None:
     path = tmp_path / "net.pt2"
     x = torch.randn(2, 3, 6, 6)

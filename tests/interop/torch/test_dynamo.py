@@ -91,6 +91,16 @@ def test_inference_mode() -> None:
         _same(model(x), _eager(module, x))
 
 
+def test_weights_made_under_inference_mode_have_no_versions() -> None:
+    with torch.inference_mode():
+        module = Net().eval()
+        model, x = _compiled(module), torch.randn(2, 3, 6, 6)
+        for _ in range(2):
+            _same(model(x), _eager(module, x))
+        module.load_state_dict(Net().state_dict(), assign=True)
+        _same(model(x), _eager(module, x))
+
+
 def test_training_is_refused() -> None:
     model = _compiled(Net().eval())
     with pytest.raises(

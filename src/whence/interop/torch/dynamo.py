@@ -75,20 +75,21 @@ class CompiledGraph:
         written = _written(lowered)
         self._constants = sorted(constants - written)
         self._given = [index for index in range(len(names)) if index not in self._constants]
-        self._compiled: dict[tuple[int, ...], tuple[tuple[int, ...], _Compiled]] = {}
+        self._compiled: dict[tuple[int, ...], tuple[list[int], _Compiled]] = {}
+        self._last: tuple[list[int], list[int], _Compiled] | None = None
+        """Addresses and versions of the parameters of the last call, and what ran it."""
         output = next(node for node in lowered.nodes if node.op == "output")
         self._results = list(output.args[0])
         self._n_made = sum(hasattr(result, "meta") for result in self._results)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         parameters = [args[index] for index in self._constants]
-        where = tuple([each.data_ptr() for each in parameters])
-        versions = tuple([_version(each) for each in parameters])
-        found = self._compiled.get(where)
-        if found is None or found[0] != versions:
-            found = versions, self._compile(args)
-            self._compiled[where] = found
-        compiled = found[1]
+        where, versions = _addresses(parameters), _versions(parameters)
+        last = self._last
+        if last is not None and last[0] == where and last[1] == versions:
+            compiled = last[2]
+        else:
+            compiled = self._find(where, versions, args)
         inputs = [_array(args[index]) for index in compiled.inputs]
         args.clear()
         began = time.monotonic_ns()
@@ -98,6 +99,15 @@ class CompiledGraph:
             if record.keeps_inputs:
                 record.runs.append(self._run(compiled, inputs, where))
         return self._as_torch([outputs] if self._n_made == 1 else outputs)
+
+    def _find(self, where: list[int], versions: list[int], args: Sequence[Any]) -> _Compiled:
+        """What was compiled for these parameters, or is now."""
+        found = self._compiled.get(tuple(where))
+        if found is None or found[0] != versions:
+            found = versions, self._compile(args)
+            self._compiled[tuple(where)] = found
+        self._last = where, versions, found[1]
+        return found[1]
 
     def _run(self, compiled: _Compiled, inputs: Sequence[Any], where: Sequence[int]) -> GraphRun:
         """What was run; inputs are copied, as the program may write to them afterwards."""
@@ -144,9 +154,20 @@ def _array(value: Any) -> np.ndarray:
     return array_of(value) if hasattr(value, "data_ptr") else np.asarray(value)
 
 
-def _version(tensor: Any) -> int:
-    # Tensors made under inference_mode cannot be written to outside it, and have no version.
-    return 0 if tensor.is_inference() else int(tensor._version)
+def _addresses(tensors: Sequence[Any]) -> list[int]:
+    """Where the elements of each lie. There may be hundreds, in every call."""
+    import torch
+
+    return list(map(torch.Tensor.data_ptr, tensors))
+
+
+def _versions(tensors: Sequence[Any]) -> list[int]:
+    """How often each was written to."""
+    try:
+        return [each._version for each in tensors]
+    except RuntimeError:
+        # Tensors made under inference_mode cannot be written to outside it, and have no version.
+        return [0 if each.is_inference() else each._version for each in tensors]
 
 
 def _table() -> Mapping[Any, Any]:

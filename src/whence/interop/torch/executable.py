@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Sequence, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,36 @@ from whence.ops.definition import Value
 from whence.runtime.executable import Executable
 
 
+class _Argument(NamedTuple):
+    """A leaf of the arguments of a call."""
+
+    name: str
+    is_constant: bool
+    """Is it as it was when the module was exported?"""
+    value: Any
+    """What it was then."""
+    is_input: bool
+    """The size of a tensor that is given is no input of its own."""
+
+
+class _Result(NamedTuple):
+    """A leaf of what a call returns: a constant, a plain number or a tensor."""
+
+    is_constant: bool
+    value: Any
+    is_number: bool
+
+
 class TorchExecutable(Executable):
     """Takes what the module takes. With tensors of PyTorch it returns what the module returns, in
     the same nesting; with arrays, in order or by name, it is like any other compiled model.
     """
 
     _program: Any = None
+    # Read from the program once: its signature lists every parameter of the module, and a call that
+    # goes through it takes longer the larger the module is.
+    _arguments: tuple[_Argument, ...] = ()
+    _leaves: tuple[_Result, ...] = ()
 
     @classmethod
     def of(cls, compiled: Executable, program: Any) -> TorchExecutable:
@@ -26,6 +50,8 @@ class TorchExecutable(Executable):
         own = cls(compiled.inputs, compiled.engine, compiled._specialise, lambda: compiled.graph)
         own._programs = compiled._programs
         own._program = program
+        own._arguments = _arguments_of(program, {port.name for port in compiled.inputs})
+        own._leaves = _results_of(program)
         return own
 
     def clone(self) -> TorchExecutable:
@@ -63,40 +89,49 @@ class TorchExecutable(Executable):
         """The leaves of a call that are inputs; the others are as they were when it was
         exported.
         """
-        specs = [
-            spec
-            for spec in self._program.graph_signature.input_specs
-            if spec.kind.name == "USER_INPUT"
-        ]
         given: list[Value] = []
-        for leaf, spec in zip(leaves, specs, strict=True):
-            if type(spec.arg).__name__ != "ConstantArgument":
-                given.append(as_array(leaf))
-            elif leaf != spec.arg.value:
+        for leaf, argument in zip(leaves, self._arguments, strict=True):
+            if not argument.is_constant:
+                if argument.is_input:
+                    given.append(as_array(leaf))
+            elif leaf != argument.value:
                 raise InputError(
-                    f"argument '{spec.arg.name}' is {leaf!r}, and the model was exported for"
-                    f" {spec.arg.value!r}: export it again"
+                    f"argument '{argument.name}' is {leaf!r}, and the model was exported for"
+                    f" {argument.value!r}: export it again"
                 )
-        # The size of a tensor that is given is no input of its own.
-        names = {port.name for port in self.inputs}
-        kept = [spec.arg.name in names for spec in specs if _is_given(spec)]
-        return [value for value, is_input in zip(given, kept, strict=True) if is_input]
+        return given
 
     def _results(self, outputs: Sequence[Value]) -> list[Any]:
         made = iter(outputs)
         return [
-            (
-                spec.arg.value
-                if type(spec.arg).__name__ == "ConstantArgument"
-                else as_given(next(made), spec)
-            )
-            for spec in self._program.graph_signature.output_specs
-            if spec.kind.name == "USER_OUTPUT"
+            leaf.value if leaf.is_constant else as_given(next(made), is_number=leaf.is_number)
+            for leaf in self._leaves
         ]
 
 
-def _is_given(spec: Any) -> bool:
-    return type(spec.arg).__name__ != "ConstantArgument"
+def _arguments_of(program: Any, inputs: Set[str]) -> tuple[_Argument, ...]:
+    return tuple(
+        _Argument(
+            spec.arg.name,
+            constant := type(spec.arg).__name__ == "ConstantArgument",
+            spec.arg.value if constant else None,
+            spec.arg.name in inputs,
+        )
+        for spec in program.graph_signature.input_specs
+        if spec.kind.name == "USER_INPUT"
+    )
+
+
+def _results_of(program: Any) -> tuple[_Result, ...]:
+    return tuple(
+        _Result(
+            constant := type(spec.arg).__name__ == "ConstantArgument",
+            spec.arg.value if constant else None,
+            type(spec.arg).__name__.startswith("Sym"),
+        )
+        for spec in program.graph_signature.output_specs
+        if spec.kind.name == "USER_OUTPUT"
+    )
 
 
 def is_tensor(value: Value) -> bool:
@@ -110,8 +145,6 @@ def as_array(value: Value) -> np.ndarray:
     return array_of(value) if is_tensor(value) else np.asarray(value)
 
 
-def as_given(value: Any, spec: Any) -> Any:
+def as_given(value: Any, *, is_number: bool) -> Any:
     """A result as PyTorch has it: a tensor, or a plain number."""
-    if type(spec.arg).__name__.startswith("Sym"):
-        return value.item()
-    return tensor_of(value)
+    return value.item() if is_number else tensor_of(value)
