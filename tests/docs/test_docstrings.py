@@ -91,6 +91,22 @@ def test_every_public_name_is_on_the_page() -> None:
     assert missing == []
 
 
+def members() -> Iterator[tuple[str, Any]]:
+    """What public classes have, also what the page does not list."""
+    for name in whence.__all__:
+        value = getattr(whence, name)
+        for member, each in vars(value).items() if inspect.isclass(value) else ():
+            is_ours = inspect.isfunction(each) or isinstance(
+                each, (property, classmethod, staticmethod)
+            )
+            if is_ours and not member.startswith("_"):
+                yield f"{name}.{member}", each
+
+
+def test_every_method_and_property_of_a_public_class_has_a_docstring() -> None:
+    assert [name for name, each in members() if not inspect.getdoc(each)] == []
+
+
 def test_values_of_enumerations_are_inherited_from_no_one() -> None:
     """An enumeration without a docstring would show that of `IntFlag`."""
     for name, value in PUBLIC.items():

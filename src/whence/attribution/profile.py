@@ -255,6 +255,7 @@ class Profile:
         return Report(self.render(self.without_local_paths()), height)
 
     def share(self, time_ns: int) -> float:
+        """A time, summed over all runs, as a part of the wall time."""
         return time_ns / self.wall_ns if self.wall_ns else 0.0
 
     def by(self, what: str, depth: int = 0) -> list[Group]:
@@ -378,6 +379,7 @@ class Profile:
         }
 
     def to_json(self, indent: int | None = None) -> str:
+        """The text of `profile.json`."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def without_local_paths(self) -> Profile:

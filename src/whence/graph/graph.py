@@ -100,6 +100,7 @@ class Graph(NodeList):
             raise GraphError(f"graph {self.name!r} has no node %{node_id}") from None
 
     def get(self, node_id: int) -> Node | None:
+        """The node with this id, or `None`."""
         return self._nodes.get(node_id)
 
     @property
@@ -149,12 +150,14 @@ class Graph(NodeList):
         return [*self.outputs, *self.assigns]
 
     def producer(self, ref: Ref) -> Node:
+        """The node that makes a value."""
         try:
             return self[ref.node]
         except AttributeError:
             raise _no_ref(ref) from None
 
     def type_of(self, ref: Ref) -> ValueType:
+        """The type of a value."""
         try:
             return self[ref.node].outputs[ref.index]
         except (AttributeError, IndexError):
@@ -241,6 +244,7 @@ class Graph(NodeList):
     # ---- changing; passes go through `whence.graph.edit`, which also keeps the ledger ----
 
     def new_id(self) -> int:
+        """An id that nothing has yet."""
         return self.ledger.new_id()
 
     def append(self, node: Node) -> Node:
@@ -305,10 +309,12 @@ class Graph(NodeList):
         self._add_uses(node, node.inputs)
 
     def set_attrs(self, node: Node, attrs: Mapping[str, Any]) -> None:
+        """Replace all attributes of a node."""
         self._check_member(node)
         node.attrs = attrs
 
     def set_types(self, node: Node, outputs: Sequence[ValueType]) -> None:
+        """Replace the types of what a node makes."""
         node.outputs = tuple(outputs)
 
     def move_to_front(self, node: Node) -> None:

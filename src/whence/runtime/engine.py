@@ -53,10 +53,12 @@ class Engine:
 
     @property
     def kind(self) -> str:
+        """What runs models: `cpu`, `opencl`, or the name of a plugin's backend."""
         return self.backend.kind
 
     @property
     def index(self) -> int:
+        """Which of the devices of its kind."""
         return self.backend.index
 
     @property
