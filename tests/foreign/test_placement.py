@@ -30,6 +30,24 @@ def test_kernels_are_placed(engine: str, name: str, tmp_path: Path) -> None:
     assert placement_text(name, engine, tmp_path) == expected
 
 
+@pytest.mark.parametrize(
+    ("engine", "name", "kernel"),
+    [
+        ("onnxruntime", "residual", "Conv a_bn2_out_nchwc"),
+        ("onnxruntime", "silu", "QuickGelu "),
+        ("onnxruntime", "transformer", "BiasGelu "),
+        ("onnxruntime", "transformer", "SkipLayerNormalization "),
+        ("onnxruntime", "quantised", "QLinearConv "),
+        ("onnxruntime", "half", "Cast InsertedPrecisionFreeCast_"),
+        ("openvino", "transformer", "Subgraph second_half"),
+    ],
+)
+def test_fusions_are_recorded(engine: str, name: str, kernel: str) -> None:
+    """A newer engine that fuses otherwise must not leave them without a golden line."""
+    lines = (FOLDER / engine / name / "placement.txt").read_text(encoding="utf-8").splitlines()
+    assert any(line.startswith(kernel) for line in lines)
+
+
 @pytest.mark.parametrize(("engine", "name"), RECORDED)
 def test_times_add_up_and_checks_pass(engine: str, name: str, tmp_path: Path) -> None:
     subject = prepare(make(name, tmp_path))
