@@ -27,8 +27,8 @@ WIDTH = 80
 _DONE = "\x1e"
 _HEAD = """# Two minutes
 
-What a new user types first, and what it prints in a terminal of 80 columns. `make transcripts`
-writes this page: it runs every command here in a fresh clone, in an empty home folder.
+What a new user types first, and what it prints. `make transcripts` writes this page: it runs every
+command here in a fresh clone, in an empty home folder.
 """
 
 
