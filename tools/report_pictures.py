@@ -29,7 +29,7 @@ _NEARER = """
 const graph = document.getElementById('graph');
 const { left, top, width } = graph.getBoundingClientRect();
 for (let turn = 0; turn < 5; turn += 1) {
-  graph.dispatchEvent(new WheelEvent('wheel', { deltaY: -120, clientX: left + 0.37 * width, clientY: top + 40, bubbles: true }));
+  graph.dispatchEvent(new WheelEvent('wheel', { deltaY: -120, clientX: left + 0.4 * width, clientY: top + 40, bubbles: true }));
 }"""
 
 
@@ -44,6 +44,9 @@ def main() -> None:
         file = Path(folder) / "page.html"
         media = {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        # Sharp where a page shows them smaller than they are.
+        size = {"width": 1280, "height": 800, "deviceScaleFactor": 1.5, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         file.write_text(report(found), encoding="utf-8")
         browser.get(file.as_uri())
         for view, name, then in (
