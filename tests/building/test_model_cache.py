@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.measure import profile_executable
 from whence.backends.cpu.backend import cpu_backend
 from whence.building.export import export
+from whence.building.model_cache import CachedModel
+from whence.building.packed_weights import PackedWeights
 from whence.building.program import Program
 from whence.codegen.cache import Cache
 from whence.codegen.toolchain import Toolchain
@@ -362,6 +365,31 @@ def test_a_full_disk_is_a_warning(
         with pytest.warns(RuntimeWarning, match="not cached for the next start: no space left"):
             model = api.compile_model(path, engine=engine)
     assert_same(outputs(model(X)), outputs(api.compile_model(path, engine=engine)(X)))
+
+
+def test_weights_are_stored_while_the_compiler_runs(
+    engine: Engine, warm: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _saved(_net(seed=41), tmp_path / "net.onnx")
+    stored, link = threading.Event(), Toolchain.build_library
+    waited: list[bool] = []
+    store = CachedModel._stored_weights
+
+    def noted(cached: CachedModel, packed: PackedWeights) -> Any:
+        record = store(cached, packed)
+        stored.set()
+        return record
+
+    def linked_later(toolchain: Toolchain, *units: Any, **options: Any) -> Path:
+        waited.append(stored.wait(60))
+        return link(toolchain, *units, **options)
+
+    monkeypatch.setattr(CachedModel, "_stored_weights", noted)
+    monkeypatch.setattr(Toolchain, "build_library", linked_later)
+    fresh = api.compile_model(path, engine=engine)
+    assert waited == [True]
+    monkeypatch.undo()
+    assert_same(outputs(warm(path)(X)), outputs(fresh(X)))
 
 
 def test_reference_steps_whose_operators_are_damaged(

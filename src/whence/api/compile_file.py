@@ -128,7 +128,9 @@ class _ModelFile:
             return found
         program, shapes, closed = build_open(
             partial(opened_shapes, self._inputs, inputs, self._engine, self._options),
-            lambda shapes: build(self._graph(shapes), self._engine, self._options),
+            lambda shapes: build(
+                self._graph(shapes), self._engine, self._options, self._cached.store_weights
+            ),
         )
         if self._cached.is_unchanged():
             if closed:

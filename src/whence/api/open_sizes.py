@@ -13,6 +13,7 @@ from whence.errors import ModelError, UnsupportedError
 
 if TYPE_CHECKING:
     from whence.building.backend import Progress
+    from whence.building.packed_weights import PackedWeights
     from whence.building.program import Program
     from whence.graph import Graph
     from whence.ops.binding import Port
@@ -75,7 +76,12 @@ def explaining_sizes(
     return explained
 
 
-def build(graph: Graph, engine: Engine, options: CompileOptions) -> Program:
+def build(
+    graph: Graph,
+    engine: Engine,
+    options: CompileOptions,
+    weights_ready: Callable[[PackedWeights], None] | None = None,
+) -> Program:
     from whence.building.prepare import prepare_and_build
     from whence.runtime.freed_memory import return_freed_memory
 
@@ -86,6 +92,7 @@ def build(graph: Graph, engine: Engine, options: CompileOptions) -> Program:
         fusion=options.fusion,
         tune=options.tune,
         progress=options.progress,
+        weights_ready=weights_ready,
     )
     program.compile_ns = perf_counter_ns() - began
     return_freed_memory()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from whence.building.allocate import allocate
 from whence.building.backend import Backend, CodeGenerator, Lowered, LoweredStep, Progress
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing
+from whence.building.packed_weights import PackedWeights
 from whence.building.program import Program
 from whence.building.program_parts import dimensions_of_graph
 from whence.building.reference_fallback import is_native, with_reference_steps
@@ -40,9 +41,13 @@ def build(
     *,
     fusion: str = "dominator",
     progress: Progress | None = None,
+    weights_ready: Callable[[PackedWeights], None] | None = None,
 ) -> Program:
-    """A graph that was prepared as the generator prefers, as its program."""
-    return generator.assemble(lower_graph(graph, generator, fusion=fusion), progress)
+    """A graph that was prepared as the generator prefers, as its program. `weights_ready` may be
+    called with its constants before its code is compiled.
+    """
+    lowered = lower_graph(graph, generator, fusion=fusion)
+    return generator.assemble(lowered._replace(weights_ready=weights_ready), progress)
 
 
 def build_for(
@@ -51,10 +56,14 @@ def build_for(
     *,
     fusion: str = "dominator",
     progress: Progress | None = None,
+    weights_ready: Callable[[PackedWeights], None] | None = None,
 ) -> Program:
     """A graph that was prepared as the backend prefers, as the best program it has for it."""
     return backend.best_program(
-        graph, lambda generator: build(graph, generator, fusion=fusion, progress=progress)
+        graph,
+        lambda generator: build(
+            graph, generator, fusion=fusion, progress=progress, weights_ready=weights_ready
+        ),
     )
 
 

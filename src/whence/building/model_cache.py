@@ -12,6 +12,7 @@ that was damaged or pruned makes the record one that was not found.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
@@ -120,6 +121,8 @@ class CachedModel:
         self._fusion, self._device_parts = fusion, identity.parts
         self._others: list[tuple[str, FileDigest]] = []
         """Further files by name, as they are written in records."""
+        self._early: tuple[PackedWeights | None, dict[str, Any] | None] = (None, None)
+        """Weights that were stored before their program, and what its record says of them."""
 
     def interface(self) -> Interface | None:
         """The model as it was when it was compiled before, or None."""
@@ -255,13 +258,24 @@ class CachedModel:
 
         self._store(write)
 
+    def store_weights(self, packed: PackedWeights) -> None:
+        """Store the weights of a program that is still being compiled; `store_program` then finds
+        them there. It is also where a failure is told, when it tries again.
+        """
+        if self._enabled and self._cache.lasts and packed.nbytes <= _LARGEST:
+            with contextlib.suppress(CacheError, OSError):
+                self._early = packed, self._stored_weights(packed)
+
     def store_program(self, shapes: Shapes, program: Program, number: int = 0) -> None:
         """Store a program that was compiled just now. The constants that only native code reads must
         have been released.
         """
 
         def write() -> None:
-            weights = self._stored_weights(program.packed)
+            packed, weights = self._early
+            self._early = None, None
+            if packed is not program.packed:
+                weights = self._stored_weights(program.packed)
             if weights is None:
                 self._cache.put(
                     self._program_key(shapes, number),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from whence.building.backend import Backend, Progress
 from whence.building.build import build_for, check_graph_operands
+from whence.building.packed_weights import PackedWeights
 from whence.building.program import Program
 from whence.frontends.files import without_collection
 from whence.graph import Graph
@@ -42,13 +45,16 @@ def prepare_and_build(
     fusion: str = "dominator",
     tune: bool = False,
     progress: Progress | None = None,
+    weights_ready: Callable[[PackedWeights], None] | None = None,
 ) -> Program:
     """The program of a graph, which is changed on the way and keeps no constant that only kernels
-    read.
+    read. `weights_ready` is as `build` has it.
     """
     prepare_graph(graph, backend.generator().preferences)
     if tune:
         backend.tune(graph, fusion=fusion, progress=progress)
-    program = build_for(graph, backend, fusion=fusion, progress=progress)
+    program = build_for(
+        graph, backend, fusion=fusion, progress=progress, weights_ready=weights_ready
+    )
     program.release_constants()
     return program

@@ -140,6 +140,8 @@ class CpuGenerator(CodeGenerator):
         block = weights.finish()
         if self.toolchain.sanitize:
             block = PackedWeights.of(watched_bytes(block.nbytes, weights.used, block.block))
+        if lowered.weights_ready is not None:
+            lowered.weights_ready(block)
         library = compiled()
         if dimensions is not None:
             whole = ProgramTemplate(
