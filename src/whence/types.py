@@ -8,11 +8,11 @@ than one size has expressions in place of numbers (`whence.extent`).
 from __future__ import annotations
 
 import enum
+import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from whence.dataclass import dataclass
@@ -74,7 +74,8 @@ class DType(enum.IntEnum):
         """The NumPy dtype that holds one element (sub-byte types are held one element to a
         byte).
         """
-        return _NUMPY[self]
+        found = _NUMPY.get(self)
+        return _more_types()[0][self] if found is None else found
 
     @property
     def bits(self) -> int:
@@ -95,7 +96,8 @@ class DType(enum.IntEnum):
         dtype = array.dtype
         if dtype.kind in "OUST":
             return cls.STRING
-        return _FROM_NUMPY[dtype]
+        found = _FROM_NUMPY.get(dtype)
+        return _more_types()[1][dtype] if found is None else found
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -117,21 +119,37 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.U64: np.dtype(np.uint64),
     DType.C64: np.dtype(np.complex64),
     DType.C128: np.dtype(np.complex128),
-    DType.BF16: np.dtype(ml_dtypes.bfloat16),
-    DType.F8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    DType.F8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    DType.F8E5M2: np.dtype(ml_dtypes.float8_e5m2),
-    DType.F8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
-    DType.U4: np.dtype(ml_dtypes.uint4),
-    DType.I4: np.dtype(ml_dtypes.int4),
-    DType.F4E2M1: np.dtype(ml_dtypes.float4_e2m1fn),
-    DType.F8E8M0: np.dtype(ml_dtypes.float8_e8m0fnu),
-    DType.U2: np.dtype(ml_dtypes.uint2),
-    DType.I2: np.dtype(ml_dtypes.int2),
-    DType.F6E2M3: np.dtype(ml_dtypes.float6_e2m3fn),
-    DType.F6E3M2: np.dtype(ml_dtypes.float6_e3m2fn),
 }
 _FROM_NUMPY = {dtype: member for member, dtype in _NUMPY.items()}
+
+
+@functools.cache
+def _more_types() -> tuple[
+    Mapping[DType, np.dtype[np.generic]], Mapping[np.dtype[np.generic], DType]
+]:
+    """The types that another package adds to NumPy. It is imported by the first model that has any
+    of them.
+    """
+    import ml_dtypes
+
+    found: dict[DType, np.dtype[np.generic]] = {
+        DType.BF16: np.dtype(ml_dtypes.bfloat16),
+        DType.F8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+        DType.F8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
+        DType.F8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+        DType.F8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
+        DType.U4: np.dtype(ml_dtypes.uint4),
+        DType.I4: np.dtype(ml_dtypes.int4),
+        DType.F4E2M1: np.dtype(ml_dtypes.float4_e2m1fn),
+        DType.F8E8M0: np.dtype(ml_dtypes.float8_e8m0fnu),
+        DType.U2: np.dtype(ml_dtypes.uint2),
+        DType.I2: np.dtype(ml_dtypes.int2),
+        DType.F6E2M3: np.dtype(ml_dtypes.float6_e2m3fn),
+        DType.F6E3M2: np.dtype(ml_dtypes.float6_e3m2fn),
+    }
+    return found, {dtype: member for member, dtype in found.items()}
+
+
 _BITS = {
     DType.U4: 4,
     DType.I4: 4,

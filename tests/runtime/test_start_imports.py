@@ -17,7 +17,7 @@ _SCRIPT = """
 import sys, whence, numpy
 model = whence.compile(sys.argv[1], threads=1)
 model(numpy.ones((2, 3), numpy.float32))
-print(*(name for name in sys.modules if name.startswith(("whence.", "concurrent", "importlib.res"))))
+print(*sys.modules)
 """
 _NOT_NEEDED = (
     "whence.graph",
@@ -29,8 +29,12 @@ _NOT_NEEDED = (
     "whence.ops.registry",
     "whence.building.allocate",
     "whence.building.memory_layout",
+    "whence.building.subprocess_call",
     "concurrent.futures",
     "importlib.resources",
+    "ml_dtypes",
+    # macOS is asked for the processor's features by a program.
+    *(() if sys.platform == "darwin" else ("subprocess",)),
 )
 
 

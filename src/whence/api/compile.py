@@ -107,7 +107,6 @@ def compile_model(
                 progress=progress,
             )
             return found.finish(compiled)
-    from whence.building.subprocess_call import Subprocess
     from whence.codegen.cache import default_folder
     from whence.codegen.digest import FileDigest
     from whence.runtime.hot_shapes import is_wanted
@@ -142,6 +141,8 @@ def compile_model(
         if in_subprocess and engine is None and not default_folder().exists():
             # Nothing is compiled yet, not even the engine's own library: while this one imports
             # NumPy and compiles that, another process gets ready for the model.
+            from whence.building.subprocess_call import Subprocess
+
             process = stack.enter_context(Subprocess(_COMPILER))
         engine = _engine(engine, threads, precise)
         identity = engine.backend.cache_identity()

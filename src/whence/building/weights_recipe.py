@@ -82,6 +82,8 @@ def decode_recipe(
     stored = np.frombuffer(content, np.uint8) if content.nbytes else np.empty(0, np.uint8)
     if sum(size for _, size in ranges) != stored.size:
         return None
+    import ml_dtypes  # noqa: F401  # NumPy knows its types by their names only then
+
     ready, begin = [], 0
     for offset, size in ranges:
         ready.append((int(offset), stored[begin : begin + size]))

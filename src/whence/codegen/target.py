@@ -7,7 +7,6 @@ import enum
 import hashlib
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -344,6 +343,8 @@ _MACOS_FLAGS: Mapping[str, Feature] = {
 
 def _sysctl(names: Iterable[str]) -> dict[str, str]:
     """What the system says of each name it knows."""
+    import subprocess
+
     try:
         run = subprocess.run(
             ["/usr/sbin/sysctl", *names], capture_output=True, text=True, check=False

@@ -7,18 +7,20 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from whence.codegen.cache import Cache, cache_key
 from whence.codegen.functions import FunctionObjects, KernelFunction, batches
 from whence.codegen.target import System, Target, usable_cores
 from whence.dataclass import dataclass
 from whence.errors import CompileError
+
+if TYPE_CHECKING:
+    import subprocess
 
 Progress = Callable[[str, int, int], None]
 """Called as each unit is done, with its name, how many are done, and how many there are."""
@@ -304,6 +306,8 @@ class Toolchain:
     # ---- running the compiler ----
 
     def _run(self, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+        import subprocess  # which most starts do without
+
         # Nothing of the user's environment may change the code, since the cache does not know of
         # it.
         environment = {
