@@ -109,6 +109,7 @@ def compile_model(
             return found.finish(compiled)
     from whence.codegen.cache import default_folder
     from whence.codegen.digest import FileDigest
+    from whence.codegen.expected_entries import ExpectedEntries
     from whence.runtime.hot_shapes import is_wanted
 
     if precise and engine is not None:
@@ -130,8 +131,9 @@ def compile_model(
             model = bind_state(model.copy(), state)
         engine = _engine(engine, threads, precise)
         return _rebound(_compile_graph(model, engine, options), model, engine, options)
-    # The file is hashed while the engine starts.
+    # The file is hashed while the engine starts, and what it was compiled to.
     digest = FileDigest(Path(model))
+    expected = ExpectedEntries(Path(model), default_folder()) if engine is None else None
     # A process that has the compiler would only wait for another to load it too; progress and
     # timings are had only here.
     has_compiler = "whence.building.build" in sys.modules
@@ -151,9 +153,10 @@ def compile_model(
             return _rebound(_compile_graph(graph, engine, options), graph, engine, options)
         if dims:
             options = options._replace(shapes=file_shapes(digest, identity, dims, options))
-        executable = compile_file(
-            digest, engine, identity, options, in_subprocess=in_subprocess, process=process
-        )
+        with identity.cache.expecting(expected):
+            executable = compile_file(
+                digest, engine, identity, options, in_subprocess=in_subprocess, process=process
+            )
     return _rebound(executable, model, engine, options)
 
 

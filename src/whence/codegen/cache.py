@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from whence.codegen.digest import digest_of, digest_of_file, map_file
+from whence.codegen.expected_entries import ExpectedEntries
 from whence.dataclass import dataclass
 from whence.errors import CacheError
 
@@ -80,6 +81,7 @@ class Cache:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = default_folder() if folder is None else folder.absolute()
         self._overflow: tempfile.TemporaryDirectory[str] | None = None
+        self._expected: ExpectedEntries | None = None
         try:
             self._make_folder()
         except OSError as error:
@@ -90,11 +92,31 @@ class Cache:
         """The file of an entry, its content checked just now, or None."""
         for path, digest in self._candidates(key):
             with contextlib.suppress(OSError):
-                if digest_of_file(path) == digest:
+                if self._digest_of(path) == digest:
                     _touch(path)
                     return path
             _discard(path)
         return None
+
+    @contextlib.contextmanager
+    def expecting(self, entries: ExpectedEntries | None) -> Iterator[None]:
+        """Within a `with`, entries whose content was checked just now, in the background, are not
+        read once more. What was used is expected the next time.
+        """
+        before, self._expected = self._expected, entries
+        try:
+            yield
+        finally:
+            self._expected = before
+        if entries is not None and self.lasts:
+            entries.remember()
+
+    def __getstate__(self) -> dict[str, object]:
+        """For another process, which expects nothing."""
+        return {**self.__dict__, "_expected": None}
+
+    def _digest_of(self, path: Path) -> str:
+        return digest_of_file(path) if self._expected is None else self._expected.digest_of(path)
 
     def map(self, key: str) -> memoryview | None:
         """The content of an entry, mapped and checked, or None. Pruning removes files and never

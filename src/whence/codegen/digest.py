@@ -20,7 +20,7 @@ from pathlib import Path
 from whence.codegen.target import usable_cores
 
 PIECE = 4 * 1024**2
-_MOST_THREADS = 8
+MOST_THREADS = 8
 # It is hashed while it is still in the cache; and what a thread frees at its end stays with the
 # process.
 _AT_ONCE = 256 * 1024
@@ -37,15 +37,17 @@ def digest_of(data: bytes | bytearray | memoryview) -> str:
     )
 
 
-def digest_of_file(path: Path) -> str:
-    """Of a file's content, the same as `digest_of` that content. Raises `OSError` when it cannot be
-    read.
+def digest_of_file(path: Path, threads: int = MOST_THREADS) -> str:
+    """Of a file's content, the same as `digest_of` that content, by so many threads at most. Raises
+    `OSError` when it cannot be read.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(handle).st_size
         found = _digest(
-            size, lambda number: _piece(handle, number * PIECE, min(PIECE, size - number * PIECE))
+            size,
+            lambda number: _piece(handle, number * PIECE, min(PIECE, size - number * PIECE)),
+            threads,
         )
         if os.fstat(handle).st_size != size:
             raise OSError(0, "it changed while it was read", str(path))
@@ -128,14 +130,14 @@ def _piece(handle: int, offset: int, size: int) -> bytes:
     return digest.digest()
 
 
-def _digest(size: int, piece: Callable[[int], bytes]) -> str:
+def _digest(size: int, piece: Callable[[int], bytes], most_threads: int = MOST_THREADS) -> str:
     """One piece is its own digest; those of several are hashed by another function, so that no
     content looks like a list of digests.
     """
     count = max(1, -(-size // PIECE))
     if count == 1:
         return piece(0).hex()
-    threads = min(usable_cores(), _MOST_THREADS, count)
+    threads = min(usable_cores(), most_threads, count)
     digests = [b""] * count
     failures: list[OSError] = []
 

@@ -1,0 +1,125 @@
+"""Entries that the next start asks for are checked early, and no less than before."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from whence.codegen.cache import Cache
+from whence.codegen.digest import digest_of_file
+from whence.codegen.expected_entries import FOLDER, ExpectedEntries
+
+KEY = "ab" * 32
+LARGE = b"packed weights" * 20_000
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "kernels")
+
+
+def _start(cache: Cache, model: Path = Path("model.onnx")) -> Path | None:
+    again = Cache(cache.folder)
+    with again.expecting(ExpectedEntries(model, again.folder)):
+        return again.get(KEY)
+
+
+def _digests_counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many threads were allowed for each digest: 1 in the background."""
+    counted: list[int] = []
+
+    def digest(path: Path, threads: int = 8) -> str:
+        counted.append(threads)
+        return digest_of_file(path, threads)
+
+    monkeypatch.setattr("whence.codegen.expected_entries.digest_of_file", digest)
+    return counted
+
+
+def test_what_one_start_used_is_checked_before_the_next_asks(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cache.put(KEY, LARGE)
+    counted = _digests_counted(monkeypatch)
+    assert _start(cache) == path
+    assert counted == [8]
+    expected = ExpectedEntries(Path("model.onnx"), cache.folder)
+    assert expected._done[path].wait(60)
+    with cache.expecting(expected):
+        assert cache.get(KEY) == path
+    assert counted == [8, 1]
+
+
+def test_what_nobody_got_to_is_computed_by_whoever_asks(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cache.put(KEY, LARGE)
+    assert _start(cache) == path
+    counted = _digests_counted(monkeypatch)
+    monkeypatch.setattr(ExpectedEntries, "_check", lambda self: None)
+    expected = ExpectedEntries(Path("model.onnx"), cache.folder)
+    assert [expected.digest_of(path) for _ in range(3)] == [path.name.split(".")[1]] * 3
+    assert counted == [8]
+
+
+def test_a_damaged_entry_is_found_damaged_early_or_late(cache: Cache) -> None:
+    path = cache.put(KEY, LARGE)
+    assert _start(cache) == path
+    damaged = bytearray(LARGE)
+    damaged[5] ^= 1
+    path.write_bytes(damaged)
+    assert _start(cache) is None
+    assert not path.exists()
+
+
+def test_an_entry_that_changes_after_it_was_checked_is_checked_again(cache: Cache) -> None:
+    path = cache.put(KEY, LARGE)
+    assert _start(cache) == path
+    expected = ExpectedEntries(Path("model.onnx"), cache.folder)
+    assert expected._done[path].wait(60)
+    path.write_bytes(LARGE[1:] + b"!")
+    os.utime(path, ns=(1, 1))
+    with cache.expecting(expected):
+        assert cache.get(KEY) is None
+
+
+@pytest.mark.parametrize("text", ["", "../../etc/passwd", "x\ny", "ab" * 65, "\udcff"])
+def test_a_list_that_is_none_is_done_without(cache: Cache, text: str) -> None:
+    path = cache.put(KEY, LARGE)
+    assert _start(cache) == path
+    (listed,) = (cache.folder / FOLDER).iterdir()
+    listed.write_bytes(text.encode(errors="surrogateescape"))
+    assert _start(cache) == path
+
+
+def test_expected_entries_that_are_gone_are_no_error(cache: Cache) -> None:
+    path = cache.put(KEY, LARGE)
+    assert _start(cache) == path
+    path.unlink()
+    assert _start(cache) is None
+
+
+def test_small_entries_and_other_models_are_not_listed(cache: Cache) -> None:
+    path = cache.put(KEY, b"small")
+    assert _start(cache) == path
+    assert not (cache.folder / FOLDER).exists()
+    large = cache.put("cd" * 32, LARGE)
+    with cache.expecting(ExpectedEntries(Path("one.onnx"), cache.folder)):
+        assert cache.get("cd" * 32) == large
+    assert ExpectedEntries(Path("one.onnx"), cache.folder)._names == [large.name]
+    assert not ExpectedEntries(Path("other.onnx"), cache.folder)._names
+
+
+def test_a_folder_that_cannot_be_written_has_no_lists(cache: Cache) -> None:
+    path = cache.put(KEY, LARGE)
+    (cache.folder / FOLDER).write_text("in the way")
+    assert _start(cache) == path
+
+
+def test_a_cache_that_expects_entries_is_handed_to_another_process(cache: Cache) -> None:
+    path = cache.put(KEY, LARGE)
+    with cache.expecting(ExpectedEntries(Path("model.onnx"), cache.folder)):
+        assert pickle.loads(pickle.dumps(cache)).get(KEY) == path
