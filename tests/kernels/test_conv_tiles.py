@@ -4,8 +4,10 @@ input.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,3 +125,41 @@ def test_border_tiles_of_open_rows_read_what_is_there(
             }
     assert (tiles.left is None) == (begin == 0)
     assert (tiles.right is None) == (end == 0 or stride > 1)
+
+
+@given(_fields(), st.integers(1, 20))
+def test_tiles_along_a_row_are_those_found_one_by_one(columns: Field, pixels: int) -> None:
+    runs = cover(Field(1, 1, 1, 1, 1, 0), columns, pixels).runs
+    assert [run.first for run in runs] == list(
+        itertools.accumulate((run.count for run in runs[:-1]), initial=0)
+    )
+    assert all(one.shape != two.shape for one, two in itertools.pairwise(runs))
+    for run in runs:
+        for start in range(run.start, run.start + run.count * run.step, run.step):
+            taps = [
+                tuple(pixel for pixel in range(run.step) if columns.reaches(start + pixel, tap))
+                for tap in range(columns.kernel)
+            ]
+            read = {
+                tap: each.pixels
+                for each in run.shape.reads
+                for tap in range(each.first, each.first + each.count)
+            }
+            assert [read.get(tap, ()) for tap in range(columns.kernel)] == taps
+
+
+def test_tiles_inside_the_input_are_not_looked_at_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    reaches = Field.reaches
+
+    def counted(field: Field, position: int, tap: int) -> bool:
+        asked.append(position)
+        return reaches(field, position, tap)
+
+    monkeypatch.setattr(Field, "reaches", counted)
+    long = Field(100_000, 100_000, 3, 1, 1, 1)
+    tiles = cover(Field(1, 1, 1, 1, 1, 0), long, 6)
+    assert sum(run.count for run in tiles.runs) == 100_000 // 5
+    assert len(asked) < 100

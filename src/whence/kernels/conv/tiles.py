@@ -244,19 +244,30 @@ def _even(total: int, limit: int) -> list[int]:
 def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
     """Tiles one row high; kernel rows are found at run time."""
 
-    # Most tiles lie inside the input with all their taps, and there are thousands of them.
-    whole: dict[int, Shape] = {}
-
     def shape(start: int, width: int) -> Shape:
-        end = start + width
-        if columns.reaches(start, 0) and columns.reaches(end - 1, columns.kernel - 1):
-            if width not in whole:
-                every = Read(None, 0, columns.kernel, tuple(range(width)))
-                whole[width] = Shape(1, width, (every,))
-            return whole[width]
-        return Shape(1, width, _reads(columns, None, range(start, end), lambda pixel: True))
+        return Shape(1, width, _reads(columns, None, range(start, start + width), lambda _: True))
 
-    return _runs(widths, shape)
+    # Most tiles lie inside the input with all their taps, and there are thousands of them: those of
+    # one width are counted, not looked at one by one.
+    first_inside, end_inside = -(-columns.begin // columns.stride), columns.all_inside
+    found: list[Run] = []
+    number = start = 0
+    for width, same in itertools.groupby(widths):
+        count = sum(1 for _ in same)
+        before = min(count, max(0, -(-(first_inside - start) // width)))
+        inside = max(0, min(count, (end_inside - start) // width) - before)
+        whole = Shape(1, width, (Read(None, 0, columns.kernel, tuple(range(width))),))
+        each = 0
+        while each < count:
+            place = start + each * width
+            if each == before and inside:
+                _add_run(found, Run(number + each, inside, place, width, whole))
+                each += inside
+            else:
+                _add_run(found, Run(number + each, 1, place, width, shape(place, width)))
+                each += 1
+        number, start = number + count, start + count * width
+    return tuple(found)
 
 
 def _stacked(rows: Field, columns: Field, heights: Sequence[int]) -> tuple[Run, ...]:
@@ -302,10 +313,14 @@ def _runs(sizes: Sequence[int], shape_at: Callable[[int, int], Shape]) -> tuple[
     found: list[Run] = []
     start = 0
     for number, size in enumerate(sizes):
-        shape = shape_at(start, size)
-        if found and found[-1].shape == shape:
-            found[-1] = Run(found[-1].first, found[-1].count + 1, found[-1].start, size, shape)
-        else:
-            found.append(Run(number, 1, start, size, shape))
+        _add_run(found, Run(number, 1, start, size, shape_at(start, size)))
         start += size
     return tuple(found)
+
+
+def _add_run(found: list[Run], run: Run) -> None:
+    """Append a run, or lengthen the last one if its tiles have the same shape."""
+    if found and found[-1].shape == run.shape:
+        found[-1] = replace(found[-1], count=found[-1].count + run.count)
+    else:
+        found.append(run)
