@@ -2,28 +2,32 @@
 as busy as it is, and busier by `--load` processes that compute for a while and rest for a while.
 
     python -m benchmarks.diff_truth MODEL [--pairs 40] [--runs 50] [--threads 1] [--load 2]
+                                    [--save FOLDER]
 
-Between two profiles of the same model nothing changed: whatever is called changed is wrong, the whole
-model too. It is counted how often nothing could be said about that. Then
-one operator of the second profile is made a fifth slower, in what was measured of the kernels it is
-in, another one in each pair: it must be the first that is named. Operators are taken in turns from
-those with 2 % of the model's time or more, by their median times: one that was interrupted for long
-once is no large operator, and of smaller ones a fifth is less than half a percent of a run. The
-exit code is 1 when any operator is called changed wrongly, or when fewer than 19 in 20 are named
-first.
+Every profile is made by a process of its own, as `whence profile` is, and compared with the one before
+it. Nothing changed between them: whatever is called changed is wrong, the whole model too. It is
+counted how often nothing could be said about that. Then one operator of the second profile is made a
+fifth slower, in what was measured of the kernels it is in, another one in each pair: it must be the
+first that is named. Operators are taken in turns from those with 2 % of the model's time or more, by
+their median times: one that was interrupted for long once is no large operator, and of smaller ones a
+fifth is less than half a percent of a run. What was not named is printed. The exit code is 1 when any
+operator is called changed wrongly, or when fewer than 19 in 20 are named first.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import multiprocessing
 import os
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -31,6 +35,7 @@ from benchmarks.latency import draw_inputs, find_model
 from whence.api import compile_model
 from whence.attribution import Profile, profile_executable
 from whence.attribution.compare import Verdict, compare
+from whence.attribution.read import read_profile
 from whence.attribution.rows import Band, KernelRow, SourceRow
 from whence.runtime.engine import Engine
 
@@ -120,21 +125,38 @@ def main() -> None:
         "--threads", type=int, default=0, help="0 for every core, as `whence profile`"
     )
     parser.add_argument("--load", type=int, default=0, help="processes that disturb")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the profiles there")
     options = parser.parse_args()
-    with load(options.load):
-        judge(options)
+    with load(options.load), tempfile.TemporaryDirectory() as temporary:
+        folder = options.save or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        judge(options, folder)
 
 
-def judge(options: argparse.Namespace) -> None:
-    path = find_model(options.model)
-    model, inputs = compile_model(path, engine=Engine(threads=options.threads)), draw_inputs(path)
+def write_profile(path: str, threads: int, runs: int, file: str) -> None:
+    """What `whence profile` does, into a file."""
+    model = compile_model(path, engine=Engine(threads=threads))
+    found = profile_executable(model, draw_inputs(Path(path)), runs=runs, model=path)
+    Path(file).write_text(found.to_json(), encoding="utf-8")
 
-    def profile() -> Profile:
-        return profile_executable(model, inputs, runs=options.runs, model=str(path))
 
-    wrong, named, asked, unknown = [], 0, 0, 0
-    for pair in range(options.pairs):
-        before, after = profile(), profile()
+def profiles(options: argparse.Namespace, folder: Path) -> Iterator[Profile]:
+    """One more than there are pairs, each from a new process."""
+    path = str(find_model(options.model))
+    context = multiprocessing.get_context("spawn")
+    for number in range(options.pairs + 1):
+        file = folder / f"{Path(path).stem}_{options.threads}_{number}.json"
+        worker = context.Process(
+            target=write_profile, args=(path, options.threads, options.runs, str(file))
+        )
+        worker.start()
+        worker.join()
+        yield read_profile(file)
+
+
+def judge(options: argparse.Namespace, folder: Path) -> None:
+    wrong, missed, asked, unknown = [], [], 0, 0
+    for pair, (before, after) in enumerate(itertools.pairwise(profiles(options, folder))):
         found = compare(before, after)
         unknown += found.total.verdict is Verdict.UNKNOWN
         wrong += [
@@ -146,13 +168,16 @@ def judge(options: argparse.Namespace) -> None:
         chosen = large[pair % len(large)]
         first = compare(before, slowed(after, chosen.id)).operators[0]
         asked += 1
-        named += first.name == chosen.name and first.verdict is Verdict.SLOWER
+        if first.name != chosen.name or first.verdict is not Verdict.SLOWER:
+            missed.append(chosen.name)
+        named = asked - len(missed)
         print(f"{pair + 1:3}  changed wrongly {wrong}, named {named} of {asked}", flush=True)
     print(
         f"of {options.pairs} pairs of identical runs: {len(wrong)} operators or models called changed"
         f" {wrong}; the whole model not known in {unknown}"
     )
-    print(f"an operator made a fifth slower was named first in {named} of {asked}")
+    named = asked - len(missed)
+    print(f"an operator made a fifth slower was named first in {named} of {asked}; not {missed}")
     sys.exit(bool(wrong) or 20 * named < 19 * asked)
 
 

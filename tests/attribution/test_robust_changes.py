@@ -30,7 +30,7 @@ def busy_profile(rng: np.random.Generator, kernels: int = KERNELS, runs: int = R
     beside = np.repeat(rng.random((runs, kernels // 10 + 1)) < 0.7, 10, axis=1)
     beside = np.array([np.roll(row, rng.integers(10)) for row in beside])[:, :kernels]
     feels = 0.45 + 0.1 * np.random.default_rng(0).random(kernels)
-    times = usual * (1 + beside * feels) * (1 + rng.exponential(0.01, (runs, kernels)))
+    times = usual * (1 + beside * feels) * rng.lognormal(0, 0.02, (runs, kernels))
     # And the scheduler takes the core away, more often from long kernels.
     taken = rng.random((runs, kernels)) < usual / 3e6
     times = (times + taken * rng.exponential(4e6, (runs, kernels))).astype(int)
@@ -51,6 +51,7 @@ def busy_profile(rng: np.random.Generator, kernels: int = KERNELS, runs: int = R
                 runs,
                 int(mine.min()),
                 True,
+                bound="compute",
                 runs_ns=tuple(mine.tolist()),
             )
         )

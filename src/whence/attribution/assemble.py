@@ -71,6 +71,8 @@ class Measurement:
     """How long all threads together worked, by run and step, in some other runs; empty where nobody
     noted it.
     """
+    busy_scatter: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """By step: how much that differs from moment to moment; empty where nobody noted it."""
     fixed_work_ns: tuple[int, ...] = ()
     """What a fixed piece of work took between runs."""
     timeline: tuple[Event, ...] = ()
@@ -260,6 +262,7 @@ def _kernel(
         workers=known.workers,
         runs_ns=tuple(measured.kept_runs(step.number)),
         shortest_busy_ns=tuple(measured.shortest_busy(step.number)),
+        busy_scatter=float(measured.busy_scatter[step.number]) if len(measured.busy_scatter) else 0,
         error=error,
     )
 

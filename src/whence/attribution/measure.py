@@ -25,6 +25,7 @@ from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.fixed_work import time_fixed_work
 from whence.attribution.least_times import are_known
 from whence.attribution.leave_out import measure_savings
+from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.noise import are_quiet, block_lows
 from whence.attribution.profile import COMPILED_FOR, DIMENSION, Profile, Writer
 from whence.attribution.sample_inputs import SampleInputs, declared_shapes, working_inputs
@@ -251,8 +252,9 @@ class ProfiledRuns:
         recorded = self._workers.usual(measured.runs_ns)
         if recorded is None or self._workers.parts(self._program) != self._book.parts:
             return measured
+        busy = self._worked_ns(measured)
         measured = dataclasses.replace(
-            measured, busy_runs_ns=self._workers.busy_ns(len(measured.step_ns))
+            measured, busy_runs_ns=busy, busy_scatter=moment_scatter(busy)
         )
         if not self.has_workers:
             return measured
@@ -262,6 +264,13 @@ class ProfiledRuns:
             timeline_ns=recorded.wall_ns,
             workers=recorded.workers,
         )
+
+    def _worked_ns(self, measured: Measurement) -> np.ndarray:
+        """How long all threads together worked, by run and step. What one thread takes is the same
+        whether it notes it or not: the profiled runs count too.
+        """
+        noted = self._workers.busy_ns(len(measured.step_ns))
+        return noted if self.has_workers else np.concatenate([measured.per_run_ns, noted])
 
     def _note_more(self, measured: Measurement) -> None:
         """On a busy machine, runs in which threads note when they work, until it is known what steps
@@ -273,7 +282,7 @@ class ProfiledRuns:
             if len(self._workers):
                 if self._workers.parts(self._program) != self._book.parts:
                     return
-                times = self._workers.busy_ns(len(measured.step_ns))
+                times = self._worked_ns(measured)
             has_lasted = time.monotonic() - began >= _LONG_ENOUGH_S
             if are_known(times) and (has_lasted or not is_busy):
                 return

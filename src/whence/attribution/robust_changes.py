@@ -7,14 +7,18 @@ its least time, the lower end of the distribution of its times:
 1. What counts is how long all threads together worked at a kernel, without waiting: that is the same
    whether two threads shared it or one found the second core taken. With one thread it is the
    kernel's time.
-2. The shortest run is above the lower end of the distribution by an unknown amount, for which there
-   is a confidence interval (`least_times.py`): a narrow one where several runs agree. The level of
-   confidence accounts for how many operators are looked at.
+2. How far two such times lie apart where nothing changed is seen within each profile: by how much the
+   least time differs from one moment to another beside the other kernels (`moment_scatter.py`). It
+   is not divided by the number of moments, as a whole profile may have been at a bad one. What a
+   kernel finds in the caches depends on others all the time: one that the bandwidth of a cache or
+   of memory limits has no undisturbed moments on a busy machine, and must differ by more.
 3. What all operators have in common is the machine's, unless a fixed piece of work between the runs
    says that the machine was the same.
-4. A change is what is larger than a least one and than the interval together with three times the
-   scatter of all operators about what they have in common. Where a change of a fifth would not be
-   called one, that is said (`unclear`).
+4. A change is what is larger than a least one, than that scatter of either profile, and than three
+   times the scatter of all operators about what they have in common. Where a change of a fifth would
+   not be called one, that is said (`unclear`).
+5. The whole model is compared by the sum of the least times, with a confidence interval for the
+   lower end of each distribution (`least_times.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +29,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whence.attribution.efficiency import Bound
 from whence.attribution.least_times import A_FIFTH, RANKS, LeastTimes, least_times, width
+from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow
 from whence.dataclass import dataclass
 
 CONFIDENCE = 0.95
-"""That nothing is called changed in a pair of profiles in which nothing changed."""
+"""That a whole model is not called changed in a pair of profiles in which nothing changed."""
 FEWEST_RUNS = 16
 _FEWEST_KERNELS = 6
 # What is smaller, as a part of the operator or of the model, is never called a change: where data lies
@@ -39,6 +45,10 @@ _FEWEST_KERNELS = 6
 # profiles, and kernels of a few microseconds take half as long again where two threads share them.
 _LEAST_CHANGE, _LEAST_PART = 0.1, 0.001
 _SCATTERS = 3.0
+# How many times the scatter between moments a change must be: of kernels that arithmetic limits, and
+# of others. Chosen on 44 profiles of two models with one and two threads, at a load of 5 to 18 on two
+# cores; on the pairs of 41 others nothing was called changed with it.
+_MOMENT_SCATTERS, _CACHE_SCATTERS = 1.0, 3.0
 # An operator with less of the model says nothing about how much operators scatter.
 _COUNTED_SHARE = 0.005
 
@@ -62,18 +72,23 @@ class _Work:
 
     times: np.ndarray
     """By run and kernel."""
+    noise: np.ndarray
+    """By kernel: what a change of it must be larger than, as a logarithm."""
     weights: dict[str, list[tuple[int, float]]]
     """By operator: kernels, and what it has of each."""
 
-    def least(self, chance: float) -> LeastTimes:
-        return least_times(self.times, chance)
-
-    def by_operator(self, kernels: LeastTimes, names: Sequence[str]) -> LeastTimes:
+    def by_operator(self, kernels: np.ndarray, names: Sequence[str]) -> np.ndarray:
         matrix = np.zeros((len(names), self.times.shape[1]))
         for row, name in enumerate(names):
             for number, weight in self.weights[name]:
                 matrix[row, number] += weight
-        return LeastTimes(matrix @ kernels.lower, matrix @ kernels.upper)
+        found: np.ndarray = matrix @ kernels
+        return found
+
+    def noise_by_operator(self, names: Sequence[str]) -> np.ndarray:
+        least = np.maximum(self.times.min(axis=0), 1.0)
+        found: np.ndarray = self.by_operator(least * self.noise, names)
+        return found / np.maximum(self.by_operator(least, names), 1e-9)
 
 
 def robust_changes(before: Profile, after: Profile) -> Changes | None:
@@ -90,25 +105,25 @@ def robust_changes(before: Profile, after: Profile) -> Changes | None:
     if not names:
         return None
     share = (_shares(old, names) + _shares(new, names)) / 2
-    # Each of them may be slower or faster, and so may the whole.
-    asked = 2 * (int((share >= _LEAST_PART).sum()) + 1)
-    chance = (1 - CONFIDENCE) / (asked * len(RANKS))
-    first, second = old.least(chance), new.least(chance)
-    one, two = old.by_operator(first, names), new.by_operator(second, names)
+    one, two = (each.by_operator(each.times.min(axis=0), names) for each in (old, new))
     moved = _moved(one, two)
     leading = _leading(old)
     counted = np.array([name in leading for name in names], bool)
     counted &= share >= min(_COUNTED_SHARE, 0.5 / max(1, counted.sum()))
+    # The whole may be slower or faster.
+    chance = (1 - CONFIDENCE) / (2 * len(RANKS))
     machine = _machine(before, after, chance)
     if counted.sum() < _FEWEST_KERNELS and machine is None:
         return None
     common, scatter = _in_common(moved[counted])
-    whole, whole_unclear = _whole(first, second, machine)
+    whole, whole_unclear = _whole(
+        least_times(old.times, chance), least_times(new.times, chance), machine
+    )
     if machine is not None and (whole or counted.sum() < _FEWEST_KERNELS):
         common, scatter = machine, scatter if counted.sum() >= _FEWEST_KERNELS else 0.0
     moved = moved - common
-    unknown = np.where(moved > 0, width(two), width(one)) + _SCATTERS * scatter
-    least = np.maximum(_LEAST_CHANGE, unknown)
+    noise = np.maximum(old.noise_by_operator(names), new.noise_by_operator(names))
+    least = np.maximum(_LEAST_CHANGE, np.maximum(noise, _SCATTERS * scatter))
     change = np.expm1(moved)
     is_change = (abs(moved) > least) & (abs(change) * share >= _LEAST_PART)
     hidden = (least > A_FIFTH) & (share >= _LEAST_PART)
@@ -126,7 +141,7 @@ def robust_changes(before: Profile, after: Profile) -> Changes | None:
 def _whole(first: LeastTimes, second: LeastTimes, machine: float | None) -> tuple[float, bool]:
     """By how much all kernels became slower, and whether a change of a fifth would be hidden."""
     one, two = (LeastTimes(each.lower.sum(), each.upper.sum()) for each in (first, second))
-    moved = float(_moved(one, two))
+    moved = float(_moved(one.upper, two.upper))
     # As the machine was faster or slower by so much, it may be that the model was not.
     less = moved - (machine or 0.0)
     moved = min(moved, less, key=abs) if moved * less > 0 else 0.0
@@ -136,9 +151,9 @@ def _whole(first: LeastTimes, second: LeastTimes, machine: float | None) -> tupl
     return float(np.expm1(moved)) if is_change else 0.0, not is_change and widest > A_FIFTH
 
 
-def _moved(one: LeastTimes, two: LeastTimes) -> np.ndarray:
+def _moved(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """By how much the second takes longer, as logarithms."""
-    found: np.ndarray = np.log(np.maximum(two.upper, 1.0)) - np.log(np.maximum(one.upper, 1.0))
+    found: np.ndarray = np.log(np.maximum(two, 1.0)) - np.log(np.maximum(one, 1.0))
     return found
 
 
@@ -177,7 +192,18 @@ def _work(profile: Profile) -> _Work | None:
         for part in kernel.origin:
             if part.weight > 0:
                 weights[names[part.id]].append((number, part.weight))
-    return _Work(np.array([times[:count] for _, times in found], float).T, dict(weights))
+    matrix = np.array([times[:count] for _, times in found], float).T
+    # The shortest times are not in the order of the runs.
+    noted = any(kernel.shortest_busy_ns for kernel, _ in found)
+    scatter = np.array([k.busy_scatter for k, _ in found]) if noted else moment_scatter(matrix)
+    factor = [_MOMENT_SCATTERS if _is_arithmetic(k) else _CACHE_SCATTERS for k, _ in found]
+    return _Work(matrix, scatter * factor, dict(weights))
+
+
+def _is_arithmetic(kernel: KernelRow) -> bool:
+    """Does arithmetic limit it, not what it finds in the caches?"""
+    waits = kernel.bound == Bound.WAITING and kernel.is_contraction
+    return kernel.bound == Bound.COMPUTE or waits
 
 
 def _times(profile: Profile, kernel: KernelRow) -> tuple[int, ...]:
@@ -190,7 +216,7 @@ def _shares(work: _Work, names: Sequence[str]) -> np.ndarray:
     operator a large one.
     """
     usual = np.median(work.times, axis=0)
-    own = work.by_operator(LeastTimes(usual, usual), names).upper
+    own = work.by_operator(usual, names)
     found: np.ndarray = own / max(1.0, float(usual.sum()))
     return found
 

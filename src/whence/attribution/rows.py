@@ -185,7 +185,11 @@ class KernelRow:
     """What it took in each of some of the runs, in their order."""
     shortest_busy_ns: tuple[int, ...] = ()
     """How long all threads together worked at it in a run, without waiting: of some other runs, the
-    shortest times, in order. Empty with one thread, and where nobody noted it.
+    shortest times, in order. Empty where nobody noted it.
+    """
+    busy_scatter: float = 0.0
+    """By how much the shortest such time differs from moment to moment, beside other kernels, as a
+    logarithm (see `moment_scatter.py`).
     """
     error: float = 0.0
     """The standard error of the weights that were measured, the largest if there are several; 0
