@@ -52,6 +52,7 @@ def busy_profile(rng: np.random.Generator, kernels: int = KERNELS, runs: int = R
                 int(mine.min()),
                 True,
                 bound="compute",
+                is_contraction=True,
                 runs_ns=tuple(mine.tolist()),
             )
         )
@@ -110,6 +111,38 @@ def test_an_operator_a_fifth_slower_is_named_first_on_a_busy_machine() -> None:
         if first.name == chosen.name:
             assert 0.05 < first.ratio < 0.4, "by how much is told, not how the busy times differ"
     assert named >= 19
+
+
+def with_kernel(profile: Profile, number: int, factor: float, *, contraction: bool) -> Profile:
+    """The same with one kernel slower, a convolution or a pool."""
+    kernels = tuple(
+        dataclasses.replace(
+            row,
+            runs_ns=tuple(round(factor * each) for each in row.runs_ns),
+            is_contraction=contraction,
+            bound="compute" if contraction else "cache",
+        )
+        if row.id == number
+        else row
+        for row in profile.kernels
+    )
+    return dataclasses.replace(profile, kernels=kernels)
+
+
+def test_what_streams_data_must_differ_by_more() -> None:
+    """What others leave in the caches changes between profiles, without any change of the kernel."""
+    profile = busy_profile(np.random.default_rng(11), runs=128)
+    for contraction in (True, False):
+        before, after = (
+            with_kernel(profile, 38, factor, contraction=contraction) for factor in (1.0, 1.14)
+        )
+        found = robust_changes(before, after)
+        assert found is not None
+        assert (found.grown["operator76"] > 0) is contraction
+        grown = with_kernel(after, 38, 1.5, contraction=contraction)
+        more = robust_changes(before, grown)
+        assert more is not None
+        assert more.grown["operator76"] > 0.3
 
 
 def test_few_runs_or_kernels_tell_nothing() -> None:

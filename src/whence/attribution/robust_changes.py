@@ -10,8 +10,8 @@ its least time, the lower end of the distribution of its times:
 2. How far two such times lie apart where nothing changed is seen within each profile: by how much the
    least time differs from one moment to another beside the other kernels (`moment_scatter.py`). It
    is not divided by the number of moments, as a whole profile may have been at a bad one. What a
-   kernel finds in the caches depends on others all the time: one that the bandwidth of a cache or
-   of memory limits has no undisturbed moments on a busy machine, and must differ by more.
+   kernel finds in the caches depends on others all the time: one that streams data (no convolution
+   or matrix product, or one that a cache or memory limits) must differ by more.
 3. What all operators have in common is the machine's, unless a fixed piece of work between the runs
    says that the machine was the same.
 4. A change is what is larger than a least one, than that scatter of either profile, and than three
@@ -45,10 +45,11 @@ _FEWEST_KERNELS = 6
 # profiles, and kernels of a few microseconds take half as long again where two threads share them.
 _LEAST_CHANGE, _LEAST_PART = 0.1, 0.001
 _SCATTERS = 3.0
-# How many times the scatter between moments a change must be: of kernels that arithmetic limits, and
-# of others. Chosen on 44 profiles of two models with one and two threads, at a load of 5 to 18 on two
-# cores; on the pairs of 41 others nothing was called changed with it.
-_MOMENT_SCATTERS, _CACHE_SCATTERS = 1.0, 3.0
+# How many times the scatter between moments a change must be, of contractions and of kernels that
+# stream data, and the least change of those. Chosen on 44 profiles of two models with one and two
+# threads, at a load of 5 to 18 on two cores, and the last one on a pair at a load of 23; among all
+# pairs of 41 other profiles nothing was called changed with it.
+_MOMENT_SCATTERS, _STREAMING_SCATTERS, _LEAST_STREAMING = 1.0, 3.0, 0.15
 # An operator with less of the model says nothing about how much operators scatter.
 _COUNTED_SHARE = 0.005
 
@@ -196,14 +197,16 @@ def _work(profile: Profile) -> _Work | None:
     # The shortest times are not in the order of the runs.
     noted = any(kernel.shortest_busy_ns for kernel, _ in found)
     scatter = np.array([k.busy_scatter for k, _ in found]) if noted else moment_scatter(matrix)
-    factor = [_MOMENT_SCATTERS if _is_arithmetic(k) else _CACHE_SCATTERS for k, _ in found]
-    return _Work(matrix, scatter * factor, dict(weights))
+    streams = np.array([_streams(kernel) for kernel, _ in found], bool)
+    widened = np.maximum(_LEAST_STREAMING, _STREAMING_SCATTERS * scatter)
+    noise = np.where(streams, widened, _MOMENT_SCATTERS * scatter)
+    return _Work(matrix, noise, dict(weights))
 
 
-def _is_arithmetic(kernel: KernelRow) -> bool:
-    """Does arithmetic limit it, not what it finds in the caches?"""
-    waits = kernel.bound == Bound.WAITING and kernel.is_contraction
-    return kernel.bound == Bound.COMPUTE or waits
+def _streams(kernel: KernelRow) -> bool:
+    """Does its time depend on what is in the caches, more than on arithmetic?"""
+    by_arithmetic = kernel.bound in (Bound.COMPUTE, Bound.WAITING)
+    return not (kernel.is_contraction and by_arithmetic)
 
 
 def _times(profile: Profile, kernel: KernelRow) -> tuple[int, ...]:
