@@ -88,8 +88,9 @@ class _Work:
 
     def noise_by_operator(self, names: Sequence[str]) -> np.ndarray:
         least = np.maximum(self.times.min(axis=0), 1.0)
-        found: np.ndarray = self.by_operator(least * self.noise, names)
-        return found / np.maximum(self.by_operator(least, names), 1e-9)
+        whole = np.maximum(self.by_operator(least, names), 1e-9)
+        found: np.ndarray = self.by_operator(least * self.noise, names) / whole
+        return found
 
 
 def robust_changes(before: Profile, after: Profile) -> Changes | None:
