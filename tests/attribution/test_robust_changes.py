@@ -145,6 +145,21 @@ def test_what_streams_data_must_differ_by_more() -> None:
         assert more.grown["operator76"] > 0.3
 
 
+def test_one_lucky_run_of_a_kernel_that_streams_data_is_no_change() -> None:
+    profile = with_kernel(
+        busy_profile(np.random.default_rng(12), runs=128), 38, 1.0, contraction=False
+    )
+    kernels = tuple(
+        dataclasses.replace(row, runs_ns=(min(row.runs_ns) * 2 // 3, *row.runs_ns[1:]))
+        if row.id == 38
+        else row
+        for row in profile.kernels
+    )
+    found = robust_changes(dataclasses.replace(profile, kernels=kernels), profile)
+    assert found is not None
+    assert set(found.grown.values()) == {0.0}
+
+
 def test_few_runs_or_kernels_tell_nothing() -> None:
     rng = np.random.default_rng(3)
     whole = busy_profile(rng)

@@ -199,7 +199,10 @@ def _work(profile: Profile) -> _Work | None:
     noted = any(kernel.shortest_busy_ns for kernel, _ in found)
     scatter = np.array([k.busy_scatter for k, _ in found]) if noted else moment_scatter(matrix)
     streams = np.array([_streams(kernel) for kernel, _ in found], bool)
-    widened = np.maximum(_LEAST_STREAMING, _STREAMING_SCATTERS * scatter)
+    # One lucky run is no least time of a kernel whose times have no common lower end.
+    ordered = np.sort(matrix, axis=0)
+    lucky = np.log(np.maximum(ordered[2], 1.0) / np.maximum(ordered[0], 1.0))
+    widened = np.maximum(_LEAST_STREAMING, _STREAMING_SCATTERS * scatter + lucky)
     noise = np.where(streams, widened, _MOMENT_SCATTERS * scatter)
     return _Work(matrix, noise, dict(weights))
 
