@@ -6,16 +6,10 @@ target and shapes. Times are nanoseconds of one run.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from whence.debugdb.views import View
 
 SERIES = "model, model_sha256, engine, machine, threads, target, shapes"
 """What tells one series from another."""
-
-
-class View(NamedTuple):
-    name: str
-    answers: str
-    sql: str
 
 
 VIEWS = (

@@ -93,9 +93,6 @@ class FusibleGroups:
     def pattern_of(self, node_id: int) -> Pattern:
         return self.pattern[self._at(node_id)]
 
-    def are_fused(self, first: int, second: int) -> bool:
-        return self.root(first) == self.root(second) != NO_NODE
-
     def _at(self, node_id: int) -> int:
         try:
             return self._position[node_id]

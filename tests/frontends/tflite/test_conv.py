@@ -428,38 +428,16 @@ def test_what_does_not_fit_is_refused():
             read(model)
 
 
-def test_a_stride_of_zero_is_refused():
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"stride_h": 0}, ModelError, "strides"),
+        ({"fused_activation_function": 5}, UnsupportedError, "SIGN_BIT"),
+    ],
+)
+def test_fields_without_meaning_are_refused(fields, error, message):
     model = Model()
-    x = model.input((1, 4, 4, 2))
-    model.output(
-        model.op(
-            "MAX_POOL_2D",
-            [x],
-            (1, 2, 2, 2),
-            filter_height=2,
-            filter_width=2,
-            stride_h=0,
-            stride_w=2,
-        )
-    )
-    with pytest.raises(ModelError, match="strides"):
-        read(model)
-
-
-def test_an_activation_without_meaning_is_refused():
-    model = Model()
-    x = model.input((1, 4, 4, 2))
-    model.output(
-        model.op(
-            "MAX_POOL_2D",
-            [x],
-            (1, 2, 2, 2),
-            filter_height=2,
-            filter_width=2,
-            stride_h=2,
-            stride_w=2,
-            fused_activation_function=5,
-        )
-    )
-    with pytest.raises(UnsupportedError, match="SIGN_BIT"):
+    given = {"filter_height": 2, "filter_width": 2, "stride_h": 2, "stride_w": 2} | fields
+    model.output(model.op("MAX_POOL_2D", [model.input((1, 4, 4, 2))], (1, 2, 2, 2), **given))
+    with pytest.raises(error, match=message):
         read(model)

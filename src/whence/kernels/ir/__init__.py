@@ -89,6 +89,5 @@ from whence.kernels.ir.values import Splat as Splat
 from whence.kernels.ir.values import Table as Table
 from whence.kernels.ir.values import lanewise as lanewise
 from whence.kernels.ir.values import looked as looked
-from whence.kernels.ir.values import multiply_add as multiply_add
 from whence.kernels.ir.values import operands as operands
 from whence.kernels.ir.values import walk as walk

@@ -265,11 +265,6 @@ def lanewise(fn: Fn, *args: Expr) -> Op:
     return Op(fn, wide, DType.BOOL if compares or not types else types[-1], lanes)
 
 
-def multiply_add(total: Expr, a: Expr, b: Expr) -> Op:
-    """`total + a · b`, rounded once where the machine can."""
-    return total + a * b
-
-
 def _same(first: Op, second: Op) -> bool:
     """Structural equality that compares each pair of parts once."""
     seen: set[tuple[int, int]] = set()

@@ -28,31 +28,32 @@ from whence.types import Dim, Shape, TensorType
 
 
 def _conv(query: TypeQuery) -> None:
-    x, w, groups = shape_of(query, 0), shape_of(query, 1), get_int(query.attrs, "group", 1)
-    demand_rank(query, 0, 3)
-    demand_rank(query, 1, 3)
-    demand_same_elements(query, 1, 0)
-    if w is None:
-        return
-    divided(query, w[0], groups, "channels")
-    _kernel(query, x, w)
-    demand(query, 2, (w[0],), "the bias")
+    w = _weights(query)
+    if w is not None:
+        demand(query, 2, (w[0],), "the bias")
 
 
 def _conv_transpose(query: TypeQuery) -> None:
-    x, w, groups = shape_of(query, 0), shape_of(query, 1), get_int(query.attrs, "group", 1)
-    demand_rank(query, 0, 3)
-    demand_rank(query, 1, 3)
-    demand_same_elements(query, 1, 0)
+    x, w, groups = shape_of(query, 0), _weights(query), get_int(query.attrs, "group", 1)
     if w is None:
         return
-    divided(query, w[0], groups, "channels")
-    _kernel(query, x, w)
     if x is not None and len(x) > 1 and differ(x[1], w[0]):
         raise ModelError(
             f"{query.op}: weights {query.types[1]} do not fit an input {query.types[0]}"
         )
     demand(query, 2, (w[1] * groups if isinstance(w[1], int) else None,), "the bias")
+
+
+def _weights(query: TypeQuery) -> Shape | None:
+    """The shape of a convolution's weights, which fit its data and attributes."""
+    demand_rank(query, 0, 3)
+    demand_rank(query, 1, 3)
+    demand_same_elements(query, 1, 0)
+    w = shape_of(query, 1)
+    if w is not None:
+        divided(query, w[0], get_int(query.attrs, "group", 1), "channels")
+        _kernel(query, shape_of(query, 0), w)
+    return w
 
 
 def _kernel(query: TypeQuery, x: Shape | None, w: Shape) -> None:

@@ -159,30 +159,26 @@ def settle_type(graph: Graph, norm: Norm) -> bool:
 
 def take_in_scale(graph: Graph, norm: Norm) -> None:
     """Take in the product with a scale that follows."""
-    user = only_user(graph, norm.out, "Mul")
-    scale = None if user is None else other_operand(user, norm.out.ref())
-    if (
-        user is not None
-        and scale is not None
-        and norm.scale is None
-        and is_parameter(graph, scale, norm.x, norm.axes)
-    ):
-        norm.scale = scale
-        norm.take(user)
+    if norm.scale is None:
+        norm.scale = _taken_parameter(graph, norm, "Mul")
 
 
 def take_in_bias(graph: Graph, norm: Norm) -> None:
     """Take in the sum with a bias that follows."""
-    user = only_user(graph, norm.out, "Add")
-    bias = None if user is None else other_operand(user, norm.out.ref())
-    if (
-        user is not None
-        and bias is not None
-        and norm.bias is None
-        and is_parameter(graph, bias, norm.x, norm.axes)
-    ):
-        norm.bias = bias
-        norm.take(user)
+    if norm.bias is None:
+        norm.bias = _taken_parameter(graph, norm, "Add")
+
+
+def _taken_parameter(graph: Graph, norm: Norm, op: str) -> Ref | None:
+    """What the norm is combined with by the one operator that reads it, which is taken in, if that
+    is a parameter of the normalised axes.
+    """
+    user = only_user(graph, norm.out, op)
+    found = None if user is None else other_operand(user, norm.out.ref())
+    if user is None or found is None or not is_parameter(graph, found, norm.x, norm.axes):
+        return None
+    norm.take(user)
+    return found
 
 
 def with_casts_in_front(

@@ -192,11 +192,7 @@ class SizeTable:
             return left if left.number <= right.number else right
         below = less(left, right)
         if below is None:
-            return (
-                left
-                if left == right
-                else self._unexpanded("min", *sorted((left, right), key=lambda size: size.terms))
-            )
+            return self._undecided("min", left, right)
         return left if below else right
 
     def larger(self, left: Size, right: Size) -> Size | None:
@@ -204,12 +200,14 @@ class SizeTable:
             return right if left.number <= right.number else left
         below = less(left, right)
         if below is None:
-            return (
-                left
-                if left == right
-                else self._unexpanded("max", *sorted((left, right), key=lambda size: size.terms))
-            )
+            return self._undecided("max", left, right)
         return right if below else left
+
+    def _undecided(self, op: str, left: Size, right: Size) -> Size | None:
+        """The extreme of two sizes, of which nobody knows which is less."""
+        if left == right:
+            return left
+        return self._unexpanded(op, *sorted((left, right), key=lambda size: size.terms))
 
     def _unexpanded(self, op: str, left: Size, right: Size) -> Size | None:
         if left.number is not None and right.number is not None:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from whence.frontends.onnx.microsoft.activations import apply_activation
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
 
-_TO_CHANNELS_FIRST = "to_channels_first"
-
 
 def channels_first(build: Rewrite, data: str) -> str:
     """Moves the last dimension behind the first."""

@@ -316,7 +316,7 @@ class ExportCall:
             if outputs is None
             else outputs
         )
-        self.writer.emit(
+        self.writer.subgraph.operator(
             op,
             inputs,
             made,

@@ -4,7 +4,7 @@ somebody needs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from whence.frontends.tflite.export.units import (
 )
 from whence.frontends.tflite.export.writing import Buffers, Subgraph
 from whence.frontends.tflite.records import CIRCLE, SubgraphRecord
-from whence.frontends.tflite.schema import Option
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY
@@ -195,7 +194,7 @@ class GraphWriter:
             order = get_ints(
                 node.attrs, "perm", tuple(reversed(range(len(self.subgraph.tensors[tensor].shape))))
             )
-            self.emit(
+            self.subgraph.operator(
                 "TRANSPOSE",
                 [tensor, self.subgraph.constant(np.array(order, np.int32))],
                 [made],
@@ -216,7 +215,9 @@ class GraphWriter:
             for each in composite.inputs
         ]
         origins = merged_origins(self.origins_of(each) for each in (node, *composite.inside))
-        self.emit(composite.op, inputs, [self.result(node.ref())], composite.options, 1, origins)
+        self.subgraph.operator(
+            composite.op, inputs, [self.result(node.ref())], composite.options, 1, origins
+        )
 
     # ---- tensors ----
 
@@ -305,7 +306,7 @@ class GraphWriter:
                 " its result's shape is not known"
             )
         wanted = self.subgraph.constant(np.array(sizes, np.int32))
-        self.emit(
+        self.subgraph.operator(
             "RESHAPE",
             [tensor, wanted],
             [made],
@@ -356,23 +357,6 @@ class GraphWriter:
         there both nodes are one operator.
         """
         return bool(dequantise.origin) and dequantise.origin <= node.origin
-
-    # ---- operators ----
-
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[int | None],
-        outputs: Sequence[int],
-        options: Mapping[str, Option],
-        version: int,
-        origins: OriginMetadata,
-        custom: bytes = b"",
-        intermediates: Sequence[int] = (),
-    ) -> None:
-        self.subgraph.operator(
-            op, inputs, outputs, options, version, origins, custom, intermediates
-        )
 
     def origins_of(self, node: Node) -> OriginMetadata:
         return OriginMetadata(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))

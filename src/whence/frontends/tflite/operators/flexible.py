@@ -36,17 +36,7 @@ class FlexibleOptions:
             root = flexbuffers.GetRoot(data)
             self._entries = dict(root.AsMap.Value) if root.IsMap else {}
         # The package reads what the bytes claim, and fails in many ways when they claim nonsense.
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            ArithmeticError,
-            AttributeError,
-            AssertionError,
-            struct.error,
-            RecursionError,
-            MemoryError,
-        ) as error:
+        except _FAULTS as error:
             call.fail(f"its options are not to be read: {' '.join(str(error).split())[:160]}")
 
     def number(self, name: str, absent: float) -> float:
