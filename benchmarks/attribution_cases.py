@@ -4,9 +4,9 @@ operators.
 The truth about an operator is what the model gains when it is not there: both graphs are compiled
 as models of their own and run in turns, so that whatever disturbs one disturbs the other. Both make
 their products the same way: whether matrix units may round them is decided by a model's outputs
-(`backends/cpu/reduced_precision.py`), which are others without the operator, and is no part of what the operator
-costs. As in a profile, the usual times count and not the shortest: in the quickest runs an error
-function hides behind memory traffic, in the usual ones much less of it does.
+(`backends/cpu/reduced_precision.py`), which are others without the operator, and is no part of what
+the operator costs. As in a profile, the usual times count and not the shortest: in the quickest
+runs an error function hides behind memory traffic, in the usual ones much less of it does.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python -m benchmarks.check [--only PART] [--record]
 
-Ratios to peers, each from one interleaved run, stand beside the newest ones that `results.jsonl` has
-for this kind of machine, or for another where there is none of this kind; the verdict says so. A
-ratio has fallen behind if it is below 0.85 of the recorded one: the same code moves by 10 % from run
-to run. Where an engine is missing, now or then, the others are compared. Attribution has no peer and
-is judged by its own limits. The exit code is 1 if something fell behind.
+Ratios to peers, each from one interleaved run, stand beside the newest ones that `results.jsonl`
+has for this kind of machine, or for another where there is none of this kind; the verdict says so.
+A ratio has fallen behind if it is below 0.85 of the recorded one: the same code moves by 10 % from
+run to run. Where an engine is missing, now or then, the others are compared. Attribution has no
+peer and is judged by its own limits. The exit code is 1 if something fell behind.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
     python -m benchmarks.decode FOLDER [--engines whence,onnxruntime-genai,llama.cpp,openvino-genai]
         [--threads 1,2] [--rounds 5] [--gguf FILE] [--openvino FOLDER] [--python engine=PYTHON ...]
 
-FOLDER is as ONNX Runtime GenAI's builder writes it; a `.gguf` file in it is llama.cpp's. Every engine
-is a process of its own, which is stopped while it is not its turn, so that none waits for another's
-threads; `--python` runs an engine by another interpreter (a virtual environment that has it). In each
-round every engine measures once: prefill of 128 tokens, and decoding 32 tokens after 16 and after 512,
-from the first call behind the prompt to the last. Printed are medians over the rounds, tokens a second,
-and whence's ratio to the fastest peer: above 1, whence is ahead.
+FOLDER is as ONNX Runtime GenAI's builder writes it; a `.gguf` file in it is llama.cpp's. Every
+engine is a process of its own, which is stopped while it is not its turn, so that none waits for
+another's threads; `--python` runs an engine by another interpreter (a virtual environment that has
+it). In each round every engine measures once: prefill of 128 tokens, and decoding 32 tokens after
+16 and after 512, from the first call behind the prompt to the last. Printed are medians over the
+rounds, tokens a second, and whence's ratio to the fastest peer: above 1, whence is ahead.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     python -m benchmarks.findings_truth [--case NAME] [--threads 2] [--json out.json]
 
-Each case is a model with one known fault, and the same model mended. Both run in turns, and the medians
-count; the faulty one is profiled, and its first finding must be of the fault, with a prize within 30 %
-of what mending saves. The exit code is 1 if one is not. Only a machine that does nothing else gives an
-answer, so the machine's rates are measured again if something else used its cores when they were.
+Each case is a model with one known fault, and the same model mended. Both run in turns, and the
+medians count; the faulty one is profiled, and its first finding must be of the fault, with a prize
+within 30 % of what mending saves. The exit code is 1 if one is not. Only a machine that does
+nothing else gives an answer, so the machine's rates are measured again if something else used its
+cores when they were.
 """
 
 from __future__ import annotations

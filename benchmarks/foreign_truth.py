@@ -125,7 +125,9 @@ def partition(profile: Profile, leaving_out: str = "") -> Mapping[frozenset[str]
 
 
 def said(profiles: Sequence[Profile], name: str) -> tuple[float, float, bool]:
-    """The operator's part of its kernels, theirs of all kernels, and whether it is alone in them."""
+    """The operator's part of its kernels, theirs of all kernels, and whether it is alone in
+    them.
+    """
     number = next(row.id for row in profiles[0].sources if row.name == name)
     shortest: dict[str, float] = {}
     parts, own = [], set()

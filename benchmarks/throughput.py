@@ -3,9 +3,10 @@
     python -m benchmarks.throughput MODEL... [--streams 16] [--seconds 1] [--rounds 4] [--record]
 
 Every engine has as many callers as there are streams, each with one thread, and shares one set of
-weights among them: whence by `run_many`, ONNX Runtime by one session that all threads call, OpenVINO
-by its throughput mode. Engines take turns, each in a process of its own that is stopped while it is
-not its turn. Printed are runs a second and the ratio to the faster peer: above 1, whence is ahead.
+weights among them: whence by `run_many`, ONNX Runtime by one session that all threads call,
+OpenVINO by its throughput mode. Engines take turns, each in a process of its own that is stopped
+while it is not its turn. Printed are runs a second and the ratio to the faster peer: above 1,
+whence is ahead.
 """
 
 from __future__ import annotations

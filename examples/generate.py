@@ -4,10 +4,11 @@
     python examples/generate.py FOLDER "Why is the sky blue?" --chat
     python examples/generate.py FOLDER "Once upon a time" --temperature 0.8 --seed 7 --profile
 
-The folder has `model.onnx`, `genai_config.json` and `tokenizer.json`. Caches of keys and values stay
-with the model (`state=`) and have room for `--context` tokens. A prompt is read in pieces of a few
-fixed lengths, so that the model is compiled for those and for a single token, and for nothing else.
-`--profile` shows where the time goes, by type of operator, for a piece of the prompt and for a token.
+The folder has `model.onnx`, `genai_config.json` and `tokenizer.json`. Caches of keys and values
+stay with the model (`state=`) and have room for `--context` tokens. A prompt is read in pieces of a
+few fixed lengths, so that the model is compiled for those and for a single token, and for nothing
+else. `--profile` shows where the time goes, by type of operator, for a piece of the prompt and for
+a token.
 """
 
 from __future__ import annotations

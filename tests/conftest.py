@@ -15,7 +15,8 @@ from hypothesis import settings
 from whence.attribution import measure
 from zoo.fetch import ensure
 
-# Nothing that a test looks at depends on how fast the machine is; what measures it has its own test.
+# Nothing that a test looks at depends on how fast the machine is; what measures it has its own
+# test.
 os.environ["WHENCE_CALIBRATE"] = "never"
 # Nor on how long models have run.
 os.environ["WHENCE_SPECIALISE"] = "never"

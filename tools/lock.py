@@ -1,5 +1,5 @@
-"""Write `.ci/constraints.txt`: the versions of everything that the tests need, as they are installed
-where this runs.
+"""Write `.ci/constraints.txt`: the versions of everything that the tests need, as they are
+installed where this runs.
 
     make lock
 

@@ -10,8 +10,8 @@
 Nothing is looked for, let alone imported, before it is of use: backends when an engine is asked for
 that whence does not have itself, frontends when a file has an ending that it does not know, passes
 when a graph is prepared. A start from the cache of compiled models only asks which plugins there
-are. So the folders of packages are read here: `importlib.metadata`, which does the same, takes longer
-to import than many a model takes to start.
+are. So the folders of packages are read here: `importlib.metadata`, which does the same, takes
+longer to import than many a model takes to start.
 """
 
 from __future__ import annotations

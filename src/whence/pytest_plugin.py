@@ -54,9 +54,9 @@ class Budget:
         runs: int = 50,
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """Fail the test when `part` (an operator, a module and all below it, or the whole run) takes
-        more of the run than `max_share`, or more than `max_ms_ratio` times what it took in the
-        baseline.
+        """Fail the test when `part` (an operator, a module and all below it, or the whole run)
+        takes more of the run than `max_share`, or more than `max_ms_ratio` times what it took in
+        the baseline.
         """
         if max_share is None and max_ms_ratio is None:
             raise ValueError("a budget is max_share, max_ms_ratio, or both")

@@ -82,9 +82,9 @@ class MachineRates:
     transpose_ps: tuple[float, float] = (0.0, 0.0)
     """What an element costs that a fused transpose reads out of order: in cache, and beyond."""
     epilogue: Mapping[str, float] = field(default_factory=dict)
-    """How much longer than by itself a function takes that is applied to the results of a product or
-    a convolution, as a factor: by `product` or `convolution`, ` by units` where matrix units make
-    them, and the function's operator.
+    """How much longer than by itself a function takes that is applied to the results of a product
+    or a convolution, as a factor: by `product` or `convolution`, ` by units` where matrix units
+    make them, and the function's operator.
     """
     reached: float = REACHED
     """The part of the peak rate of float32 that a convolution or product of a good shape reaches.

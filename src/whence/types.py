@@ -27,7 +27,9 @@ MAX_RANK = 64
 
 
 def as_dims(shape: Iterable[Dim]) -> Shape:
-    """A shape that somebody gave, its numbers as those of Python; names, gaps and expressions stay."""
+    """A shape that somebody gave, its numbers as those of Python; names, gaps and expressions
+    stay.
+    """
     return tuple(
         dim if dim is None or isinstance(dim, str) or is_symbolic(dim) else int(dim)
         for dim in shape

@@ -109,7 +109,9 @@ def with_parts(profile: Profile, kernel: int, *weights: float) -> Profile:
 
 
 def test_other_modelled_parts_of_a_kernel_are_no_change() -> None:
-    """A small operator in a kernel has a larger part of it on a quiet machine than on a busy one."""
+    """A small operator in a kernel has a larger part of it on a quiet machine than on a busy
+    one.
+    """
     rng = np.random.default_rng(4)
     before, after = busy_profile(rng), busy_profile(rng)
     for number in (10, 30, 50):

@@ -1,5 +1,5 @@
-"""Models with one known fault each: the first finding names it, with the prize that follows from the
-times. Times are made up; `benchmarks/findings_truth.py` measures what mending saves.
+"""Models with one known fault each: the first finding names it, with the prize that follows from
+the times. Times are made up; `benchmarks/findings_truth.py` measures what mending saves.
 """
 
 from __future__ import annotations
@@ -274,7 +274,8 @@ def _prizes(profile: Profile, rule: str) -> list[float]:
         # As many as threads, or twice as many: no thread has more than another, whatever they wait.
         (16, 40_000, None),
         (32, 40_000, None),
-        # 17 for 16: in the second round all but one wait, if they do; the wake-up and the meeting stay.
+        # 17 for 16: in the second round all but one wait, if they do; the wake-up and the meeting
+        # stay.
         (17, 90_000, 15 / 32),
         (17, 75_000, 0.75 - 0.05 - 0.3 * 15 / 16),
         (17, 30_000, None),
@@ -295,7 +296,9 @@ def test_waiting_is_of_few_items_only_as_far_as_threads_have_unequal_numbers_of_
 
 
 def test_idle_threads_would_save_what_the_machine_gains_by_them() -> None:
-    """Ten times with 16 threads, less what it costs that they meet, and not below what memory needs."""
+    """Ten times with 16 threads, less what it costs that they meet, and not below what memory
+    needs.
+    """
     made = profile_of(_graph(_few_items), 1_000_000)
     row = dataclasses.replace(
         made.kernels[0], time_ns=1_000_000, calls=1, items=1, workers=1, bound="compute", least_ns=0

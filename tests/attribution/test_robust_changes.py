@@ -25,8 +25,8 @@ KERNELS, RUNS = 60, 50
 def busy_profile(rng: np.random.Generator, kernels: int = KERNELS, runs: int = RUNS) -> Profile:
     """Every kernel is two operators, three quarters and one quarter of it."""
     usual = 20_000.0 * (1 + np.arange(kernels) % 13)
-    # Another process on the core beside: for a while all kernels take half as long again, arithmetic
-    # more than memory.
+    # Another process on the core beside: for a while all kernels take half as long again,
+    # arithmetic more than memory.
     beside = np.repeat(rng.random((runs, kernels // 10 + 1)) < 0.7, 10, axis=1)
     beside = np.array([np.roll(row, rng.integers(10)) for row in beside])[:, :kernels]
     feels = 0.45 + 0.1 * np.random.default_rng(0).random(kernels)
@@ -171,8 +171,8 @@ def test_few_runs_or_kernels_tell_nothing() -> None:
 
 
 def with_busy_times(profile: Profile, rng: np.random.Generator, free: float) -> Profile:
-    """Two threads. Every other kernel takes half as long when the second core is free, in so many of
-    the runs; how long threads worked at it is the same in all.
+    """Two threads. Every other kernel takes half as long when the second core is free, in so many
+    of the runs; how long threads worked at it is the same in all.
     """
     runs = rng.random(len(profile.runs_ns)) < free
 

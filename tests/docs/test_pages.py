@@ -1,4 +1,6 @@
-"""The documentation is true: commands and snippets run, links lead somewhere, lists are complete."""
+"""The documentation is true: commands and snippets run, links lead somewhere, lists are
+complete.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Running a case: the passes or the fusion that it names, with everything checked that always holds."""
+"""Running a case: the passes or the fusion that it names, with everything checked that always
+holds.
+"""
 
 from __future__ import annotations
 

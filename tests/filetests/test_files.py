@@ -1,4 +1,6 @@
-"""Every case of every file: the graph, run through what the file names, becomes the text below it."""
+"""Every case of every file: the graph, run through what the file names, becomes the text below
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Provenance mappings and a Chrome trace as Inductor and torch.profiler write them (torch 2.13, CPU),
-cut down and with the names of the small residual network: keys, names of kernels and the nesting of
-events are as recorded there; times are made up.
+"""Provenance mappings and a Chrome trace as Inductor and torch.profiler write them (torch 2.13,
+CPU), cut down and with the names of the small residual network: keys, names of kernels and the
+nesting of events are as recorded there; times are made up.
 """
 
 from __future__ import annotations

@@ -164,8 +164,8 @@ def condition(path: Path) -> Path:
 
 
 def half(path: Path) -> Path:
-    """Convolutions in float16 behind a Cast: on most CPUs, ONNX Runtime computes them in float32 and
-    puts Casts of its own around them, of which those that cancel are removed.
+    """Convolutions in float16 behind a Cast: on most CPUs, ONNX Runtime computes them in float32
+    and puts Casts of its own around them, of which those that cancel are removed.
     """
     build = Build((1, 16, 8, 8), dtype=np.float16)
     x = build.op("Cast", "narrow", "x", to=TensorProto.FLOAT16)

@@ -2,9 +2,9 @@
 
     pip install executorch==1.5.1 && python -m tests.foreign.record_executorch
 
-From that version on the runtime in the wheel has the event tracer. `portable` runs every operator by
-its own kernel, `xnnpack` all that the XNNPACK delegate takes. Of the ETRecord, what is read is kept:
-no weights, no stack traces.
+From that version on the runtime in the wheel has the event tracer. `portable` runs every operator
+by its own kernel, `xnnpack` all that the XNNPACK delegate takes. Of the ETRecord, what is read is
+kept: no weights, no stack traces.
 """
 
 from __future__ import annotations

@@ -356,8 +356,8 @@ def test_what_has_no_elements_needs_no_edge(tmp_path: Path) -> None:
 
 
 def test_what_is_computed_twice_is_in_the_kernel_that_computes_it_once(tmp_path: Path) -> None:
-    """ONNX Runtime merges operators that do the same with the same constants, and keeps the names of
-    one of them.
+    """ONNX Runtime merges operators that do the same with the same constants, and keeps the names
+    of one of them.
     """
     build = Build((1, 16, 8, 8))
     first, second = (build.weight(name, 16, 16, 3, 3) for name in ("first", "second"))

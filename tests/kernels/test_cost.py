@@ -27,7 +27,8 @@ def test_one_thread_takes_the_largest_chunk_that_is_allowed() -> None:
 def test_many_threads_get_enough_items_of_even_size(threads: int, others: int) -> None:
     chunk = chunk_size(112, others, threads, overhead=0.25)
     items = others * -(-112 // chunk)
-    # The busiest thread has at most a quarter more than an even share, or there is no finer division.
+    # The busiest thread has at most a quarter more than an even share, or there is no finer
+    # division.
     busiest = -(-items // threads) * chunk
     assert items >= min(threads, others * 112)
     assert busiest <= max(1.25 * others * 112 / threads, 1)

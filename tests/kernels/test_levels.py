@@ -1,5 +1,5 @@
-"""Every family of kernels and ten whole models, made for each lesser machine that this one can stand
-for: x86-64 with SSE, with AVX2, with AVX-512; aarch64 with and without dot products.
+"""Every family of kernels and ten whole models, made for each lesser machine that this one can
+stand for: x86-64 with SSE, with AVX2, with AVX-512; aarch64 with and without dot products.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Products straight from packed weights, and rows gathered from packed tables, against the reference
-and against ONNX Runtime.
+"""Products straight from packed weights, and rows gathered from packed tables, against the
+reference and against ONNX Runtime.
 """
 
 from __future__ import annotations

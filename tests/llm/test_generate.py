@@ -1,4 +1,6 @@
-"""examples/generate.py, with a model of random weights and a tokenizer that knows single characters."""
+"""examples/generate.py, with a model of random weights and a tokenizer that knows single
+characters.
+"""
 
 from __future__ import annotations
 

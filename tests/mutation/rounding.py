@@ -101,9 +101,9 @@ def all_elements_occur(again: Again, expected: Sequence[Any], found: Sequence[An
 
 
 def _draws(again: Again, count: int, *, whole_too: bool) -> Iterator[list[Any]]:
-    """Results with last places changed, each time others. Half of them change only inputs
-    and constants, and half what operators make as well; of both but inputs, whole numbers are exact. A model that
-    then asks for what does not exist has no result.
+    """Results with last places changed, each time others. Half of them change only inputs and
+    constants, and half what operators make as well; of both but inputs, whole numbers are exact. A
+    model that then asks for what does not exist has no result.
     """
     for draw in range(count):
         rng = np.random.default_rng(draw)

@@ -1,4 +1,6 @@
-"""A few hundred mutated models under AddressSanitizer; `python -m tests.mutate` makes any number."""
+"""A few hundred mutated models under AddressSanitizer; `python -m tests.mutate` makes any
+number.
+"""
 
 from __future__ import annotations
 

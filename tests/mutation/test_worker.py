@@ -123,7 +123,9 @@ def test_of_a_tie_any_index_will_do(found: int, defect: bool) -> None:
 
 
 def codes_of(x: list[float], scale: float) -> tuple[Candidate, np.ndarray]:
-    """Numbers as codes of 8 bits, and as other integers behind them, and those of the interpreter."""
+    """Numbers as codes of 8 bits, and as other integers behind them, and those of the
+    interpreter.
+    """
     graph = helper.make_graph(
         [
             helper.make_node("QuantizeLinear", ["x", "scale"], ["codes"]),

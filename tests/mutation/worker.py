@@ -204,8 +204,8 @@ def outcome(it: Candidate, engine: Engine) -> tuple[str, str]:
         return "reference", traceback.format_exc()
     result = compared(expected, found)
     if result[0] == "different" and has_litert_tables(graph):
-        # LiteRT's functions of 16 bits lie on straight lines between every 128th code: with a coarse
-        # scale that is far from the function, which is what the interpreter computes.
+        # LiteRT's functions of 16 bits lie on straight lines between every 128th code: with a
+        # coarse scale that is far from the function, which is what the interpreter computes.
         graph = it.read()
         prepare(graph)
         return compared(interpreted(it, graph), found)

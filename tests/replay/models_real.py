@@ -1,4 +1,5 @@
-"""Small models in real numbers, one for each family of kernels and some of each kind that people run.
+"""Small models in real numbers, one for each family of kernels and some of each kind that people
+run.
 
 Weights are small multiples of powers of two, counted rather than drawn, so that what passes fold
 into them is exact: the text of a kernel must not depend on a generator or on how a machine sums.

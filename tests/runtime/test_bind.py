@@ -240,7 +240,9 @@ def test_multi_head_attention_with_the_length_of_its_past() -> None:
 
 
 def test_onnx_attention_over_caches_that_are_written_where_they_lie() -> None:
-    """As opset 24 does it: TensorScatter writes the new rows, nonpad_kv_seqlen says how many count."""
+    """As opset 24 does it: TensorScatter writes the new rows, nonpad_kv_seqlen says how many
+    count.
+    """
     proto = onnx.parser.parse_model(
         '<ir_version: 11, opset_import: ["" : 24]>\n'
         "net (float[1,4,1,8] q, float[1,2,256,8] past_k, float[1,2,256,8] past_v, float[1,2,1,8] k,"

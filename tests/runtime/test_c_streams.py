@@ -38,7 +38,9 @@ class Sample(ctypes.Structure):
 
 
 def _network(size: int) -> Graph:
-    """Two products and a row-wise kernel between them: what one leaves in memory, the next reads."""
+    """Two products and a row-wise kernel between them: what one leaves in memory, the next
+    reads.
+    """
     build = GraphBuilder("network")
     x = build.input("x", DType.F32, [size, size])
     weights = build.const(np.linspace(-1, 1, size * size, dtype=np.float32).reshape(size, size))

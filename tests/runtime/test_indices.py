@@ -1,5 +1,5 @@
-"""An index that is outside its axis ends the run with an error that names the operator; nothing else
-is read or written in its place.
+"""An index that is outside its axis ends the run with an error that names the operator; nothing
+else is read or written in its place.
 """
 
 from __future__ import annotations

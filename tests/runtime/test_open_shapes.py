@@ -197,7 +197,9 @@ def test_running_sums_of_any_length(engine: Engine) -> None:
 
 
 def test_values_made_of_sizes_beside_values_that_are_not(engine: Engine) -> None:
-    """Whoever reads a constant place of the concatenation names one outside of its first operand."""
+    """Whoever reads a constant place of the concatenation names one outside of its first
+    operand.
+    """
     build = GraphBuilder("joined")
     x = build.input("x", DType.F32, ["batch", "sequence", 16])
     given = build.input("given", DType.I64, [3])

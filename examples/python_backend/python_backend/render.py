@@ -1,7 +1,7 @@
 """A kernel program as the text of a Python function over flat NumPy arrays.
 
-Loops and scalar arithmetic are all there is: what else a kernel may hold, such as a micro-kernel, is
-refused, and its operators run by their reference implementation.
+Loops and scalar arithmetic are all there is: what else a kernel may hold, such as a micro-kernel,
+is refused, and its operators run by their reference implementation.
 """
 
 from __future__ import annotations

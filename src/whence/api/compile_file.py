@@ -1,4 +1,6 @@
-"""Compiling a model file: once, by a process of its own, and from then on it starts from the cache."""
+"""Compiling a model file: once, by a process of its own, and from then on it starts from the
+cache.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def compile_file(
 
 
 class _ModelFile:
-    """A model file and its programs: those in the cache, else made by another process, else here."""
+    """A model file and its programs: those in the cache, else made by another process, else
+    here.
+    """
 
     def __init__(
         self,

@@ -148,8 +148,8 @@ def _profile_torch_compiled(model: Any, inputs: Any, runs: int, warmup: int) -> 
 
 
 def machine_rates(engine: Engine, progress: Progress | None = None) -> MachineRates | None:
-    """How fast the machine is that an engine runs on: measured now, which takes seconds, if it never
-    was. `None` for devices, of which nobody measures that.
+    """How fast the machine is that an engine runs on: measured now, which takes seconds, if it
+    never was. `None` for devices, of which nobody measures that.
     """
     from whence.calibration import calibrated
 

@@ -47,8 +47,8 @@ class Bound(enum.StrEnum):
 _MUCH = 0.4
 """From this part of a kernel's time on, waiting or dispatch is what it runs into."""
 _COLD_CYCLES = 3000
-"""What a kernel takes at most whose time is that of its first instructions and loads: some ten cache
-misses one after the other.
+"""What a kernel takes at most whose time is that of its first instructions and loads: some ten
+cache misses one after the other.
 """
 
 

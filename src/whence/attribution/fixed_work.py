@@ -11,8 +11,8 @@ _BYTES = bytes(1 << 14)
 
 
 def time_fixed_work() -> int:
-    """Nanoseconds that one thread takes for a checksum of memory that its nearest cache holds: some ten
-    microseconds.
+    """Nanoseconds that one thread takes for a checksum of memory that its nearest cache holds: some
+    ten microseconds.
     """
     begin = time.perf_counter_ns()
     zlib.crc32(_BYTES)

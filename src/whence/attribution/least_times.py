@@ -1,10 +1,11 @@
 """What work takes when nobody disturbs it: the lower end of the distribution of its times.
 
-The shortest of n runs is above that end by an unknown amount. Where the density is about constant near
-the end, the distance of the shortest run from it, divided by the distance of the k-th shortest run
-from the shortest one, exceeds t with the probability (1 + t)^(1 - k) (Robson and Whitlock 1964, for
-k = 2). That gives a confidence interval, whatever the distribution is like further up; several k are
-tried. Times that several runs agree on give a narrow interval, one lucky run gives a wide one.
+The shortest of n runs is above that end by an unknown amount. Where the density is about constant
+near the end, the distance of the shortest run from it, divided by the distance of the k-th shortest
+run from the shortest one, exceeds t with the probability (1 + t)^(1 - k) (Robson and Whitlock 1964,
+for k = 2). That gives a confidence interval, whatever the distribution is like further up; several
+k are tried. Times that several runs agree on give a narrow interval, one lucky run gives a wide
+one.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def width(times: LeastTimes) -> np.ndarray:
 
 
 def are_known(times: np.ndarray) -> bool:
-    """Whether these runs, by run and step, tell so much about every large step that half of a change
-    of a fifth would be seen.
+    """Whether these runs, by run and step, tell so much about every large step that half of a
+    change of a fifth would be seen.
     """
     if not len(times):
         return False

@@ -1,8 +1,9 @@
 """Running a model to see where its time goes.
 
 Profiled runs alternate with runs that are not profiled, so that what profiling costs is measured
-under the same conditions; and, where there are several threads, with runs in which each of them notes
-when it works, which another profile of a busy machine can be compared by (`robust_changes.py`).
+under the same conditions; and, where there are several threads, with runs in which each of them
+notes when it works, which another profile of a busy machine can be compared by
+(`robust_changes.py`).
 
 Threads sleep when nothing is to be done for a while, and what a profile does between two runs takes
 longer than that. Each run of a short model therefore follows at once upon one that is not timed, as
@@ -58,8 +59,8 @@ _KEPT_RUNS = 128
 _KEPT_SAMPLES = 50_000
 # Runs after which it is looked at again whether more are needed.
 _ROUND = 8
-# What others do on a machine lasts for a while: a busy one is looked at again after a pause, until so
-# much time has passed that there were quiet moments in it.
+# What others do on a machine lasts for a while: a busy one is looked at again after a pause, until
+# so much time has passed that there were quiet moments in it.
 _PAUSE_S, _LONG_ENOUGH_S = 0.15, 2.0
 # To wake threads takes some ten microseconds for each: longer runs do not show it.
 _SHORT_RUN_NS = 20_000_000
@@ -84,9 +85,9 @@ def profile_executable(
     random.
 
     With `exact`, what each operator adds to its kernel is measured by leaving it out, not modelled.
-    `rates` are those of the machine; without them, what was measured of it before, else nominal ones.
-    With `streams`, what so many callers at once achieve is measured behind the profile; `batch` is
-    how many samples an input has, by which runs are counted as samples.
+    `rates` are those of the machine; without them, what was measured of it before, else nominal
+    ones. With `streams`, what so many callers at once achieve is measured behind the profile;
+    `batch` is how many samples an input has, by which runs are counted as samples.
     """
     if runs < 1:
         raise InputError(f"a profile needs at least one run, not {runs}")
@@ -273,8 +274,9 @@ class ProfiledRuns:
         return noted if self.has_workers else np.concatenate([measured.per_run_ns, noted])
 
     def _note_more(self, measured: Measurement) -> None:
-        """On a busy machine, runs in which threads note when they work, until it is known what steps
-        take undisturbed; twice as many as the profiled ones at most, and none where those were few.
+        """On a busy machine, runs in which threads note when they work, until it is known what
+        steps take undisturbed; twice as many as the profiled ones at most, and none where those
+        were few.
         """
         is_busy, began = not are_quiet(block_lows(measured.runs_ns)), time.monotonic()
         for _ in range(2 * len(measured.per_run_ns) // _ROUND):

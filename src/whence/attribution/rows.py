@@ -96,8 +96,8 @@ class SourceRow:
     band: Band = NO_BAND
     distribution: Distribution = NO_DISTRIBUTION
     blocks: tuple[int, ...] = ()
-    """What its time was in consecutive blocks of runs, undisturbed ones (see `noise.py`): by how much
-    they differ is the noise.
+    """What its time was in consecutive blocks of runs, undisturbed ones (see `noise.py`): by how
+    much they differ is the noise.
     """
     positions: tuple[int, ...] | None = None
     """Where the operators of the file that came from it stand, see `SourceOp.positions`."""

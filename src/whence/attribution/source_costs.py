@@ -74,8 +74,8 @@ def source_costs(
 
 
 def own_work(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[int, Cost]:
-    """Operations and bytes of each source operator, from the graph as it was loaded. Operators whose
-    shapes stay unknown are left out.
+    """Operations and bytes of each source operator, from the graph as it was loaded. Operators
+    whose shapes stay unknown are left out.
     """
     if shapes:
         graph = fix_input_shapes(graph.copy(), shapes)

@@ -1,5 +1,5 @@
-"""Where the time of a module goes that `torch.compile` runs on whence: its graphs by line and module,
-the graph breaks between them, and what PyTorch and Python take around them.
+"""Where the time of a module goes that `torch.compile` runs on whence: its graphs by line and
+module, the graph breaks between them, and what PyTorch and Python take around them.
 """
 
 from __future__ import annotations

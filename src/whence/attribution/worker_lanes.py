@@ -1,5 +1,6 @@
-"""Runs in which every thread notes when it works: how long all of them together worked at each kernel,
-and for one of the runs a lane for each thread in the timeline, with waiting between its parts.
+"""Runs in which every thread notes when it works: how long all of them together worked at each
+kernel, and for one of the runs a lane for each thread in the timeline, with waiting between its
+parts.
 
 Noting costs two readings of the clock for each thread and kernel, so the runs that times are summed
 over do not do it: other runs, in turns with those, do.

@@ -28,8 +28,8 @@ def advise(
     dim: DimOption = [],  # noqa: B006
     limit: Annotated[int, typer.Option(min=0, help="Findings to print; 0 for all.")] = 10,
 ) -> None:
-    """Profile MODEL, or read its profile.json, and say what could be better: ranked by what it would
-    save.
+    """Profile MODEL, or read its profile.json, and say what could be better: ranked by what it
+    would save.
 
     [dim]whence advise resnet50.onnx[/dim]
     [dim]whence advise out/profile.json[/dim]      of a profile that was saved

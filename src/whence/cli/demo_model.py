@@ -102,8 +102,8 @@ def _digest(data: bytes) -> str:
 
 
 def packaged_squeezenet(folder: Path) -> Path:
-    """SqueezeNet as the onnx package carries it, written to `folder` with random weights in place of
-    the constant fills that keep that file small.
+    """SqueezeNet as the onnx package carries it, written to `folder` with random weights in place
+    of the constant fills that keep that file small.
     """
     file = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
     if not file.exists():

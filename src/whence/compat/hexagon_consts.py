@@ -1,4 +1,5 @@
-"""Constants as Hexagon NN's prepare makes them: scalars that are shared, and constants of any shape.
+"""Constants as Hexagon NN's prepare makes them: scalars that are shared, and constants of any
+shape.
 
 Zero and the two infinities are pinned: once made they are remembered for good. Other values are
 kept on a best-effort basis, the least recently used leaving first. The key is the element type and

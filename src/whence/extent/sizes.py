@@ -12,7 +12,9 @@ from whence.extent.polynomial import names_in
 
 
 def described(size: object) -> str:
-    """A size for a message: what it is in the call that is compiled for, and in the model's words."""
+    """A size for a message: what it is in the call that is compiled for, and in the model's
+    words.
+    """
     return f"{estimate(cast(int, size))} ({size!s})" if is_symbolic(size) else str(size)
 
 

@@ -1,8 +1,8 @@
 """The schema of the table: one Parquet file for each cell, all rows of which say what they are.
 
-A file holds the rows of several kinds (`record`), so that a cell is there wholly or not at all. What
-identifies the cell stands in every row, which costs next to nothing in a column store and spares
-every question a join.
+A file holds the rows of several kinds (`record`), so that a cell is there wholly or not at all.
+What identifies the cell stands in every row, which costs next to nothing in a column store and
+spares every question a join.
 
 | record | a row for | `id`, `name`, `type` | `time_ns` | `detail` |
 |---|---|---|---|---|

@@ -34,8 +34,9 @@ _CLIENT_PORT = 10001
 
 
 class RayRunner:
-    """Runs cells on a cluster; `address` is `ray` for one on this machine alone, `ray://HOST[:PORT]`
-    for one that is reached from outside, `ray:HOST:PORT` for the one this machine is part of.
+    """Runs cells on a cluster; `address` is `ray` for one on this machine alone,
+    `ray://HOST[:PORT]` for one that is reached from outside, `ray:HOST:PORT` for the one this
+    machine is part of.
     """
 
     def __init__(self, address: str) -> None:

@@ -1,4 +1,6 @@
-"""A sweep: the cells of a spec that the table does not have yet, measured and written one by one."""
+"""A sweep: the cells of a spec that the table does not have yet, measured and written one by
+one.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 A reader says of each operator of its file who it is (`OperatorOrigin`) and makes a `NodeImporter`
 for it, most often a class of its own that adds how the file's operands are read. What it emits has
-the operator's name and origin, types that are inferred from its operands, and a place in the ledger:
+the operator's name and origin, types that are inferred from its operands, and a place in the
+ledger:
 
-    call = NodeImporter(graph, Constants(graph), OperatorOrigin("conv1", 3, frozenset({3})), "CONV_2D")
-    y = call.emit("Relu", [call.emit("Conv", [x, call.const(weights)])])
-    call.enter(call.keep([y], 3))
+call = NodeImporter(graph, Constants(graph), OperatorOrigin("conv1", 3, frozenset({3})), "CONV_2D")
+y = call.emit("Relu", [call.emit("Conv", [x, call.const(weights)])]) call.enter(call.keep([y], 3))
 
 Nodes enter the graph together, once it is known which of them stands for the operator and so bears
 its number; the others are recorded as what it was lowered to.

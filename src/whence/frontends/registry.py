@@ -36,8 +36,8 @@ class Frontend:
     """In small letters, with their dot."""
     read: Reader
     magic: bytes = b""
-    """What a file of this format begins with, for files of any other name; none where the ending has
-    to do.
+    """What a file of this format begins with, for files of any other name; none where the ending
+    has to do.
     """
 
 

@@ -68,9 +68,9 @@ class FusibleGroups:
     """A graph's nodes divided into groups: three dense vectors parallel to `nodes`, holding node
     ids.
 
-    Inputs and constants are their own roots, without an anchor, and opaque; `Output` nodes are in no
-    group. Of a group's members only the root's anchor and the root's pattern speak for the group as
-    a whole.
+    Inputs and constants are their own roots, without an anchor, and opaque; `Output` nodes are in
+    no group. Of a group's members only the root's anchor and the root's pattern speak for the group
+    as a whole.
     """
 
     algorithm: str

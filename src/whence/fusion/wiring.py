@@ -1,7 +1,7 @@
 """A graph's operators by position: 0, 1, ... in list order, with what each reads of the others.
 
-Inputs, constants, outputs, variables and what is assigned to them are left out: they run nothing. Grouping works on positions because
-they are dense and topologically sorted.
+Inputs, constants, outputs, variables and what is assigned to them are left out: they run nothing.
+Grouping works on positions because they are dense and topologically sorted.
 """
 
 from __future__ import annotations

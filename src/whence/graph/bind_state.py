@@ -1,8 +1,8 @@
 """Inputs that the caller would feed with outputs of the run before, as state of the model.
 
 A language model takes the keys and values of earlier tokens and gives them back, longer or changed.
-Bound to each other, such an input and output become a `Variable` and its `Assign` (`graph/state.py`):
-the memory stays with the model, and is changed where it lies when a kernel can.
+Bound to each other, such an input and output become a `Variable` and its `Assign`
+(`graph/state.py`): the memory stays with the model, and is changed where it lies when a kernel can.
 """
 
 from __future__ import annotations

@@ -90,7 +90,9 @@ class GraphBuilder:
         return self._add(_Entry(op, inputs, given, name, None, None, n_outputs, module, line))
 
     def variable(self, name: str, initial: Any) -> Symbol:
-        """A value that outlives a run, with what it is before the first; see `whence.graph.state`."""
+        """A value that outlives a run, with what it is before the first; see
+        `whence.graph.state`.
+        """
         array = np.asarray(initial)
         return self._add(
             _Entry("Variable", attrs={"initial": array}, name=name, kind=TensorType.of(array))

@@ -1,5 +1,5 @@
-"""Generating text with a decoder that is a graph of the model: ONNX Runtime's GreedySearch, Sampling
-and BeamSearch, for decoders like GPT-2's.
+"""Generating text with a decoder that is a graph of the model: ONNX Runtime's GreedySearch,
+Sampling and BeamSearch, for decoders like GPT-2's.
 
 A decoder takes the tokens that are new, their positions, a mask over all tokens and the caches of
 its layers, and gives scores for the next token and the new caches. Scores pass through the same

@@ -47,8 +47,8 @@ class Coverage:
 
 
 def outcomes(graph: Graph) -> list[Outcome]:
-    """The outcome of every source operator, that of source `i` at index `i - 1`. Takes the main graph;
-    nested graphs are looked into.
+    """The outcome of every source operator, that of source `i` at index `i - 1`. Takes the main
+    graph; nested graphs are looked into.
     """
     ledger = graph.ledger
     result = [Outcome.LOST] * ledger.n_sources

@@ -13,8 +13,8 @@ out:
     %y = Output(%conv)
 
 Operators are then numbered 1, 2, ... in the order written, and constants, inputs and outputs after
-them; constants and inputs come first in the list, wherever they are written; a node is called as it is written unless `# name` says
-otherwise. Lines that begin with `#` are comments.
+them; constants and inputs come first in the list, wherever they are written; a node is called as it
+is written unless `# name` says otherwise. Lines that begin with `#` are comments.
 """
 
 from __future__ import annotations

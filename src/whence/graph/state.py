@@ -8,9 +8,9 @@ A `Variable` is the value that its name has when a run begins, at every place of
 need no order among each other. An `Assign` says what it will be when the next run begins; it reads
 one value, has no outputs, and takes effect when everything else is done. So order is part of the
 data flow: who wants the new value in the same run reads what is assigned, who wants the old one
-reads the variable, and no rewrite can confuse the two. There is at most one `Assign` for a variable;
-of several in a file the last counts. Whether the new value may be written over the old one is
-decided where memory is planned, which knows when the last step has read it.
+reads the variable, and no rewrite can confuse the two. There is at most one `Assign` for a
+variable; of several in a file the last counts. Whether the new value may be written over the old
+one is decided where memory is planned, which knows when the last step has read it.
 
 The type of a variable is static and never changes. Its initial value is the attribute `initial`, an
 array of that type or a single element for all; without it, it is zero.

@@ -1,7 +1,7 @@
 """Appending to a cache of keys or values (CacheAppend).
 
-Where the result lies in the memory of what it is made from, only the new rows are written. Otherwise
-what stands before them is copied, and zeros are put behind.
+Where the result lies in the memory of what it is made from, only the new rows are written.
+Otherwise what stands before them is copied, and zeros are put behind.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Append(Micro):
     """Where the new rows begin, from the variables `text`, inside the cache."""
     out_index: Index
     value: Expr
-    """An element of the new rows, from the variables `text`, `head`, `row`, `column`. It is stored at
-    `out_index`, which depends on `first` too.
+    """An element of the new rows, from the variables `text`, `head`, `row`, `column`. It is stored
+    at `out_index`, which depends on `first` too.
     """
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:

@@ -1,5 +1,5 @@
-"""What the cost models of several kernels have in common: memory latency that prefetching hides, and
-work items that threads share.
+"""What the cost models of several kernels have in common: memory latency that prefetching hides,
+and work items that threads share.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ _NOT_HIDDEN = 0.3
 # a slow one has not begun.
 _STRAGGLING = 0.3
 ITEMS_PER_THREAD = 4
-"""Work items that let threads end at about the same time where items cannot be counted out evenly."""
+"""Work items that let threads end at about the same time where items cannot be counted out
+evenly.
+"""
 FEWEST_ITEMS = 16
 """Work items worth having for any number of threads: a kernel's part of the caches stays small."""
 

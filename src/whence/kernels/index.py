@@ -190,8 +190,8 @@ class Index:
         return Index(0, ((Remainder(rest, by), 1),))
 
     def _common_factor(self, by: int) -> int:
-        """Of this number and all coefficients: what is left of the constant after dividing by it never
-        carries, `(4·x + 3) // 16 = x // 4`.
+        """Of this number and all coefficients: what is left of the constant after dividing by it
+        never carries, `(4·x + 3) // 16 = x // 4`.
         """
         numbers = [by, self.const, *(coefficient for _, coefficient in self.terms)]
         if not self.terms or any(map(is_symbolic, numbers)):

@@ -1,4 +1,6 @@
-"""What a recurrent layer is to its program: sizes, how it is divided, and what its units compute."""
+"""What a recurrent layer is to its program: sizes, how it is divided, and what its units
+compute.
+"""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ class Unit:
         share_of: Callable[[int], Expr],
         sum_of: Callable[[int], Expr],
     ) -> None:
-        """`share_of` has the input's share of each gate, `sum_of` the products with the state by the
-        gate's number in this phase.
+        """`share_of` has the input's share of each gate, `sum_of` the products with the state by
+        the gate's number in this phase.
         """
         it, build, layer = self.layer.it, self.build, self.layer
         phase = self.phases[self.number]

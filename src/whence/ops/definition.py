@@ -127,7 +127,9 @@ unknown.
 
 
 class Neutral(NamedTuple):
-    """An operand that changes nothing: the right one, and in a commutative operator the left one."""
+    """An operand that changes nothing: the right one, and in a commutative operator the left
+    one.
+    """
 
     value: float
     law: str
@@ -194,7 +196,9 @@ class OpDef:
     """The law f(f(x)) = x, for operators that undo themselves."""
     indexing: Indexing | None = None
     plain: str = ""
-    """The ONNX operator that it computes in another layout, or fused with others; itself if empty."""
+    """The ONNX operator that it computes in another layout, or fused with others; itself if
+    empty.
+    """
     formula: Formula | None = None
     """What it computes for each element, for operators that are no more than that."""
     costs_like: str = ""

@@ -1,8 +1,8 @@
 """Which sizes of a model's inputs stay open when it is compiled, and what they are called.
 
-What the model leaves open becomes a dimension (`whence.extent`): one for each name that it uses, and
-one for each open place without a name. Sizes of 0 and 1 stay numbers, since tensors of those sizes
-are empty or broadcast: what is compiled for them is another program.
+What the model leaves open becomes a dimension (`whence.extent`): one for each name that it uses,
+and one for each open place without a name. Sizes of 0 and 1 stay numbers, since tensors of those
+sizes are empty or broadcast: what is compiled for them is another program.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def open_dimensions(
     inputs: Sequence[Port], shapes: Mapping[str, Sequence[int]], closed: Collection[str] = ()
 ) -> tuple[Dimensions, dict[str, tuple[int, ...]]]:
     """The dimensions that these inputs leave open, with their sizes in a call with inputs of
-    `shapes`, and those shapes with the dimensions in place of sizes. Where one name has two sizes in
-    the call, the second is a dimension of its own. Those of `closed` are numbers.
+    `shapes`, and those shapes with the dimensions in place of sizes. Where one name has two sizes
+    in the call, the second is a dimension of its own. Those of `closed` are numbers.
     """
     found = _open(inputs, shapes)
     if not closed:

@@ -99,7 +99,8 @@ _RECOGNISE: tuple[Pass, ...] = (
     RecogniseRmsNorm(),
     RecogniseGelu(),
     RecogniseSwish(),
-    # Attention is recognised by how its operands are transposed; exporters transpose them back and forth.
+    # Attention is recognised by how its operands are transposed; exporters transpose them back and
+    # forth.
     CancelTransposes(),
     CancelReshapes(),
     SplitProductBatch(),

@@ -10,8 +10,8 @@ class Preferences:
     """The defaults are those of the processor, and of a graph that is prepared for nobody yet."""
 
     channel_block: int | None = 16
-    """Convolutions work on blocks of so many channels (`block_channels`), a multiple of what a vector
-    holds; `None` leaves channels where they are.
+    """Convolutions work on blocks of so many channels (`block_channels`), a multiple of what a
+    vector holds; `None` leaves channels where they are.
     """
     without: frozenset[str] = frozenset()
     """Names of passes that are left out, such as `recognise_attention` where there is no kernel for

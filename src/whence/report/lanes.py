@@ -18,8 +18,8 @@ class LaneSpan(NamedTuple):
 
 
 def lanes(profile: Profile) -> dict[int, list[LaneSpan]]:
-    """By thread, the caller first: its spans in the order of time, none over another. While a kernel
-    runs a thread works at it or waits; between kernels nobody waits for a thread.
+    """By thread, the caller first: its spans in the order of time, none over another. While a
+    kernel runs a thread works at it or waits; between kernels nobody waits for a thread.
     """
     if not profile.workers:
         return {}

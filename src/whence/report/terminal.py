@@ -82,7 +82,9 @@ def print_profile(
 
 
 def throughput_line(found: Throughput) -> str:
-    """` 2 streams, batch 4: 31.2 runs/s, 125 samples/s · a run takes 61 ms, p90 70 ms, p99 71 ms`"""
+    """` 2 streams, batch 4: 31.2 runs/s, 125 samples/s · a run takes 61 ms, p90 70 ms, p99 71
+    ms`
+    """
     samples = f", {found.samples_per_second:.3g} samples/s" if found.batch > 1 else ""
     batch = f", batch {found.batch}" if found.batch > 1 else ""
     return (

@@ -47,7 +47,8 @@ class Pending:
 
 class Executable:
     """A compiled model. One with open shapes is compiled at its first call, and what was compiled
-    serves calls with other sizes too, as far as it can (`compilations` says how often it could not).
+    serves calls with other sizes too, as far as it can (`compilations` says how often it could
+    not).
 
     Any number of threads may call it at the same time. A model with state (variables that outlive a
     run) has one state, whatever stream or thread runs it: its runs take turns, each sees what the
@@ -243,8 +244,8 @@ class Executable:
     def run_many(
         self, calls: Iterable[Value | Sequence[Value] | Mapping[str, Value]], *, streams: int = 0
     ) -> Iterator[Value]:
-        """The outputs for each of the calls, in their order, `streams` of them running at a time (0:
-        one for every core). A call is an input, a tuple of them, or a dictionary by name.
+        """The outputs for each of the calls, in their order, `streams` of them running at a time
+        (0: one for every core). A call is an input, a tuple of them, or a dictionary by name.
 
             >>> model = whence.compile("model.onnx", threads=1)
             >>> images = [np.full((1, 3, 32, 32), each, np.float32) for each in range(5)]
@@ -408,7 +409,9 @@ class Executable:
         *,
         is_measured: bool = False,
     ) -> list[Value]:
-        """`is_measured`: the run is one of several that are compared, which stay with one program."""
+        """`is_measured`: the run is one of several that are compared, which stay with one
+        program.
+        """
         programs, signature = self._programs, self._signature(inputs)
         if not is_measured:
             programs.take_specialised()

@@ -17,8 +17,8 @@ _AHEAD = 2
 def run_in_order(
     run: Callable[[Given], Made], calls: Iterable[Given], streams: int
 ) -> Iterator[Made]:
-    """What `run` gives for each of the calls, in their order, with so many of them at a time. No more
-    calls are drawn than will run soon, so there may be more of them than memory holds.
+    """What `run` gives for each of the calls, in their order, with so many of them at a time. No
+    more calls are drawn than will run soon, so there may be more of them than memory holds.
     """
     waiting: deque[Future[Made]] = deque()
     with ThreadPoolExecutor(streams, thread_name_prefix="whence-stream") as callers:

@@ -1,4 +1,6 @@
-"""On a device as on the processor, an index outside its axis is an error that names the operator."""
+"""On a device as on the processor, an index outside its axis is an error that names the
+operator.
+"""
 
 from __future__ import annotations
 

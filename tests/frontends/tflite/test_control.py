@@ -151,8 +151,8 @@ def test_what_is_assigned_is_computed_though_this_run_does_not_read_it():
         for source, fate in zip(graph.ledger.sources, outcomes(graph), strict=True)
     ]
     assert ("MUL", Outcome.LIVE) in found
-    # The second assigns to the same variable after the first, so that no run sees what that did; the
-    # third gives it its initial value, which is done before the first run.
+    # The second assigns to the same variable after the first, so that no run sees what that did;
+    # the third gives it its initial value, which is done before the first run.
     assert [fate for op, fate in found if op == "ASSIGN_VARIABLE"] == [
         Outcome.DEAD,
         Outcome.LIVE,

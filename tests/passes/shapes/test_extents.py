@@ -170,7 +170,9 @@ def decoder() -> Graph:
 
 
 def pyramid() -> Graph:
-    """Convolutions that halve the image, a resize back to the larger one, and all pixels in a row."""
+    """Convolutions that halve the image, a resize back to the larger one, and all pixels in a
+    row.
+    """
     build = GraphBuilder("pyramid")
     x = build.input("image", DType.F32, ["batch", 3, "height", "width"])
     x = build.op("Relu", build.op("Conv", x, weights(build, 8, 3, 3, 3), pads=(1,) * 4))

@@ -230,8 +230,8 @@ class _Trial:
         )
 
     def _prepare(self, candidates: Iterable[Candidate]) -> None:
-        """The operands that all candidates share, besides packed weights: those may be any numbers, and
-        packing them takes longer than timing.
+        """The operands that all candidates share, besides packed weights: those may be any numbers,
+        and packing them takes longer than timing.
         """
         for candidate in candidates:
             for position, (buffer, ref) in enumerate(

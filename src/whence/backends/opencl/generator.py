@@ -69,8 +69,8 @@ class DevicePlan:
 
 @dataclass(frozen=True, slots=True)
 class OpenClGenerator(CodeGenerator):
-    """OpenCL C for devices that can do this much; without a `device` to compile for, programs can be
-    planned and exported only.
+    """OpenCL C for devices that can do this much; without a `device` to compile for, programs can
+    be planned and exported only.
     """
 
     abilities: Device

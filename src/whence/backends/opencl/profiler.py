@@ -12,8 +12,8 @@ class DeviceProfiler(Profiler):
 
     A device counts nanoseconds from a moment of its own. Commands say when they were queued by that
     clock, and we know when that was by ours; the smallest difference seen in a run puts its events
-    on our clock. Lengths are the device's, unchanged. Runs of a stream follow each other, so none is
-    put before the end of the one before it, however late we looked at our clock then.
+    on our clock. Lengths are the device's, unchanged. Runs of a stream follow each other, so none
+    is put before the end of the one before it, however late we looked at our clock then.
     """
 
     def __init__(self) -> None:

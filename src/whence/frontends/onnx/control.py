@@ -118,8 +118,8 @@ class _Control:
         return graph
 
     def loop_state(self) -> list[ValueType]:
-        """The types of a loop's iteration number and condition: numbers, or lists of one number where
-        the graph declares them so.
+        """The types of a loop's iteration number and condition: numbers, or lists of one number
+        where the graph declares them so.
         """
         declared = self.build.reading.declared(self._planned["body"].proto.input[:2])
         ranks = [kind.rank for kind in declared.values() if isinstance(kind, TensorType)]
@@ -198,8 +198,8 @@ def _if(control: _Control) -> None:
 
 
 def _loop(control: _Control) -> None:
-    """Values carried from iteration to iteration keep their type; their shape may change unless the graph
-    says otherwise.
+    """Values carried from iteration to iteration keep their type; their shape may change unless the
+    graph says otherwise.
     """
     record = control.record
     record.inputs.extend("" for _ in range(2 - len(record.inputs)))

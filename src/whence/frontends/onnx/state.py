@@ -2,9 +2,9 @@
 
 A variable `h` is written as an input `h` with its initial value as the default (an initializer of
 the same name, so that the first call may leave it out), and an output `h_next` with what the next
-call must be given for it. The property `whence.state` of the model lists the pairs, as JSON: `[["h",
-"h_next"], ...]`. whence reads such a file as a model with state again; every other runtime sees a
-model whose state is in the hands of the caller.
+call must be given for it. The property `whence.state` of the model lists the pairs, as JSON:
+`[["h", "h_next"], ...]`. whence reads such a file as a model with state again; every other runtime
+sees a model whose state is in the hands of the caller.
 """
 
 from __future__ import annotations

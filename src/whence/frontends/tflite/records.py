@@ -33,7 +33,9 @@ ABSENT = -1
 
 @dataclass(frozen=True, slots=True)
 class BlocksRecord:
-    """Scales by blocks: one for each `size` neighbours along the last axis, at every other index."""
+    """Scales by blocks: one for each `size` neighbours along the last axis, at every other
+    index.
+    """
 
     scales: int
     """The tensor that holds them."""

@@ -8,10 +8,10 @@ an operator of subgraph 0 has the source id it has there, its position; ours is 
 With luci's tables (`ONE_source_table` and `ONE_op_table`, both with entries) the source operators
 are those of the source table, in ascending order of their ids, under the names it has, the second
 of a name as `name#2`; `graph.metadata[SOURCE_IDS]` keeps the ids. Their types are not in the
-tables: they are those of operators that stem from one source alone. Keys of the op table are positions of operators, those
-of later subgraphs counted on from the ones before. An operator that the op table leaves out becomes
-a source operator of its own with a new number: luci gives it its position, which may be the id of
-another.
+tables: they are those of operators that stem from one source alone. Keys of the op table are
+positions of operators, those of later subgraphs counted on from the ones before. An operator that
+the op table leaves out becomes a source operator of its own with a new number: luci gives it its
+position, which may be the id of another.
 
 A file that whence wrote also says what kind each source operator was, what became of those that are
 gone, and which of those that an operator stems from are only in its constants.

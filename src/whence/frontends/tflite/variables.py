@@ -1,6 +1,6 @@
 """Variables of a file while it is read: resources (`VAR_HANDLE`, `READ_VARIABLE`,
-`ASSIGN_VARIABLE`, initialised by `CALL_ONCE`) and tensors that an operator keeps from one run to the
-next (`is_variable`).
+`ASSIGN_VARIABLE`, initialised by `CALL_ONCE`) and tensors that an operator keeps from one run to
+the next (`is_variable`).
 
 While operators are read in order, a variable has at every place a present value: at first a
 `Variable` of the graph, then what was assigned last. What the last assignment of the file gives it

@@ -2,10 +2,10 @@
 of which the graph does not say how a runtime multiplies them.
 
 LiteRT computes such layers in integers of its own, which the graph has in many small operators that
-no file could say as one again. So such an operator is read as a `Call`: the graph that it holds computes it,
-and its attribute `record` is a TFLite or Circle model of this operator alone, with its weights, its
-options and what its tensors mean. Passes for compiling put the graph in its place; writers of both
-formats take the record.
+no file could say as one again. So such an operator is read as a `Call`: the graph that it holds
+computes it, and its attribute `record` is a TFLite or Circle model of this operator alone, with its
+weights, its options and what its tensors mean. Passes for compiling put the graph in its place;
+writers of both formats take the record.
 
 The inputs of the node are the values that it is given, in the order of the model's inputs, then the
 variables that it keeps; its outputs are what it makes, then the variables' next values.

@@ -8,8 +8,8 @@ what the result is:
         call.result(call.emit("Relu", [call.ref("self")]))
 
 Everything emitted gets the origin of the operator in the user's program. PyTorch has worked out
-shapes and element types (`node.meta["val"]`): ranks come from there, and a result of another element
-type than PyTorch's is cast to it.
+shapes and element types (`node.meta["val"]`): ranks come from there, and a result of another
+element type than PyTorch's is cast to it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def input_names(module: GraphModule) -> list[str]:
-    """What the user calls the inputs of a graph of `torch.compile`: `x`, `layer1.0.conv1.weight`."""
+    """What the user calls the inputs of a graph of `torch.compile`: `x`,
+    `layer1.0.conv1.weight`.
+    """
     names: dict[str, None] = {}
     for node in module.graph.nodes:
         if node.op != "placeholder":

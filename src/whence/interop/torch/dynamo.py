@@ -1,8 +1,8 @@
 """The graphs of `torch.compile`, compiled by whence.
 
 PyTorch cuts a module's code into graphs without Python in them, and hands each to the backend with
-its parameters as inputs. AOTAutograd makes it a graph of ATen operators without effects, and sees to
-effects on arguments, aliases and views itself.
+its parameters as inputs. AOTAutograd makes it a graph of ATen operators without effects, and sees
+to effects on arguments, aliases and views itself.
 
 Parameters become constants, so that kernels are made for them: read from PyTorch's memory, and
 packed once. A parameter that was written to since, or another one in its place, is noticed by its

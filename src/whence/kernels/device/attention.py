@@ -1,4 +1,6 @@
-"""Attention on a device: a group of work items for each query, whose scores lie in shared memory."""
+"""Attention on a device: a group of work items for each query, whose scores lie in shared
+memory.
+"""
 
 from __future__ import annotations
 

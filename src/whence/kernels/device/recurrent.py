@@ -1,5 +1,5 @@
-"""Recurrent layers on a device: a group of work items for each direction and sequence, step by step,
-the states in shared memory.
+"""Recurrent layers on a device: a group of work items for each direction and sequence, step by
+step, the states in shared memory.
 """
 
 from __future__ import annotations

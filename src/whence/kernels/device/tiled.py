@@ -1,5 +1,5 @@
-"""Sums of products tiled through memory that a group of work items shares: the loop of matrix products
-and convolutions.
+"""Sums of products tiled through memory that a group of work items shares: the loop of matrix
+products and convolutions.
 
 A group of 8 × 8 work items makes a tile of results, each work item several neighbouring columns of
 several rows. Step by step the group copies a few steps of both operands into shared memory, where

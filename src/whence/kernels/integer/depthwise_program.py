@@ -1,5 +1,5 @@
-"""Depthwise convolution of bytes as a program: each input column's bytes, four rows to a lane, times
-the weights of every tap that meets it.
+"""Depthwise convolution of bytes as a program: each input column's bytes, four rows to a lane,
+times the weights of every tap that meets it.
 """
 
 from __future__ import annotations

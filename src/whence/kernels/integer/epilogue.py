@@ -1,8 +1,8 @@
 """Epilogues of integer kernels: what is stored for a tile of int32 sums.
 
 The sums lie in memory for it, and everything that is the same for all rows of a tile (factors,
-shifts, biases) is loaded before the loop over them: stores of bytes might change anything, as far as
-a compiler knows, so it would load them again for every row.
+shifts, biases) is loaded before the loop over them: stores of bytes might change anything, as far
+as a compiler knows, so it would load them again for every row.
 """
 
 from __future__ import annotations

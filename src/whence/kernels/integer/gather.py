@@ -1,4 +1,6 @@
-"""Rows of bytes for a product, gathered: made unsigned, padding filled in, each a multiple of four long."""
+"""Rows of bytes for a product, gathered: made unsigned, padding filled in, each a multiple of four
+long.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Constant weights of integer kernels as they lie in memory: vectors of columns, bytes in fours, behind
-what sums start with.
+"""Constant weights of integer kernels as they lie in memory: vectors of columns, bytes in fours,
+behind what sums start with.
 """
 
 from __future__ import annotations

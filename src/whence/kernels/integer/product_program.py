@@ -1,5 +1,5 @@
-"""Products of bytes as a program: int32 sums in vector registers, four bytes of a row times four rows
-of a panel a step.
+"""Products of bytes as a program: int32 sums in vector registers, four bytes of a row times four
+rows of a panel a step.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ _CHUNK = 4096
 # A last dimension this short fills no vector; the dimensions before it do, if they are so long.
 _SHORT = 4
 _LANES = 64
-# Elements at equal distances that a place is found for at a time: their lines fit the nearest cache.
+# Elements at equal distances that a place is found for at a time: their lines fit the nearest
+# cache.
 _STRIDED = 64
 # A row of so many elements at most is written out: a block of channels.
 _ROW = 16

@@ -49,8 +49,8 @@ _LEAST_OPEN_TILES = 4
 # cache.
 _FEW_TILES = 4
 _BLOCK_BYTES = 1 << 15
-# What a work item costs besides its products, in tiles: reading a panel that is near, one from beyond
-# the second-level cache, or packing it.
+# What a work item costs besides its products, in tiles: reading a panel that is near, one from
+# beyond the second-level cache, or packing it.
 _NEAR_TILES, _FAR_TILES, _PACK_TILES = 0.15, 0.9, 1.5
 
 
@@ -317,8 +317,8 @@ def _block_depth(sizes: Sizes, tile: Tile) -> int:
 
 
 def _block_rows(sizes: Sizes, depth: int, tile: Tile) -> int:
-    """At most as many tiles of rows as keep A's block within half of the second-level cache, so that
-    the panel of B is reused over it; fewer where that lets threads end together.
+    """At most as many tiles of rows as keep A's block within half of the second-level cache, so
+    that the panel of B is reused over it; fewer where that lets threads end together.
     """
     tiles, panels = -(-sizes.rows // tile.rows), -(-sizes.columns // tile.width)
     fitting = max(tile.cache_bytes // 2 // (4 * depth * tile.rows), 1)

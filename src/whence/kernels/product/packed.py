@@ -2,8 +2,8 @@
 
 Weights are rearranged when a model is compiled: codes of neighbouring columns lie in the lanes of a
 vector, their scales and zero points likewise. The panels are the same for one row and for many, so
-that programs for both could share them. With `accuracy_level` 4 the file allows to quantise the other
-side to int8 (`packed_program.py`).
+that programs for both could share them. With `accuracy_level` 4 the file allows to quantise the
+other side to int8 (`packed_program.py`).
 """
 
 from __future__ import annotations

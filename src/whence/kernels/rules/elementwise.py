@@ -130,7 +130,9 @@ def activated(anchor: Node, total: Expr) -> Expr:
 
 
 def _formula(formula: Formula) -> Rule:
-    """What an operator computes by a formula; one of any number of operands does it pair by pair."""
+    """What an operator computes by a formula; one of any number of operands does it pair by
+    pair.
+    """
     defaults, is_unary = parameters(formula), operand_count(formula) == 1
 
     def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

@@ -1,1 +1,3 @@
-"""Operators of neural networks: convolutions, products, norms, attention, pools, recurrent layers."""
+"""Operators of neural networks: convolutions, products, norms, attention, pools, recurrent
+layers.
+"""

@@ -1,9 +1,9 @@
 """Attention of language models with its cache: heads share keys and values in groups, which are
 appended to those of earlier calls.
 
-As `com.microsoft` defines GroupQueryAttention. `seqlens_k` says for each text at which place its last
-key stands, `total_sequence_length` how many places the longest text has. A prompt, whose queries are
-all there is, begins at the first place and may be padded behind its end.
+As `com.microsoft` defines GroupQueryAttention. `seqlens_k` says for each text at which place its
+last key stands, `total_sequence_length` how many places the longest text has. A prompt, whose
+queries are all there is, begins at the first place and may be padded behind its end.
 """
 
 from __future__ import annotations
@@ -240,9 +240,9 @@ OPS: tuple[OpDef, ...] = (
         ),
         check=_check_group_query,
     ),
-    # [batch, heads, length, size], with `update` at the places from `write_indices` on, one for each
-    # batch item. What lies behind it is zero, or where the result lies in the memory of the past,
-    # whatever it was: nobody looks there. With `length`, the result has room for so many.
+    # [batch, heads, length, size], with `update` at the places from `write_indices` on, one for
+    # each batch item. What lies behind it is zero, or where the result lies in the memory of the
+    # past, whatever it was: nobody looks there. With `length`, the result has room for so many.
     OpDef(
         APPEND,
         Pattern.OPAQUE,

@@ -123,7 +123,8 @@ def make_window(
             # A window that would start in the padding after the data is left out.
             if ceil_mode and (out - 1) * stride >= size + begin:
                 out -= 1
-        # Asked of expressions in this way, since whoever comes next asks whether there is an element.
+        # Asked of expressions in this way, since whoever comes next asks whether there is an
+        # element.
         if not out > 0 and out < 0:
             raise ModelError(
                 f"{op}: a kernel of {list(kernel)} is larger than the padded input {list(spatial)}"

@@ -1,5 +1,5 @@
-"""Weights of 2, 4 or 8 bits that stay packed: each row of numbers is divided into blocks, which have
-a scale and a zero point each.
+"""Weights of 2, 4 or 8 bits that stay packed: each row of numbers is divided into blocks, which
+have a scale and a zero point each.
 
 A byte holds its numbers lowest bits first. Without zero points, the middle of the range stands for
 zero: 8 of 0 to 15. As `com.microsoft` defines them, so that files are read and written as they are.

@@ -100,8 +100,8 @@ def spread(call: Call, parameter: np.ndarray, shape: tuple[int, ...]) -> np.ndar
 
 
 def is_fixed_point(attrs: Attrs) -> bool:
-    """Is what this QuantizeLinear quantises computed by LiteRT's integer arithmetic, and not in real
-    numbers?
+    """Is what this QuantizeLinear quantises computed by LiteRT's integer arithmetic, and not in
+    real numbers?
     """
     return get_str(attrs, "arithmetic", "") == "fixed_point"
 

@@ -1,1 +1,3 @@
-"""Operators on tensors, sequences and text: arithmetic, movement, reductions, indexing, control flow."""
+"""Operators on tensors, sequences and text: arithmetic, movement, reductions, indexing, control
+flow.
+"""

@@ -2,8 +2,8 @@
 
 1. Call(f)(x) = f(x)
 
-A graph that is written to the kind of file it came from keeps its calls, and with them the operators
-as they were.
+A graph that is written to the kind of file it came from keeps its calls, and with them the
+operators as they were.
 """
 
 from __future__ import annotations

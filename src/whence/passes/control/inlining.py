@@ -117,7 +117,9 @@ class Inlining:
         ).ref()
 
     def row(self, ref: Ref | None) -> Ref | None:
-        """The only row of a scan output: the value of one iteration with a leading dimension of 1."""
+        """The only row of a scan output: the value of one iteration with a leading dimension of
+        1.
+        """
         kind = None if ref is None else self.type_of(ref)
         if not isinstance(kind, TensorType):
             return None
@@ -178,8 +180,8 @@ class Inlining:
             if not any(body is other for other in (*self.taken, *self.kept)):
                 dissolve(body, Reason.DEAD, rewriter.pass_name, f"never runs: {self.rule}", None)
         rewriter.applied(change, touched)
-        # The condition, or the number of iterations, did its work here. What a branch captured may still
-        # be wanted, or is simply dead.
+        # The condition, or the number of iterations, did its work here. What a branch captured may
+        # still be wanted, or is simply dead.
         deciding = REGISTRY[holder.op].operands
         remove_unread(
             rewriter,

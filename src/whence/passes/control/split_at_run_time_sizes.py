@@ -86,7 +86,9 @@ def _is_worth_it(nodes: Sequence[Node]) -> bool:
 
 
 def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
-    """Move the nodes into a nested graph. No way leads from one of them to another through others."""
+    """Move the nodes into a nested graph. No way leads from one of them to another through
+    others.
+    """
     graph = rewriter.graph
     inside = {node.id for node in nodes}
     taken = dict.fromkeys(

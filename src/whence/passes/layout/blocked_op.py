@@ -1,8 +1,8 @@
 """How an operator reads on channel-blocked tensors: f(from_blocked(x)) = from_blocked(f'(x)).
 
 The result is f' as one step or two, and how many channels its outputs have. Places behind the last
-channel may hold anything, so every operator that works on each channel by itself can be transposed like
-this, and none that mixes channels.
+channel may hold anything, so every operator that works on each channel by itself can be transposed
+like this, and none that mixes channels.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ _SMALL = 8
 
 
 def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
-    """`node` on the blocked twins of its inputs; `None` when it cannot be transposed like that or would
-    gain nothing.
+    """`node` on the blocked twins of its inputs; `None` when it cannot be transposed like that or
+    would gain nothing.
     """
     if node.bodies or not all(
         static_float(graph, node.ref(index)) for index in range(len(node.outputs))

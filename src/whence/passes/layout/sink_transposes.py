@@ -7,10 +7,10 @@ where that makes them fewer.
    several values, c being constant
 3. transpose(transpose(x, p), q), wherever two meet, as in `cancel_transposes`
 
-Regions of such operators are planned first: one from all transposes with the same permutation, taken
-together, which sees branches that meet again; then a bounded one from each. A region is carried out
-only when it ends with fewer transposes than it began with, those that move nothing but axes of size
-1 counting for almost nothing, so the pass comes to an end.
+Regions of such operators are planned first: one from all transposes with the same permutation,
+taken together, which sees branches that meet again; then a bounded one from each. A region is
+carried out only when it ends with fewer transposes than it began with, those that move nothing but
+axes of size 1 counting for almost nothing, so the pass comes to an end.
 """
 
 from __future__ import annotations

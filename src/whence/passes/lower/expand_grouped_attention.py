@@ -1,7 +1,7 @@
 """GroupQueryAttention becomes what it is made of: rotations, appending to the caches, attention.
 
-    present = append(past, rotate(K), first)
-    y = attention(rotate(Q), present keys, present values), of each query over the keys up to its own
+present = append(past, rotate(K), first) y = attention(rotate(Q), present keys, present values), of
+each query over the keys up to its own
 
 `first` is where the new keys begin: 0 for a prompt, whose queries are all there is, else so many
 places before the end of the text. One whose total length is known only at run time stays as it is.

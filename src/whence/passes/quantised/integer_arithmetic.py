@@ -6,8 +6,8 @@
    bit, any other ONNX Runtime's
 3. what no rule covers stays dequantise, compute, quantise
 
-The result is in operators of `ops/quantised/integer.py` and in plain ones on integers, so that fusion makes
-one kernel of a sum and all that follows it.
+The result is in operators of `ops/quantised/integer.py` and in plain ones on integers, so that
+fusion makes one kernel of a sum and all that follows it.
 """
 
 from __future__ import annotations

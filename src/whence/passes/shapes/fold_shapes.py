@@ -12,10 +12,10 @@
 7. In a model that is compiled for more than one size (`whence.extent`), what is computed from sizes
    is a `DimensionValue`, and what cannot be is settled for the sizes at hand.
 
-KnownElements are followed one by one through the operators shapes are made with (see `shape_values`), as
-polynomials in the model's dimensions. A dimension's name stands for one size throughout the model,
-as ONNX defines it. Constants are folded on the way and types follow, so that one walk settles a
-whole model.
+KnownElements are followed one by one through the operators shapes are made with (see
+`shape_values`), as polynomials in the model's dimensions. A dimension's name stands for one size
+throughout the model, as ONNX defines it. Constants are folded on the way and types follow, so that
+one walk settles a whole model.
 """
 
 from __future__ import annotations

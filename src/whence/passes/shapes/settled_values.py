@@ -1,6 +1,6 @@
 """Values that follow from the dimensions of a call alone, but not as expressions that we follow: a
-root of a size, a size scaled by 0.3. What says how an operator works (a shape, scales) must be known
-when compiling, so it is computed for the sizes that are compiled for, which become guards.
+root of a size, a size scaled by 0.3. What says how an operator works (a shape, scales) must be
+known when compiling, so it is computed for the sizes that are compiled for, which become guards.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _MAX_NODES = 64
 
 
 def settled_value(graph: Graph, ref: Ref) -> np.ndarray | None:
-    """The value at the sizes that are compiled for, with a guard for each that it was computed from;
-    `None` if it depends on anything else.
+    """The value at the sizes that are compiled for, with a guard for each that it was computed
+    from; `None` if it depends on anything else.
     """
     nodes = _nodes_behind(graph, ref)
     if nodes is None or not any(node.op == "DimensionValue" for node in nodes):
@@ -51,7 +51,9 @@ def settled_value(graph: Graph, ref: Ref) -> np.ndarray | None:
 
 
 def _nodes_behind(graph: Graph, ref: Ref) -> list[Node] | None:
-    """The nodes that a value is computed from, producers first; `None` if an input is among them."""
+    """The nodes that a value is computed from, producers first; `None` if an input is among
+    them.
+    """
     found: dict[int, Node] = {}
     stack = [ref.node]
     while stack:

@@ -63,8 +63,8 @@ def _asymmetric(build: Rewrite, data: str, scales: str, mode: str, rounding: str
 
 
 _FOR_NEAREST = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
-"""Rounding of (i + 1/2) / s, and the same pixel as a rounding of (i + 1/2) / s - 1/2: floor(p + 1/2)
-rounds halves upwards, ceil(p + 1/2 - 1/2) is ceil.
+"""Rounding of (i + 1/2) / s, and the same pixel as a rounding of (i + 1/2) / s - 1/2: floor(p +
+1/2) rounds halves upwards, ceil(p + 1/2 - 1/2) is ceil.
 """
 
 

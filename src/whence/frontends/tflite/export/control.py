@@ -1,9 +1,9 @@
 """Operators that hold graphs: branches and loops, whose graphs become subgraphs of the file.
 
-A file's loop asks its question in a subgraph of its own, before each iteration; the graph's loop is told
-the answer before the first iteration and asks at the end of each. Where both times it is the same
-question about what the loop carries, that question becomes the subgraph. Otherwise the loop carries
-the answer as well, and the number of the iteration when something needs it.
+A file's loop asks its question in a subgraph of its own, before each iteration; the graph's loop is
+told the answer before the first iteration and asks at the end of each. Where both times it is the
+same question about what the loop carries, that question becomes the subgraph. Otherwise the loop
+carries the answer as well, and the number of the iteration when something needs it.
 """
 
 from __future__ import annotations

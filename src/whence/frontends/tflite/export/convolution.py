@@ -1,5 +1,5 @@
-"""Convolutions. The graph's are channels-last already; weights are transposed to the order that each
-operator of the file wants.
+"""Convolutions. The graph's are channels-last already; weights are transposed to the order that
+each operator of the file wants.
 """
 
 from __future__ import annotations

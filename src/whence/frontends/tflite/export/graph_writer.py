@@ -100,7 +100,9 @@ class GraphWriter:
         return self.subgraph.record(name, inputs, outputs)
 
     def _distinct(self, outputs: list[int]) -> list[int]:
-        """Outputs of a called subgraph, no two of them one tensor: LiteRT fills only one of them."""
+        """Outputs of a called subgraph, no two of them one tensor: LiteRT fills only one of
+        them.
+        """
         found: list[int] = []
         for tensor, node in zip(outputs, self.graph.outputs, strict=True):
             (ref,) = node.inputs

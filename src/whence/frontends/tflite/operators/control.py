@@ -134,7 +134,8 @@ def _condition(emitter: Emitter, found: Sequence[Ref]) -> Ref:
         return answer
     if kind.elements == 1:
         return emitter.emit("Reshape", [answer, emitter.ints()])
-    # onert, which alone accepts more than one and none, goes by the first, and by none does not go on.
+    # onert, which alone accepts more than one and none, goes by the first, and by none does not go
+    # on.
     if kind.elements == 0:
         return emitter.const(np.array(False))
     flat = emitter.emit("Reshape", [answer, emitter.ints(-1)])

@@ -1,5 +1,5 @@
-"""Convolutions. Activations keep TFLite's layout, channels last; stored weights are transposed to (out,
-in, spatial...) here.
+"""Convolutions. Activations keep TFLite's layout, channels last; stored weights are transposed to
+(out, in, spatial...) here.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def real_weights(call: OperatorCall, index: int, x: int) -> Ref:
 
 
 def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) -> Ref:
-    """Weights with their axes in `order`: transposed now if the file stores them, else while the model
-    runs.
+    """Weights with their axes in `order`: transposed now if the file stores them, else while the
+    model runs.
     """
     if call.rank(index) != len(order):
         call.fail(f"its weights are {call.type(index)}, not a tensor of {len(order)} dimensions")

@@ -62,7 +62,8 @@ def _matrix(call: OperatorCall) -> None:
     around some landmarks.
 
     Upright is where the line from the left to the right landmark has the angle `target`. So the
-    landmarks are rotated by target - angle, the box is put around them, and its centre rotated back.
+    landmarks are rotated by target - angle, the box is put around them, and its centre rotated
+    back.
     """
     _check_version(call)
     options, count = FlexibleOptions(call), call.shape(0)[1]

@@ -42,8 +42,8 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
     """ONNX's LSTM on (time, batch, input); (time, batch, hidden)."""
     call = layer.call
     coupled = layer.is_coupled
-    # i = 1 - f = σ(-z_f): with the sign of its forget gate flipped, a layer that couples by forgetting is
-    # one that couples by taking in.
+    # i = 1 - f = σ(-z_f): with the sign of its forget gate flipped, a layer that couples by
+    # forgetting is one that couples by taking in.
     order = (
         ("forget", "output", "forget", "cell") if coupled else ("input", "output", "forget", "cell")
     )
