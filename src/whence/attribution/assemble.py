@@ -10,7 +10,6 @@ from dataclasses import field
 
 import numpy as np
 
-from whence.attribution.became import Whereabouts, describe
 from whence.attribution.cost_model import CostModel
 from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of, executed_part
 from whence.attribution.executed_work import executed_work
@@ -18,7 +17,8 @@ from whence.attribution.leave_out import Measured
 from whence.attribution.memory_use import memory_use
 from whence.attribution.modules import Module, find_modules
 from whence.attribution.noise import block_lows
-from whence.attribution.policy import EXACT, HALVES, MODELLED
+from whence.attribution.outcome_text import OutcomeFacts, describe
+from whence.attribution.policy import EXACT, MODELLED, REDUCED_PRECISION
 from whence.attribution.profile import Background, Profile, Writer, band_of
 from whence.attribution.rows import (
     Event,
@@ -46,7 +46,7 @@ from whence.runtime.profiler import SAMPLE, ProgramPart
 
 AS_READ = "as in the file"
 # Times of single runs that a profile keeps of each kernel, for comparing it with another.
-_KEPT_RUNS, _KEPT_SHORTEST = 64, 24
+_STORED_RUNS, _STORED_SHORTEST = 64, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +82,16 @@ class Measurement:
     samples: np.ndarray = field(default_factory=lambda: np.zeros(0, SAMPLE))
     """Those of some of the runs, as an array of `SAMPLE`."""
 
-    def kept_runs(self, step: int) -> list[int]:
+    def stored_runs(self, step: int) -> list[int]:
         """What a step took in as many runs as a profile keeps, evenly among those there are."""
         runs = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
-        places = np.linspace(0, len(runs) - 1, min(len(runs), _KEPT_RUNS)).round().astype(int)
+        places = np.linspace(0, len(runs) - 1, min(len(runs), _STORED_RUNS)).round().astype(int)
         return [int(time) for time in runs[places]]
 
     def shortest_busy(self, step: int) -> list[int]:
         """The shortest times that all threads worked at a step."""
         runs = self.busy_runs_ns[:, step] if len(self.busy_runs_ns) else np.zeros(0)
-        return [int(time) for time in np.sort(runs)[:_KEPT_SHORTEST]]
+        return [int(time) for time in np.sort(runs)[:_STORED_SHORTEST]]
 
     def usual_ns(self, step: int) -> int:
         """The usual time of a step in a run: in a median run, or in one of those that were kept."""
@@ -198,7 +198,11 @@ def assemble(
         workers=measured.workers,
         policy=MODELLED if left_out is None else EXACT,
         notes=(
-            *((HALVES,) if any(each.program.details.reduced_precision for each in parts) else ()),
+            *(
+                (REDUCED_PRECISION,)
+                if any(each.program.details.reduced_precision for each in parts)
+                else ()
+            ),
             *(() if left_out is None else left_out.notes),
         ),
         environment=dict(environment or {}),
@@ -260,7 +264,7 @@ def _kernel(
         bound=str(known.bound),
         items=known.items,
         workers=known.workers,
-        runs_ns=tuple(measured.kept_runs(step.number)),
+        runs_ns=tuple(measured.stored_runs(step.number)),
         shortest_busy_ns=tuple(measured.shortest_busy(step.number)),
         busy_scatter=float(measured.busy_scatter[step.number]) if len(measured.busy_scatter) else 0,
         error=error,
@@ -338,7 +342,7 @@ def _sources(
     for source, fate in zip(ledger.sources, outcomes(graph), strict=True):
         own, known = parts[source.id], modules.get(source.id)
         time = sum(part.time_ns for _, part in own)
-        about = Whereabouts(
+        about = OutcomeFacts(
             source.id,
             fate,
             [kernel.id for kernel, _ in own],

@@ -87,7 +87,7 @@ class CostModel:
         return None if whole is None else self.arithmetic_ps(graph, node, whole.flops)
 
     def fused_transpose_ps(self, node: Node, kernel_bytes: int) -> int:
-        """What a transpose costs that is done by the way, in a kernel with this much traffic:
+        """What a fused transpose costs, in a kernel with this much traffic:
         neighbours are no neighbours any more.
         """
         perm = node.attrs.get("perm")

@@ -55,8 +55,8 @@ Prepare = Callable[[Mapping[str, Sequence[int]]], Graph]
 """Gives the graph of a program once more, with its constants, for inputs of these shapes."""
 
 # Spreads and the timeline come from this many runs at most; sums come from all.
-_KEPT_RUNS = 128
-_KEPT_SAMPLES = 50_000
+_STORED_RUNS = 128
+_STORED_SAMPLES = 50_000
 # Runs after which it is looked at again whether more are needed.
 _ROUND = 8
 # What others do on a machine lasts for a while: a busy one is looked at again after a pause, until
@@ -368,7 +368,7 @@ class _Book:
         np.add.at(self._waited, found.steps, found.waited_ns)
         np.minimum.at(self._least, found.steps, found.kernel_ns)
         self._total += mine
-        if len(self._per_run) < _KEPT_RUNS:
+        if len(self._per_run) < _STORED_RUNS:
             self._per_run.append(mine)
             self._samples.append((span.begin, samples))
 
@@ -405,16 +405,16 @@ class _Book:
             timeline=events_of(samples, begin),
             timeline_ns=self._walls[middle],
             overhead_ratio=overhead(self._walls, unprofiled),
-            samples=self._kept_samples(),
+            samples=self._stored_samples(),
         )
 
-    def _kept_samples(self) -> np.ndarray:
+    def _stored_samples(self) -> np.ndarray:
         """The samples of as many runs as there is room for, each run an execution."""
         kept: list[np.ndarray] = []
         count = 0
         for run, (_, samples) in enumerate(self._samples):
             count += len(samples)
-            if kept and count > _KEPT_SAMPLES:
+            if kept and count > _STORED_SAMPLES:
                 break
             mine = samples.copy()
             mine["execution"] = run

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from whence.attribution.became import without_kernel
+from whence.attribution.outcome_text import without_kernel
 from whence.building.program import Program, ProgramStep
 from whence.dataclass import dataclass
 from whence.graph import Graph, Node

@@ -23,7 +23,7 @@ _VERBS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class OutcomeFacts:
     """What there is to say about one operator."""
 
     source: int
@@ -50,7 +50,7 @@ def without_kernel(ops: Collection[str]) -> str:
     return "a view, nothing to do at run time"
 
 
-def describe(ledger: Ledger, ends: Mapping[int, Elimination], about: Whereabouts) -> str:
+def describe(ledger: Ledger, ends: Mapping[int, Elimination], about: OutcomeFacts) -> str:
     """`ends` has, by source operator, how one that no longer runs came to its end."""
     if about.fate in (Outcome.REMOVED, Outcome.DEAD, Outcome.LOST) or (
         about.fate is Outcome.FOLDED and not about.kernels

@@ -43,8 +43,8 @@ EXACT = (
     " thousandth of the time are modelled, too. " + _COMMON
 )
 
-HALVES = (
-    "Matrix units make some kernels' float32 products of bfloat16 halves; the outputs do not show"
+REDUCED_PRECISION = (
+    "Matrix units make some kernels' float32 products by the bf16x2 split; the outputs do not show"
     " it. --precise leaves them out."
 )
 """Said where it is so, as arithmetic that is not the file's own."""

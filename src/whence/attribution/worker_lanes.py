@@ -23,7 +23,7 @@ FEWEST_RUNS, LONG_RUN_NS = 3, 500_000_000
 """Runs to choose the one for the timeline from; of long ones, one will do."""
 _RING = 1 << 14
 # Runs that the one for the timeline is chosen from, and those of which sums are kept.
-_CANDIDATES, _KEPT_RUNS = 8, 256
+_CANDIDATES, _STORED_RUNS = 8, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class WorkerRuns:
 
     def enter(self, run: Callable[[], Span]) -> None:
         """One more. A run with more kernels than are noted does not count."""
-        if len(self._busy) >= _KEPT_RUNS:
+        if len(self._busy) >= _STORED_RUNS:
             return
         self._profiler.reset()
         span = run()

@@ -207,7 +207,8 @@ def _actions(
             flush()
             actions.append(ReferenceStep(step.number, step.node))
         else:
-            # Most runs may never come by a reference step under a guard: it does not end the call.
+            # Most runs may never take the path of a reference step under a guard: it does not end
+            # the call.
             native.append(step)
     flush()
     segments = [action for action in actions if isinstance(action, Segment)]

@@ -68,9 +68,7 @@ class Segment:
     symbols: tuple[str, ...]
     """The function of each step; empty for one of `conditional_steps`."""
     conditional_steps: tuple[ReferenceStep, ...] = ()
-    """Steps that the run leaves native code for, when it comes by: they stand on the side of a
-    choice that is not always taken.
-    """
+    """Reference steps on conditional paths: native code returns to Python to run them."""
 
 
 @dataclass(frozen=True, slots=True)

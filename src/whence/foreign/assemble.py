@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from whence.attribution.became import tail
 from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
 from whence.attribution.noise import block_lows
+from whence.attribution.outcome_text import tail
 from whence.attribution.profile import Profile, Writer, band_of
 from whence.attribution.rows import KernelRow, Part, SourceRow, distribution_of
 from whence.attribution.source_costs import source_costs

@@ -25,7 +25,7 @@ def number(node: Node) -> None:
 
 
 def _make_room(node: Node) -> None:
-    """Spread the order numbers of a stretch of the list around `node`, doubling it until they fit.
+    """Spread the order numbers of a range of the list around `node`, doubling it until they fit.
 
     Doubling keeps the amortised cost of an insertion logarithmic however many go to one place.
     """

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from whence.attribution.became import tail
+from whence.attribution.outcome_text import tail
 from whence.attribution.profile import COMPILED_FOR, Profile, module_of
 from whence.attribution.rows import Group, SourceRow
 from whence.attribution.split import largest_remainder

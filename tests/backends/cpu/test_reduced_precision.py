@@ -7,7 +7,7 @@ import pytest
 
 from whence.api import compile_model, prepare
 from whence.attribution.measure import profile_executable
-from whence.attribution.policy import HALVES
+from whence.attribution.policy import REDUCED_PRECISION
 from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.reduced_precision import LIMIT
@@ -61,7 +61,10 @@ def test_a_model_that_does_not_notice(engine: Engine) -> None:
     assert program.details.reduced_precision
     x = RNG.standard_normal(SHAPE).astype(np.float32)
     assert 1e-7 < difference(np.asarray(model(x)), np.asarray(graph.run([x])[0])) < LIMIT
-    assert HALVES in profile_executable(model, {"x": x}, runs=1, warmup=0, model="pointwise").notes
+    assert (
+        REDUCED_PRECISION
+        in profile_executable(model, {"x": x}, runs=1, warmup=0, model="pointwise").notes
+    )
 
 
 @has_units

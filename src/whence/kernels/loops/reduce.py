@@ -94,7 +94,7 @@ def reduced_axes(group: Group, node: Node) -> tuple[int, ...]:
 
 
 def lower_reduce(group: Group, anchor: Node) -> Kernel:
-    """A kernel whose work items are outputs of the reduction, or stretches of them."""
+    """A kernel whose work items are outputs of the reduction, or ranges of them."""
     source = anchor.inputs[0]
     assert source is not None
     shape = group.shape(source)

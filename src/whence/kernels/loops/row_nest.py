@@ -1,7 +1,7 @@
 """Passes over rows: the loop nest of operators whose every result depends on a whole row of the
 input.
 
-A work item is one row, or a stretch of neighbouring rows side by side where a row lies across
+A work item is one row, or a range of neighbouring rows side by side where a row lies across
 memory. Passes over the row fold it into a few numbers; the last one stores them, or maps the row to
 the output. What is fused before is pulled into every pass, what is fused after into the last.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Rows folded side by side: enough to fill vectors, few enough for the nearest cache.
 _LANES = 512
-# A sum longer than this is added up in stretches: one number that takes in everything loses a digit
+# A sum longer than this is added up in parts: one number that takes in everything loses a digit
 # for every ten times as much.
 _LONG = 64
 # Loads and calls in a prologue beyond which the row is kept in the output instead of being computed
@@ -113,7 +113,7 @@ class RowNest:
             self._lane = Var(
                 "lane", next(size for size in range(most, 0, -1) if surely_divides(size, extent))
             )
-            # Several dimensions side by side are one stretch of memory, unless something fused
+            # Several dimensions side by side are one range of memory, unless something fused
             # before divides them.
             if not _divides(
                 self._x(
@@ -202,14 +202,14 @@ class RowNest:
         dtype = dtype or self.dtype
         index, steps = self._loops(make)
         self.body.append(Accumulator(name, Literal(start, dtype), self._lane))
-        stretches = self._stretches(make) if fn is Fn.ADD and dtype.is_float else None
-        if stretches is None:
+        parts = self._parts(make) if fn is Fn.ADD and dtype.is_float else None
+        if parts is None:
             self._pass(steps, (Accumulate(name, fn, make(index), self._lane),), LoopKind.REDUCE)
         else:
-            self._add_stretches(name, make(stretches[0]), stretches[1], dtype)
+            self._add_parts(name, make(parts[0]), parts[1], dtype)
         return self._name(name, dtype)
 
-    def _stretches(self, make: Make) -> tuple[Indices, list[Var]] | None:
+    def _parts(self, make: Make) -> tuple[Indices, list[Var]] | None:
         """Loops along a long row that lies across memory, where every lane is one sum, the last of
         them over a part to add up by itself; along memory, a sum is a vector of sums already.
         """
@@ -235,7 +235,7 @@ class RowNest:
             index = self._index([[axis] for axis in (*outer, last)], [of(each) for each in steps])
         return None if _divides(make(index), "r") else (index, steps)
 
-    def _add_stretches(self, name: str, value: Expr, steps: Sequence[Var], dtype: DType) -> None:
+    def _add_parts(self, name: str, value: Expr, steps: Sequence[Var], dtype: DType) -> None:
         assert self._lane is not None
         part = f"{name}_part"
         *outer, last = steps

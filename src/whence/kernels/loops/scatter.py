@@ -54,7 +54,7 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
     """A kernel that copies the data and then writes the updates in their order, so that of two for
     one place the later wins.
 
-    A work item owns a stretch of columns: the dimensions that updates do not choose among. So work
+    A work item owns a range of columns: the dimensions that updates do not choose among. So work
     items never write to the same place.
     """
     data, indices, updates = (ref for ref in anchor.inputs[:3] if ref is not None)

@@ -223,7 +223,7 @@ def _pace(gemm: Gemm) -> _Pace:
 
 
 def _is_stream(gemm: Gemm) -> bool:
-    """Is a product nothing but weights that come by once, a cache line a step of the sum?"""
+    """Does a product read each weight once, a cache line in a step of the sum?"""
     once = gemm.packed and surely_equal(gemm.rows, 1) and not gemm.divided
     return (
         once

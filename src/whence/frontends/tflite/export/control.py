@@ -71,7 +71,7 @@ def _loop(call: ExportCall) -> None:
     state = [call.input(index) for index in range(2, len(node.inputs))]
     question = _question(call, loop)
     if question is not None:
-        _emit(call, loop, state, question, _turn(loop, count=False, answer=False), [])
+        _emit(call, loop, state, question, _iteration(loop, count=False, answer=False), [])
         return
     kinds = [*([TensorType(DType.I64, ())] if loop.counts else []), TensorType(DType.BOOL, ())]
     first = [call.const(np.zeros((), np.int64))] if loop.counts else []
@@ -81,7 +81,7 @@ def _loop(call: ExportCall) -> None:
         loop,
         [*first, *state],
         _asks(loop, kinds),
-        _turn(loop, count=loop.counts, answer=True),
+        _iteration(loop, count=loop.counts, answer=True),
         kinds,
     )
 
@@ -224,7 +224,7 @@ def _asks(loop: _Loop, extra: Sequence[ValueType]) -> Graph:
     return graph
 
 
-def _turn(loop: _Loop, *, count: bool, answer: bool) -> Graph:
+def _iteration(loop: _Loop, *, count: bool, answer: bool) -> Graph:
     """The body, which hands on what it uses from outside, and counts or answers if it has to."""
     graph = loop.body.copy()
     outputs, inputs = graph.outputs, graph.inputs
