@@ -21,7 +21,7 @@ from whence.dataclass import dataclass
 from whence.fusion.explain import miss, plain_miss, shared_miss
 from whence.fusion.groups import Decision, FusibleGroups, MissedFusion, MissReason, make_groups
 from whence.fusion.partition import Blame, Limits, Partition
-from whence.fusion.patterns import PatternOf, loop_pattern
+from whence.fusion.patterns import loop_pattern
 from whence.fusion.postdominators import NO_PARENT, PostDominators, post_dominators
 from whence.fusion.recompute import divide
 from whence.fusion.sharing import join_sharing_groups
@@ -32,14 +32,12 @@ from whence.graph import Graph
 from whence.ops.definition import Pattern
 
 
-def find_dominator_groups(
-    graph: Graph, pattern_of: PatternOf = loop_pattern, limits: Limits | None = None
-) -> FusibleGroups:
+def find_dominator_groups(graph: Graph, limits: Limits | None = None) -> FusibleGroups:
     """The groups of `graph`: convex, without cycles between them, one anchor in each at most.
     Near-linear in nodes and edges.
     """
     limits = limits or Limits()
-    wiring = wire(graph, pattern_of)
+    wiring = wire(graph, loop_pattern)
     fuser = _Fuser(wiring, post_dominators(wiring), limits)
     fuser.run(0)
     fuser.run(1)

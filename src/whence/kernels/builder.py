@@ -356,8 +356,8 @@ class Builder:
         """An element of a parameter, as the group's expressions say."""
         self.add(Store(buffer, index, value))
 
-    def prefetch(self, pointer: Pointer, offset: Countable = 0, *, nearest: bool = False) -> None:
-        self.add(Prefetch(pointer.name, count(offset), nearest))
+    def prefetch(self, pointer: Pointer, offset: Countable = 0) -> None:
+        self.add(Prefetch(pointer.name, count(offset)))
 
     def fill(
         self, pointer: Pointer, offset: Countable, elements: Countable, byte: Expr | None = None

@@ -18,7 +18,6 @@ import numpy as np
 
 from whence.codegen.c_text import (
     OUTSIDE,
-    c_comment,
     c_literal,
     c_type,
     written_call,
@@ -451,7 +450,7 @@ class Rendered:
     """
 
 
-def render_opencl(kernel: Kernel, device: Device, comments: Sequence[str] = ()) -> Rendered:
+def render_opencl(kernel: Kernel, device: Device) -> Rendered:
     """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it
     the parameter begins.
     """
@@ -480,8 +479,7 @@ def render_opencl(kernel: Kernel, device: Device, comments: Sequence[str] = ()) 
     checks = any(f"&{OUTSIDE})" in line for line in writer.lines)
     if checks:
         arguments.append("volatile __global int *w_fault, const int w_step")
-    lines = [f"/* {c_comment(comment)} */" for comment in comments]
-    lines += writer.finish()
+    lines = writer.finish()
     lines.append(f"__kernel void @name@({', '.join(arguments)}) {{")
     for param in kernel.params:
         kind = f"__global {'' if param.role is Role.OUTPUT else 'const '}{c_type(param.dtype)} *"

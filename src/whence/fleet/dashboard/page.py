@@ -13,11 +13,9 @@ from whence.report.html.document import document
 _SCRIPTS = ("wording.js", "heat_map.js", "chart.js", "model_view.js", "main.js")
 
 
-def write_page(
-    table: Table, output: Path, changes: Sequence[Change], files: Sequence[Path] | None = None
-) -> None:
-    """Write the page about all of the table, or some of its files."""
-    with table.connected(files) as connection:
+def write_page(table: Table, output: Path, changes: Sequence[Change]) -> None:
+    """Write the page about all of the table."""
+    with table.connected() as connection:
         data = content(connection, changes)
     title = f"{table.folder.resolve().name} · whence history"
     text = document("whence.fleet.dashboard", "page.html", ["page.css"], _SCRIPTS, title, data)

@@ -103,8 +103,8 @@ def _plain(value: Any, declared: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def to_tensor_proto(value: np.ndarray, name: str = "") -> onnx.TensorProto:
-    return onnx.numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+def to_tensor_proto(value: np.ndarray) -> onnx.TensorProto:
+    return onnx.numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape))
 
 
 def to_type_proto(kind: ValueType) -> onnx.TypeProto:

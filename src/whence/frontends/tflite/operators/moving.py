@@ -23,9 +23,9 @@ def keeps_codes(call: OperatorCall, index: int = 0, output: int = 0) -> bool:
     return same_scales and len(given.scales) == 1
 
 
-def move(call: OperatorCall, make: Callable[[Ref], Ref], index: int = 0, output: int = 0) -> None:
-    """Output `output` is input `index` with its values moved by `make`."""
-    if keeps_codes(call, index, output):
-        call.output_codes(output, make(call.needed(index)))
+def move(call: OperatorCall, make: Callable[[Ref], Ref]) -> None:
+    """The output is the first input with its values moved by `make`."""
+    if keeps_codes(call):
+        call.output_codes(0, make(call.needed(0)))
     else:
-        call.output(output, make(call.real(index)))
+        call.output(0, make(call.real(0)))
