@@ -206,6 +206,15 @@ def test_a_tiny_kernel_is_bound_by_dispatch() -> None:
     assert kernel.bound == "dispatch"
 
 
+def test_what_was_not_counted_has_no_executed_part() -> None:
+    """A convolution of another engine, or of a profile that an older whence wrote."""
+    (kernel,) = profile_of(_product()).kernels
+    assert kernel.executed_part == pytest.approx(1.0, rel=0.05)
+    before = dataclasses.replace(kernel, defined_flops=0, executed_flops=0)
+    assert before.is_contraction
+    assert before.executed_part == 0.0
+
+
 def test_an_operator_without_native_code_has_no_share_of_the_peak() -> None:
     build = GraphBuilder("reference")
     x = build.input("x", DType.F32, [8, 8])

@@ -217,7 +217,8 @@ class KernelRow:
         """Of a convolution or product: operations that its program carries out, as a part of those
         that the operators define; 0 where nobody counted them.
         """
-        return self.executed_flops / self.defined_flops if self.is_contraction else 0.0
+        is_known = self.is_contraction and self.defined_flops
+        return self.executed_flops / self.defined_flops if is_known else 0.0
 
     @property
     def gflops(self) -> float:
