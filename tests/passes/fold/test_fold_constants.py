@@ -13,7 +13,7 @@ from whence.ops.registry import evaluate
 from whence.passes.fold import fold_constants
 from whence.passes.fold.fold_constants import FoldConstants
 from whence.passes.manager import CheckLevel, run_passes
-from whence.types import DType
+from whence.types import DType, TensorType
 
 ONE = np.ones((2, 3), np.float32)
 
@@ -83,3 +83,27 @@ def test_weights_that_integer_arithmetic_left_are_dequantised_when_asked() -> No
     assert graph.op_counts["DequantizeLinear"] == 1
     FoldConstants(dequantise=True).run(Rewriter(graph, "fold_constants"))
     assert numbers(only(graph, "Const")) == [0.5, -1.0, 1.5]
+
+
+def _sliced(start: int, end: int) -> GraphBuilder:
+    build = GraphBuilder()
+    bounds = [build.const([value]) for value in (start, end, 0)]
+    build.output("y", build.op("Slice", build.input("x", DType.F32, [4, 3]), *bounds))
+    return build
+
+
+def test_what_has_no_elements_is_a_constant() -> None:
+    empty, other = _sliced(2, 2).finish(), _sliced(2, 3).finish()
+    run_passes(empty, [FoldConstants()], check=CheckLevel.INVARIANTS)
+    run_passes(other, [FoldConstants()], check=CheckLevel.INVARIANTS)
+    assert only(empty, "Const").type == TensorType(DType.F32, (0, 3))
+    assert empty.run([np.ones((4, 3), np.float32)])[0].shape == (0, 3)
+    assert other.op_counts["Slice"] == 1
+
+
+def test_an_index_outside_its_axis_is_an_error_where_nothing_is_read() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [4, 0])
+    build.output("y", build.op("Gather", x, build.input("i", DType.I64, [2]), axis=0))
+    graph = build.finish()
+    assert run_passes(graph, [FoldConstants()])[0].changes == 0

@@ -97,3 +97,18 @@ def test_every_node_is_reconnected_at_most_once(monkeypatch) -> None:
     RemoveNoOps().run(rewriter)
     assert rewriter.rules == {"Identity returns its input": 1001}
     assert reconnected == 1000 + 1
+
+
+@pytest.mark.parametrize(("axis", "leaves"), [(0, True), (1, False)])
+def test_a_concatenation_with_nothing_leaves(axis: int, leaves: bool) -> None:
+    """[0,3] adds nothing along axis 0; along axis 1, it makes [0,6] of another."""
+    shape = (2, 3) if axis == 0 else (0, 3)
+    nothing = np.empty((0, 3), np.float32)
+    graph = between(
+        lambda b, x: b.op("Concat", b.const(nothing), x, b.const(nothing), axis=axis), *shape
+    )
+    x = np.ones(shape, np.float32)
+    (before,) = graph.run([x])
+    run_passes(graph, [RemoveNoOps()], check=CheckLevel.INVARIANTS)
+    assert ("Concat" not in operators(graph)) is leaves
+    np.testing.assert_array_equal(graph.run([x])[0], before)

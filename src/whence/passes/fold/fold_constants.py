@@ -3,6 +3,7 @@
 1. A node all of whose inputs are constants becomes the constants it computes.
 2. A constant that a nested graph captures becomes a constant of that graph, where rule 1 applies in
    transpose.
+3. What has no elements is a constant, whatever it would be computed from.
 
 What is left alone, and why:
 - operators that draw random numbers, or hold nested graphs;
@@ -21,6 +22,8 @@ What is left alone, and why:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from whence.dataclass import dataclass
@@ -30,16 +33,16 @@ from whence.graph.change import Change, contradict
 from whence.graph.node import Birth
 from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
-from whence.ops.definition import Call, OpClass, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, Pattern, TypeQuery, Value
 from whence.ops.limits import MAX_FOLDED_TEXT
-from whence.ops.registry import classes_of, evaluate, operators
+from whence.ops.registry import REGISTRY, classes_of, evaluate, operators
 from whence.ops.traits import Trait
 from whence.passes.base import Pass
 from whence.passes.control.captures import capture_count, capture_input, drop_captures
 from whence.passes.shapes.propagate_types import TypeRefresher
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
-from whence.types import TensorType, ValueType
+from whence.types import DType, TensorType, ValueType
 
 _KEPT = BOUNDARY | operators(Trait.CODES) | {"DimensionValue"}
 # Their results may be of any size whatever the size of their inputs, so an unknown size is a reason
@@ -47,7 +50,10 @@ _KEPT = BOUNDARY | operators(Trait.CODES) | {"DimensionValue"}
 _GROWING = operators(Trait.GROWS)
 _SMALL = 64 << 10
 _MEDIUM = 1 << 20
+# Reading outside an axis is an error even where nothing is read of it.
+_CHECKING = operators(Trait.CHECKS_INDICES)
 _FOLD = "an operator on constants is a constant"
+_EMPTY = "what has no elements is a constant"
 _CAPTURE = "a captured constant is a constant of the nested graph"
 
 
@@ -98,7 +104,7 @@ class ConstantFolder:
         nodes = self.graph._nodes
         for ref in node.inputs:
             if ref is not None and nodes[ref.node].op != "Const":
-                return False
+                return _is_empty(node) and self._is_foldable(node) and self._fold_empty(node)
         return self._is_foldable(node) and self._fold(node)
 
     def _is_foldable(self, node: Node) -> bool:
@@ -115,14 +121,7 @@ class ConstantFolder:
     def _fold(self, node: Node) -> bool:
         graph = self.graph
         inputs = tuple(graph.const_value(ref) for ref in node.inputs)
-        used = sorted(
-            {
-                ref.index
-                for user in node._uses
-                for ref in graph[user].inputs
-                if ref is not None and ref.node == node.id
-            }
-        )
+        used = self._used(node)
         has_data = all(
             ref is None or value is not None for ref, value in zip(node.inputs, inputs, strict=True)
         )
@@ -131,22 +130,49 @@ class ConstantFolder:
         results = _evaluate(node, inputs)
         if results is None or not all(_fits(results[index], node.outputs[index]) for index in used):
             return False
-        edit = self._rewriter.edit(rule=_FOLD, folded=[node])
+        self._become(node, {index: _compact(results[index]) for index in used}, _FOLD)
+        return True
+
+    # f(x) = [] when f makes no element
+    def _fold_empty(self, node: Node) -> bool:
+        used = self._used(node)
+        if not used:
+            return False
+        kinds = {index: node.outputs[index] for index in used}
+        values = {
+            index: np.empty(kind.static_shape or (), kind.dtype.numpy)
+            for index, kind in kinds.items()
+            if isinstance(kind, TensorType)
+        }
+        self._become(node, values, _EMPTY)
+        return True
+
+    def _used(self, node: Node) -> list[int]:
+        """Which of the outputs somebody reads."""
+        graph = self.graph
+        return sorted(
+            {
+                ref.index
+                for user in node._uses
+                for ref in graph[user].inputs
+                if ref is not None and ref.node == node.id
+            }
+        )
+
+    def _become(self, node: Node, values: Mapping[int, np.ndarray], rule: str) -> None:
+        """Constants in place of the node's outputs."""
+        edit = self._rewriter.edit(rule=rule, folded=[node])
         constants = []
-        for index in used:
+        for index, value in values.items():
             constants.append(
-                edit.const(
-                    _compact(results[index]),
-                    name=node.name if index == 0 else f"{node.name}.{index}",
-                )
+                edit.const(value, name=node.name if index == 0 else f"{node.name}.{index}")
             )
             edit.replace(node.ref(index), constants[-1])
         edit.apply()
         self.types.learnt.update(ref.node for ref in constants)
         remove_unread(
-            self._rewriter, node.inputs, reason=Reason.FOLDED, rule=_FOLD, into=constants[0].node
+            self._rewriter, node.inputs, reason=Reason.FOLDED, rule=rule, into=constants[0].node
         )
-        return True
 
     def _is_affordable(self, node: Node, inputs: tuple[Value, ...]) -> bool:
         sizes = [kind.nbytes if isinstance(kind, TensorType) else None for kind in node.outputs]
@@ -236,6 +262,19 @@ def _sink(body: Graph, entry: Node, producer: Node, pass_name: str) -> None:
     Change(
         body, pass_name, _CAPTURE, consts=[constant], redirects={entry.ref(): constant.ref()}
     ).apply()
+
+
+def _is_empty(node: Node) -> bool:
+    """Is nothing computed, because every output is a tensor without elements?"""
+    if REGISTRY[node.op].pattern > Pattern.INJECTIVE or node.op in _CHECKING:
+        return False
+    return all(
+        isinstance(kind, TensorType)
+        and kind.is_static
+        and kind.elements == 0
+        and kind.dtype is not DType.UNDEFINED
+        for kind in node.outputs
+    )
 
 
 def _evaluate(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:

@@ -4,8 +4,8 @@
 2. Cast and CastLike to the type a value has; BitCast likewise.
 3. Reshape, Flatten, Squeeze, Unsqueeze, Expand, Tile that leave the shape; Transpose that leaves
    the order of the axes.
-4. Pad by nothing, Slice of everything, Concat of one, Split into one, DepthToSpace and SpaceToDepth
-   with blocks of one.
+4. Pad by nothing, Slice of everything, Concat of one, others being empty, Split into one,
+   DepthToSpace and SpaceToDepth with blocks of one.
 5. Resize by one. Pooling over windows of one element.
 6. Sum, Max, Min, Mean of one value; Clip without bounds; a reduction over no axes, or over axes of
    length 1 that are kept.
@@ -281,6 +281,18 @@ def _same_static_shape(graph: Graph, node: Node) -> bool:
     )
 
 
+# Concat(x, []) = Concat(x) = x
+def _concat(graph: Graph, node: Node) -> Ref | None:
+    axis = _int(node, "axis", 0)
+    shapes = [_shape(graph, ref) for ref in node.inputs]
+    parts = [
+        ref
+        for ref, shape in zip(node.inputs, shapes, strict=True)
+        if shape is None or not -len(shape) <= axis < len(shape) or not same_dim(shape[axis], 0)
+    ]
+    return parts[0] if len(parts) == 1 else None if parts else node.inputs[0]
+
+
 # Split(x) into one part = x
 def _split(graph: Graph, node: Node) -> Ref | None:
     if len(node.outputs) != 1:
@@ -406,7 +418,7 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "Tile": ("one repetition of a value is the value", _tile),
     "Pad": ("padding by nothing returns the input", _pad),
     "Slice": ("a slice of everything is everything", _slice),
-    "Concat": ("a concatenation of one is that one", _only_input),
+    "Concat": ("a concatenation of one is that one", _concat),
     "Split": ("a split into one part is the whole", _split),
     "DepthToSpace": ("blocks of one element move nothing", _blocks),
     "SpaceToDepth": ("blocks of one element move nothing", _blocks),
