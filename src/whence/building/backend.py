@@ -219,6 +219,12 @@ class Backend(ABC):
     def instance(self, program: Program) -> Any:
         """The memory of one run of the program at a time."""
 
+    def native_turns(self, instance: Any, roles: Any) -> Any:
+        """What runs the turns of a loop whose body this is an instance of, without coming back to
+        Python for each of them (`runtime/turn_roles.py`); `None` where nothing does.
+        """
+        return None
+
     @abstractmethod
     def run(
         self,

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
+from whence.errors import InputError, ModelError, WhenceError
 from whence.graph.display_name import display_name
 from whence.graph.generation import beam_search, greedy_search, sampling
 from whence.graph.guards import guards_of_nodes, holds
 from whence.graph.node import Node, Ref
 from whence.graph.state import GIVEN, State, fitting, initial_state
+from whence.graph.turns import TURNING, Turns, captures, is_true, turns_of
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
 from whence.ops.registry import evaluate
-from whence.types import DType, TensorType
+from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph.graph import Graph
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Observer = Callable[[Node, Sequence[Value]], None]
 RunBody = Callable[["Graph", Sequence[Value]], list[Value]]
 """Runs a nested graph on the values of its inputs, in order."""
+RunTurns = Callable[[Turns], Sequence[Value] | None]
+"""Runs all turns of a Loop or Scan; `None` where it cannot, and each turn runs the body."""
 
 
 def run(
@@ -109,11 +112,16 @@ def evaluate_node(
     inputs: tuple[Value, ...],
     observe: Observer | None = None,
     run_nested: RunBody | None = None,
+    run_turns: RunTurns | None = None,
 ) -> Sequence[Value]:
-    """One node on actual values, nested graphs included, which `run_nested` runs if it is given. An
-    error names the node.
+    """One node on actual values, nested graphs included, which `run_nested` runs if it is given, and
+    `run_turns` those that run in turns. An error names the node.
     """
     try:
+        if run_turns is not None and node.op in TURNING:
+            made = run_turns(turns_of(node, inputs))
+            if made is not None:
+                return made
         control = _CONTROL.get(node.op)
         if control is not None:
             return control(
@@ -160,78 +168,25 @@ def _run_fail(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[V
     raise ModelError(str(node.attrs["why"]))
 
 
-def _run_loop(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
-    body = node.bodies["body"]
-    # Both the trip count and the condition may be absent, and absent inputs at the end are not even
-    # listed.
-    inputs = (*inputs, *[None] * (2 - len(inputs)))
-    formal = len(inputs) - _captures(node)
-    captured = inputs[formal:]
-    trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
-    proceed = True if inputs[1] is None else bool(np.asarray(inputs[1]).reshape(-1)[0])
-    carried = list(inputs[2:formal])
-    scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
-    step = 0
-    while proceed and (trips is None or step < trips):
-        iteration, going = (
-            _as_declared(formal, value)
-            for formal, value in zip(body.inputs, (np.int64(step), np.bool_(proceed)), strict=False)
-        )
-        condition, *results = run(body, [iteration, going, *carried, *captured])
-        proceed = bool(np.asarray(condition).reshape(-1)[0])
+def _run_turns(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    turns, body = turns_of(node, inputs), node.bodies["body"]
+    carried, goes_on, turn = turns.carried, turns.goes_on, 0
+    scanned: list[list[Value]] = [[] for _ in body.outputs[turns.is_counted + len(carried) :]]
+    while goes_on and (turns.most is None or turn < turns.most):
+        results = run(body, turns.feeds(turn, carried))
+        if turns.is_counted:
+            condition, *results = results
+            goes_on = is_true(condition)
         carried = results[: len(carried)]
         for rows, row in zip(scanned, results[len(carried) :], strict=True):
             rows.append(row)
-        step += 1
-    return [
-        *carried,
-        *(
-            _stack(rows, output, 0)
-            for rows, output in zip(scanned, body.outputs[1 + len(carried) :], strict=True)
-        ),
-    ]
-
-
-def _run_scan(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
-    body = node.bodies["body"]
-    n_scans = _int(node, "num_scan_inputs")
-    formal = len(inputs) - _captures(node)
-    states, scans, captured = (
-        list(inputs[: formal - n_scans]),
-        inputs[formal - n_scans : formal],
-        inputs[formal:],
-    )
-    n_out = len(body.outputs) - len(states)
-    in_axes, in_reversed = (
-        _ints(node, "scan_input_axes", n_scans),
-        _ints(node, "scan_input_directions", n_scans),
-    )
-    out_axes, out_reversed = (
-        _ints(node, "scan_output_axes", n_out),
-        _ints(node, "scan_output_directions", n_out),
-    )
-    rows_in = [
-        np.moveaxis(scan, axis, 0)[:: -1 if reverse else 1]
-        for scan, axis, reverse in zip(scans, in_axes, in_reversed, strict=True)
-    ]
-    scanned: list[list[Value]] = [[] for _ in range(n_out)]
-    for row in zip(*rows_in, strict=True):
-        results = run(body, [*states, *row, *captured])
-        states = results[: len(states)]
-        for rows, value in zip(scanned, results[len(states) :], strict=True):
-            rows.append(value)
-    stacked = [
-        _stack(rows[:: -1 if reverse else 1], output, axis)
-        for rows, output, axis, reverse in zip(
-            scanned, body.outputs[len(states) :], out_axes, out_reversed, strict=True
-        )
-    ]
-    return [*states, *stacked]
+        turn += 1
+    return turns.results(carried, scanned)
 
 
 def _run_sequence_map(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     body = node.bodies["body"]
-    formal = len(inputs) - _captures(node)
+    formal = len(inputs) - captures(node)
     items, captured = inputs[:formal], inputs[formal:]
     results: list[list[Value]] = [[] for _ in body.outputs]
     for position, item in enumerate(items[0]):
@@ -244,50 +199,14 @@ def _run_sequence_map(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Se
     return results
 
 
-def _as_declared(formal: Node, value: np.generic) -> np.ndarray:
-    """A loop's iteration number and condition are numbers, or lists of one number where its body
-    declares them so.
-    """
-    kind = formal.type
-    return np.asarray(value).reshape(
-        (1,) if isinstance(kind, TensorType) and kind.rank == 1 else ()
-    )
-
-
-def _stack(rows: Sequence[Value], output: Node, axis: int) -> Value:
-    if rows:
-        return np.stack([np.asarray(row) for row in rows], axis)
-    source = output.inputs[0]
-    kind = output.graph.type_of(source) if output.graph is not None and source is not None else None
-    if not isinstance(kind, TensorType) or kind.dtype is DType.UNDEFINED:
-        raise UnsupportedError("a loop that never runs has a scan output of unknown type")
-    shape = [dim if isinstance(dim, int) else 0 for dim in kind.shape or ()]
-    shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, 0)
-    return np.empty(shape, kind.dtype.numpy)
-
-
-def _captures(node: Node) -> int:
-    return _int(node, "captures")
-
-
-def _int(node: Node, name: str) -> int:
-    value = node.attrs.get(name, 0)
-    return value if isinstance(value, int) else 0
-
-
-def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
-    value = node.attrs.get(name)
-    return tuple(int(item) for item in value) if isinstance(value, tuple) else (0,) * count
-
-
 _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Value]]] = {
     "If": _run_if,
     "Branch": _run_branch,
     "Call": _run_branch,
     "Continuation": _run_branch,
     "Fail": _run_fail,
-    "Loop": _run_loop,
-    "Scan": _run_scan,
+    "Loop": _run_turns,
+    "Scan": _run_turns,
     "SequenceMap": _run_sequence_map,
     "com.microsoft::GreedySearch": greedy_search,
     "com.microsoft::Sampling": sampling,

@@ -54,6 +54,10 @@ class Trait(enum.Flag):
     CHECKS_INDICES = enum.auto()
     """Its kernels check an index before they follow it."""
 
+    # ---- control ----
+    TURNS = enum.auto()
+    """Its body runs once for each turn of a loop."""
+
     # ---- types ----
     SHAPE_ONLY = enum.auto()
     """Reads the shape of its first operand, never its elements."""

@@ -4,14 +4,15 @@ A loop's body is compiled for the shapes that it is first run with, and for open
 with others; a continuation (`passes/control/split_at_run_time_sizes.py`) for open sizes at once.
 What a loop hands on unchanged, or captures, and the model holds as a constant, is a constant in the
 compiled body as well, packed as kernels want it; and what is handed on unchanged is not copied from
-turn to turn. Where shapes change in ways that no compilation serves, the interpreter does what is
+turn to turn. All turns of a loop run in one call, where its engine can
+(`backends/cpu/native_turns.py`). Where shapes change in ways that no compilation serves, the interpreter does what is
 left: compiling each time would take longer than running ever does.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from whence.errors import ModelError, UnsupportedError
 from whence.graph import Graph, Node
 from whence.graph.interpreter import RunBody, run_body
 from whence.graph.state import BOUNDARY
+from whence.graph.turns import TURNING, Turns
 from whence.ops.binding import Port
 from whence.ops.definition import OpClass, Value
 from whence.ops.open_dimensions import open_dimensions
@@ -29,6 +31,7 @@ from whence.passes.control.split_at_run_time_sizes import CONTINUATION
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.runtime.body_graph import KnownInputs, bound, known_inputs, passed_on
 from whence.runtime.executable import Executable
+from whence.runtime.turn_roles import handed_on, roles_of
 
 if TYPE_CHECKING:
     from whence.building.program import Program
@@ -58,7 +61,8 @@ class Bodies:
         self, node: Node, sizes: Mapping[str, int], profiler: Profiler | None = None
     ) -> RunBody:
         """What runs the bodies of this operator, in a program for these sizes. The steps of a
-        continuation are noted in the profile; those of a loop's body are the loop's.
+        continuation are noted in the profile; those of a loop's body are the loop's, unless its turns
+        run in native code (`run_turns`).
         """
         if profiler is not None and (node.op != CONTINUATION or not profiler.notes_parts):
             profiler = None
@@ -70,6 +74,19 @@ class Bodies:
 
         return run
 
+    def run_turns(
+        self, turns: Turns, sizes: Mapping[str, int], profiler: Profiler | None = None
+    ) -> list[Value] | None:
+        """All turns of a loop in native code; `None` where that cannot be. The steps of the body are
+        noted in the profile.
+        """
+        if turns.is_empty:
+            return None
+        found = self._body(self._graph[turns.node.id], "body")
+        if profiler is not None and not profiler.notes_parts:
+            profiler = None
+        return None if found is None else found.run_turns(turns, sizes, profiler)
+
     def _body(self, node: Node, name: str) -> _Body | None:
         key = (node.id, name)
         with self._lock:
@@ -78,7 +95,11 @@ class Bodies:
                 is_open = node.op == CONTINUATION
                 self._known[key] = (
                     _Body(
-                        body, known_inputs(self._graph, node, body), self._engine, is_open=is_open
+                        node,
+                        body,
+                        known_inputs(self._graph, node, body),
+                        self._engine,
+                        is_open=is_open,
                     )
                     if is_open or _is_worth_it(node, body)
                     else None
@@ -93,6 +114,7 @@ class _Body:
 
     def __init__(
         self,
+        node: Node,
         body: Graph,
         known: KnownInputs,
         engine: Engine,
@@ -102,13 +124,10 @@ class _Body:
         """With `is_open`, already the first compilation is for open sizes."""
         constants = known.constants
         self._body = body
-        self._passed_on = {
-            index: place for index, place in passed_on(body).items() if place not in constants
-        }
+        same = handed_on(node, body, passed_on(body))
+        self._passed_on = {index: place for index, place in same.items() if place not in constants}
         self._fixed = {
-            index: constants[place]
-            for index, place in passed_on(body).items()
-            if place in constants
+            index: constants[place] for index, place in same.items() if place in constants
         }
         self._given = [
             place
@@ -121,6 +140,7 @@ class _Body:
             for index in range(len(body.outputs))
             if index not in self._passed_on and index not in self._fixed
         ]
+        self._roles = roles_of(node, body, self._given, self._made) if node.op in TURNING else None
         graph = bound(body, known, self._made)
         ports = [Port(node.name, node.type) for node in graph.inputs]
 
@@ -143,12 +163,43 @@ class _Body:
     def run(
         self, feeds: Sequence[Value], sizes: Mapping[str, int], profiler: Profiler | None
     ) -> list[Value]:
-        given = [feeds[place] for place in self._given]
-        given += [np.empty(sizes[name], np.uint8) for name in self._dimensions]
-        executable = self._executable
-        if executable.compilations >= _MOST_COMPILATIONS and not executable.serves(given):
+        given = self._inputs(feeds, sizes)
+        if not self._serves(given):
             return run_body(self._body, feeds)
-        made = iter(executable.run_part(given, profiler) if self._made else ())
+        return self._results(
+            feeds, self._executable.run_part(given, profiler) if self._made else ()
+        )
+
+    def run_turns(
+        self, turns: Turns, sizes: Mapping[str, int], profiler: Profiler | None
+    ) -> list[Value] | None:
+        assert self._roles is not None
+        feeds = turns.feeds(0, turns.carried)
+        given = self._inputs(feeds, sizes)
+        if not self._serves(given):
+            return None
+        found = self._executable.run_turns(given, self._roles, turns, profiler)
+        if found is None:
+            return None
+        made: list[Value] = [None] * len(self._made)
+        for (_, index), value in zip(self._roles.carried, found.carried, strict=True):
+            made[index] = value
+        results = self._results(feeds, made)[turns.is_counted :]
+        return turns.results(results[: len(turns.carried)], found.scanned)
+
+    def _inputs(self, feeds: Sequence[Value], sizes: Mapping[str, int]) -> list[Value]:
+        """What the compiled program is given."""
+        dimensions = [np.empty(sizes[name], np.uint8) for name in self._dimensions]
+        return [*(feeds[place] for place in self._given), *dimensions]
+
+    def _serves(self, given: Sequence[Value]) -> bool:
+        """Is there a program for inputs of these shapes, or may there be one?"""
+        executable = self._executable
+        return executable.compilations < _MOST_COMPILATIONS or executable.serves(given)
+
+    def _results(self, feeds: Sequence[Value], outputs: Iterable[Value]) -> list[Value]:
+        """The outputs of the body, given those of the compiled program."""
+        made = iter(outputs)
         return [
             feeds[self._passed_on[index]]
             if index in self._passed_on

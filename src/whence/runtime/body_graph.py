@@ -13,6 +13,7 @@ import numpy as np
 from whence.extent import is_symbolic, names
 from whence.graph import Graph, Node, Ref
 from whence.ops.definition import Attrs
+from whence.passes.shapes.propagate_types import TypeRefresher
 from whence.types import DType, TensorType, ValueType
 
 
@@ -114,16 +115,19 @@ def bound(body: Graph, known: KnownInputs, made: Sequence[int]) -> Graph:
         place = places.get(node.id, -1)
         if place in known.sizes or (node.op == "Output" and node.id not in kept):
             continue
-        is_fixed = place in known.constants
+        fixed = known.constants.get(place)
         copy = Node(
             node.id,
-            "Const" if is_fixed else node.op,
+            node.op if fixed is None else "Const",
             node.inputs,
-            [_sized_later(kind) for kind in node.outputs],
+            [
+                _sized_later(kind) if fixed is None else _type_of(fixed, kind)
+                for kind in node.outputs
+            ],
             node.attrs,
             name=names.get(node.id, node.name),
             origin=node.origin,
-            value=known.constants.get(place, node.value),
+            value=node.value if fixed is None else fixed,
             bodies=node.bodies,
             flags=node.flags,
         )
@@ -135,6 +139,10 @@ def bound(body: Graph, known: KnownInputs, made: Sequence[int]) -> Graph:
     }
     graph._inputs = {**given, **taken}
     graph._outputs = {node_id: None for node_id in whole._outputs if node_id in kept}
+    types = TypeRefresher(graph)
+    types.learnt.update(node_id for node_id, place in places.items() if place in known.constants)
+    for node in graph:
+        types.visit(node)
     return graph
 
 
@@ -205,6 +213,11 @@ _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.FloorDiv: "Div",
     ast.Mod: "Mod",
 }
+
+
+def _type_of(value: np.ndarray, declared: ValueType) -> ValueType:
+    """Of a constant, whose size bodies often do not declare."""
+    return TensorType(declared.dtype, value.shape) if isinstance(declared, TensorType) else declared
 
 
 def _sized_later(kind: ValueType) -> ValueType:

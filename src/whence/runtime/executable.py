@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
+    from whence.graph.turns import Turns
     from whence.ops.definition import Value
     from whence.runtime.profiler import Profiler
+    from whence.runtime.turn_roles import BodyRoles, RunsTurns, TurnResults
 
 
 class Pending:
@@ -319,6 +322,33 @@ class Executable:
         return self._run(
             self._binder.call(inputs, {}), None, profiler=profiler, is_measured=profiler is not None
         )
+
+    def run_turns(
+        self,
+        inputs: Sequence[Value],
+        roles: BodyRoles,
+        turns: Turns,
+        profiler: Profiler | None,
+    ) -> TurnResults | None:
+        """All turns of a loop whose body this is, given the inputs of the first; `None` where the
+        engine cannot, and nothing was run.
+        """
+        bound = self._binder.call(inputs, {})
+        prepared = self._programs.find(self._signature(bound))
+        try:
+            instance = prepared.free.pop()
+        except IndexError:
+            instance = self._instance(prepared.program)
+        try:
+            native: RunsTurns | None = self.engine.backend.native_turns(instance, roles)
+            if native is None:
+                return None
+            with nullcontext() if profiler is None else profiler.part(prepared.program):
+                return native.run(bound, turns, profiler)
+        except MemoryError as error:
+            raise WhenceError(f"there is no memory for what a loop makes: {error}") from error
+        finally:
+            prepared.free.append(instance)
 
     def _fulfil(
         self,

@@ -19,7 +19,7 @@ from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Node, Ref
-    from whence.graph.interpreter import RunBody
+    from whence.graph.interpreter import RunBody, RunTurns
     from whence.ops.definition import Value
 
 
@@ -27,6 +27,7 @@ class HostSteps:
     """What of a run kernels do not do: reference steps, and the values that are not in the arena.
 
     `run_nested` gives what runs the bodies of an operator; without it, they are interpreted.
+    `run_turns` runs all turns of a loop, where it can.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class HostSteps:
         before: Sequence[np.ndarray] = (),
         after: Sequence[np.ndarray] = (),
         run_nested: Callable[[Node], RunBody] | None = None,
+        run_turns: RunTurns | None = None,
     ) -> None:
         self.program = program
+        self._run_turns = run_turns
         self._run_nested = run_nested
         self.arena = arena
         self.given = given
@@ -80,9 +83,15 @@ class HostSteps:
         begin = time.monotonic_ns()
         written = 0 if profiler is None else profiler.written
         self._evaluate(step)
-        # A continuation takes samples of its own steps.
-        if profiler is not None and profiler.written == written:
-            profiler.note(begin, time.monotonic_ns(), step.number)
+        if profiler is None:
+            return
+        end, others = time.monotonic_ns(), profiler.since(written)
+        if others is None:
+            profiler.note(begin, end, step.number)
+        elif self.program.graph[step.node].op != "Continuation":
+            # The turns of a loop took samples of their own: it has what was before and after them.
+            profiler.note(begin, others[0], step.number)
+            profiler.note(others[1], end, step.number)
 
     def _evaluate(self, step: ReferenceStep) -> None:
         # A program that is native throughout never needs the operators' definitions, which take
@@ -96,7 +105,9 @@ class HostSteps:
             return
         run_nested = self._run_nested(node) if self._run_nested and node.bodies else None
         for index, value in enumerate(
-            evaluate_node(node, values, run_nested=run_nested)[: len(node.outputs)]
+            evaluate_node(node, values, run_nested=run_nested, run_turns=self._run_turns)[
+                : len(node.outputs)
+            ]
         ):
             ref = node.ref(index)
             place = self.program.layout.places[ref]

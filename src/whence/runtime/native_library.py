@@ -6,12 +6,14 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from whence.building.native_code import NativePlan
+from whence.building.native_code import NativePlan, NativeSlot
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import WhenceError
 
 NO_MEMORY, FAULT = -1, -2
 """What a run returns that did not get to its end, as in whence_runtime.h."""
+GOES_ON, IS_OVER = 0, 1
+"""What turns of a loop return, as in whence_loop.h."""
 
 
 class Memory(ctypes.Structure):
@@ -43,6 +45,50 @@ class Profiler(ctypes.Structure):
     )
 
 
+class Carried(ctypes.Structure):
+    """What a turn of a loop hands to the next."""
+
+    _fields_ = (
+        ("input", ctypes.c_int32),
+        ("output", ctypes.c_int32),
+        ("buffers", ctypes.c_void_p * 2),
+    )
+
+
+class Rows(ctypes.Structure):
+    """What lies in rows, one for each turn of a loop."""
+
+    _fields_ = (
+        ("first", ctypes.c_void_p),
+        ("stride", ctypes.c_int64),
+        ("is_output", ctypes.c_int32),
+        ("index", ctypes.c_int32),
+    )
+
+
+class OutputCopy(ctypes.Structure):
+    """An output of a loop's body that no step writes where it belongs."""
+
+    _fields_ = (("source", NativeSlot), ("bytes", ctypes.c_int64), ("output", ctypes.c_int64))
+
+
+class Loop(ctypes.Structure):
+    _fields_ = (
+        ("body", ctypes.POINTER(NativePlan)),
+        ("memory", ctypes.POINTER(Memory)),
+        ("inputs", ctypes.c_void_p),
+        ("outputs", ctypes.c_void_p),
+        ("carried", ctypes.POINTER(Carried)),
+        ("rows", ctypes.POINTER(Rows)),
+        ("copies", ctypes.POINTER(OutputCopy)),
+        ("n_carried", ctypes.c_int64),
+        ("n_rows", ctypes.c_int64),
+        ("n_copies", ctypes.c_int64),
+        ("condition", ctypes.c_int64),
+        ("turn", ctypes.c_int64),
+    )
+
+
 Addresses = ctypes.Array[ctypes.c_void_p]
 
 
@@ -62,13 +108,18 @@ def address_of(array: Any) -> int:
 
 
 def runtime_unit() -> Unit:
-    """The source of the run-time library."""
+    """The source of the run-time library, in one unit: a compiler takes longer to start than to
+    compile either file.
+    """
     folder = Path(__file__).parent / "native"
-    header = (folder / "whence_runtime.h").read_text(encoding="utf-8")
+
+    def text(name: str) -> str:
+        return (folder / name).read_text(encoding="utf-8")
+
     return Unit(
         "whence_runtime",
-        (folder / "whence_runtime.c").read_text(encoding="utf-8"),
-        (("whence_runtime.h", header),),
+        text("whence_runtime.c") + text("whence_loop.c"),
+        tuple((name, text(name)) for name in ("whence_runtime.h", "whence_loop.h")),
     )
 
 
@@ -87,6 +138,8 @@ class NativeRuntime:
         self._library.wh_pool_reserve.argtypes = (void, ctypes.c_int64)
         self._library.wh_run.argtypes = (void, ctypes.c_int64, void, void, void)
         self._library.wh_run.restype = ctypes.c_int64
+        self._library.wh_run_turns.argtypes = (void, ctypes.c_int64, ctypes.c_uint64, void, void)
+        self._library.wh_run_turns.restype = ctypes.c_int64
         self._library.wh_now.restype = ctypes.c_uint64
         self._library.wh_noting_ns.restype = ctypes.c_uint64
         self._run = self._library.wh_run
@@ -116,9 +169,15 @@ class NativeRuntime:
         do, or the number of steps; `FAULT - i` when step i read an index outside its axis.
         """
         reached: int = self._run(ctypes.byref(plan), first, pool, ctypes.byref(memory), profiler)
-        if reached == NO_MEMORY:
-            raise WhenceError("there is no memory left for what kernels keep while they run")
-        return reached
+        return _with_memory(reached)
+
+    def run_turns(self, loop: Loop, last: int, until: int, pool: int, profiler: object) -> int:
+        """Runs turns until `last` are done, or the monotonic clock shows `until`; returns `GOES_ON`,
+        `IS_OVER`, or `FAULT - i` when step i of the body read an index outside its axis.
+        """
+        return _with_memory(
+            self._library.wh_run_turns(ctypes.byref(loop), last, until, pool, profiler)
+        )
 
     def now(self) -> int:
         return int(self._library.wh_now())
@@ -126,3 +185,9 @@ class NativeRuntime:
     def noting_ns(self) -> int:
         """What it takes to note one step of a profiled run."""
         return int(self._library.wh_noting_ns())
+
+
+def _with_memory(reached: int) -> int:
+    if reached == NO_MEMORY:
+        raise WhenceError("there is no memory left for what kernels keep while they run")
+    return reached

@@ -132,6 +132,19 @@ class Profiler:
         """How many samples were taken since the last reset."""
         return int(self._struct.written)
 
+    def since(self, written: int) -> tuple[int, int] | None:
+        """When the first of the samples began that were taken since there were so many, and when
+        the last one ended; `None` if none was.
+        """
+        if self._struct.written == written:
+            return None
+        ring = len(self._samples)
+        first = max(written, int(self._struct.written) - ring)
+        return (
+            int(self._samples["begin"][first % ring]),
+            int(self._samples["end"][(int(self._struct.written) - 1) % ring]),
+        )
+
     def note(self, begin: int, end: int, step: int) -> None:
         """A step that did not run in native code. It has its place now, and is entered later: that
         would take longer than some of the steps.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from whence.backends.cpu.generator import CpuGenerator
     from whence.backends.cpu.instance import Instance
+    from whence.backends.cpu.native_turns import NativeTurns
     from whence.backends.cpu.tune import Finding
     from whence.building.backend import CodeGenerator
     from whence.building.program import Program
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from whence.ops.definition import Value
     from whence.runtime.bodies import Bodies
     from whence.runtime.state_memory import StateMemory
+    from whence.runtime.turn_roles import BodyRoles
 
 
 class CpuBackend(Backend):
@@ -126,6 +128,13 @@ class CpuBackend(Backend):
     ) -> list[Value]:
         no_device_memory(self.kind, out)
         return instance.run(inputs, profiler, state)
+
+    def native_turns(self, instance: Instance, roles: BodyRoles) -> NativeTurns | None:
+        if roles not in instance.turns:
+            from whence.backends.cpu.native_turns import native_turns
+
+            instance.turns[roles] = native_turns(instance, roles)
+        return instance.turns[roles]
 
     def bodies(self, program: Program) -> Bodies:
         """The bodies of the program's loops and conditions, and its continuations, compiled as they

@@ -20,10 +20,13 @@ from whence.runtime.thread_choice import ThreadChoice
 
 if TYPE_CHECKING:
     from whence.backends.cpu.backend import CpuBackend
+    from whence.backends.cpu.native_turns import NativeTurns
     from whence.graph import Node
     from whence.graph.interpreter import RunBody
+    from whence.graph.turns import Turns
     from whence.ops.definition import Value
     from whence.runtime.host_steps import HostSteps
+    from whence.runtime.turn_roles import BodyRoles
 
 _NO_ARRAYS: tuple[np.ndarray, ...] = ()
 
@@ -48,14 +51,16 @@ class Instance:
             from whence.building.redzones import watched_bytes
 
             self._arena = watched_bytes(plan.arena_bytes, program.used)
+        self.turns: dict[BodyRoles, NativeTurns | None] = {}
+        """What runs the turns of a loop whose body this is; `None` where native code cannot."""
         # Behind the inputs, what the sizes of open dimensions are.
         self._dims = np.array(plan.dims, np.int64)
-        self._given, self._made = (
+        self.given, self.made = (
             native.room_for(len(plan.inputs) + bool(plan.dims)),
             native.room_for(len(plan.outputs)),
         )
         if plan.dims:
-            self._given[len(plan.inputs)] = native.address_of(self._dims)
+            self.given[len(plan.inputs)] = native.address_of(self._dims)
         self._pointers = native.room_for(plan.n_slots)
         self._state, self._next = (native.room_for(len(plan.variables)) for _ in range(2))
         # The arrays whose addresses these are.
@@ -67,13 +72,13 @@ class Instance:
         )
         addresses = (
             ctypes.addressof(each)
-            for each in (self._given, self._made, self._state, self._next, self._pointers)
+            for each in (self.given, self.made, self._state, self._next, self._pointers)
         )
-        self._memory = native.Memory(
+        self.memory = native.Memory(
             self._arena.ctypes.data, program.weights.ctypes.data, *addresses
         )
         engine.runtime.reserve(engine.pool, plan.scratch_bytes)
-        self._choice = ThreadChoice(engine.threads) if engine.chooses_threads else None
+        self.choice = ThreadChoice(engine.threads) if engine.chooses_threads else None
 
     def run(
         self,
@@ -110,7 +115,7 @@ class Instance:
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
     ) -> list[Value]:
-        plan, engine, memory = self._plan, self.engine, self._memory
+        plan, engine, memory = self._plan, self.engine, self.memory
         given = [
             value if wanted is None else dense(wanted, value)
             for wanted, value in zip(plan.inputs, inputs, strict=True)
@@ -120,11 +125,11 @@ class Instance:
             for wanted in plan.outputs
         ]
         for index in self._reads:
-            self._given[index] = native.address_of(given[index])
+            self.given[index] = native.address_of(given[index])
         for index in self._writes:
-            self._made[index] = native.address_of(made[index])
+            self.made[index] = native.address_of(made[index])
         profile = None if profiler is None else profiler.pointer
-        choice, began = self._choice, 0
+        choice, began = self.choice, 0
         if choice is not None:
             # What a profile says is about one number of threads.
             memory.threads, began = choice.begin() if profile is None else (choice.threads, 0)
@@ -170,4 +175,9 @@ class Instance:
         def run_nested(node: Node) -> RunBody:
             return self.engine.bodies(self.program).runner(node, self.program.sizes, profiler)
 
-        return HostSteps(self.program, self._arena, given, made, before, after, run_nested)
+        def run_turns(turns: Turns) -> Sequence[Value] | None:
+            return self.engine.bodies(self.program).run_turns(turns, self.program.sizes, profiler)
+
+        return HostSteps(
+            self.program, self._arena, given, made, before, after, run_nested, run_turns
+        )

@@ -47,6 +47,7 @@ OPS: tuple[OpDef, ...] = (
         _unknown,
         flops=0,
         operands=variadic("M", "cond", "v_initial"),
+        traits=Trait.TURNS,
     ),
     OpDef(
         "Scan",
@@ -55,6 +56,7 @@ OPS: tuple[OpDef, ...] = (
         _unknown,
         flops=0,
         operands=variadic("initial_state_and_scan_inputs"),
+        traits=Trait.TURNS,
     ),
     OpDef(
         "SequenceMap",

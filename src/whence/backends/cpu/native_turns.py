@@ -1,0 +1,218 @@
+"""The turns of a loop in native code: conditions, carried values and rows are pointers that change
+from turn to turn, and no turn comes back to Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.building.aligned_memory import empty_array
+from whence.building.memory_layout import Location, Region
+from whence.building.native_code import NativeSlot
+from whence.building.program import Block, Segment, make_segment
+from whence.graph.turns import Turns
+from whence.runtime import native_library as native
+from whence.runtime.faults import index_fault
+from whence.runtime.host_arrays import dense
+from whence.runtime.profiler import Profiler
+from whence.runtime.turn_roles import BodyRoles, TurnResults
+from whence.types import TensorType
+
+if TYPE_CHECKING:
+    from whence.backends.cpu.instance import Instance
+    from whence.building.program import Program
+    from whence.ops.definition import Value
+
+_SLICE_NS = 50_000_000
+"""Native code comes back after so long, so that a loop can be interrupted."""
+_ROWS_BYTES = 1 << 20
+"""Room for rows is made for so much at first, however many turns a file claims, and doubled."""
+
+
+def native_turns(instance: Instance, roles: BodyRoles) -> NativeTurns | None:
+    """What runs the turns of a loop; `None` where a body is not native throughout, or a value that
+    is carried changes its size.
+    """
+    plan = instance.program.plan
+    outputs = _output_blocks(instance.program)
+    if (
+        plan.variables
+        or plan.references
+        or None in plan.inputs
+        or any(block is None for block in outputs)
+    ):
+        return None
+    inputs = [block for block in plan.inputs if block is not None]
+    blocks = [block for block in outputs if block is not None]
+    if any(
+        inputs[taken].shape != blocks[made].shape or inputs[taken].dtype != blocks[made].dtype
+        for taken, made in roles.carried
+    ):
+        return None
+    if roles.number >= 0 and inputs[roles.number].dtype != np.int64:
+        return None
+    if roles.condition >= 0 and (
+        blocks[roles.condition].dtype != np.bool_ or not math.prod(blocks[roles.condition].shape)
+    ):
+        return None
+    return NativeTurns(instance, roles, inputs, blocks)
+
+
+class NativeTurns:
+    """The turns of a loop whose body is a program, in the memory of one instance of it."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        roles: BodyRoles,
+        inputs: Sequence[Block],
+        outputs: Sequence[Block],
+    ) -> None:
+        program = instance.program
+        self._instance = instance
+        self._roles = roles
+        self._inputs, self._outputs = inputs, outputs
+        segments = [action for action in program.plan.actions if isinstance(action, Segment)]
+        # A body that only hands on what it is given has none.
+        (self._segment,) = segments or [make_segment([], (), [], 0, 0)]
+        self._carried = (native.Carried * max(len(roles.carried), 1))(
+            *(native.Carried(taken, made) for taken, made in roles.carried)
+        )
+        is_output = [0] * len(roles.rows) + [1] * len(roles.scanned)
+        self._rows = (native.Rows * max(len(is_output), 1))(
+            *(
+                native.Rows(None, 0, kind, index)
+                for kind, index in zip(is_output, (*roles.rows, *roles.scanned), strict=True)
+            )
+        )
+        copies = _copies(program)
+        self._copies = (native.OutputCopy * max(len(copies), 1))(*copies)
+        self._going = np.zeros(1, np.bool_)
+        self._loop = native.Loop(
+            ctypes.pointer(self._segment.plan),
+            ctypes.pointer(instance.memory),
+            ctypes.addressof(instance.given),
+            ctypes.addressof(instance.made),
+            self._carried,
+            self._rows,
+            self._copies,
+            len(roles.carried),
+            len(is_output),
+            len(copies),
+            roles.condition,
+            0,
+        )
+
+    def run(self, inputs: Sequence[Value], turns: Turns, profiler: Profiler | None) -> TurnResults:
+        """All turns, at least one; `inputs` are those of the first."""
+        loop, roles = self._loop, self._roles
+        loop.turn = 0
+        given = [dense(block, each) for block, each in zip(self._inputs, inputs, strict=True)]
+        instance = self._instance
+        for index, value in enumerate(given):
+            instance.given[index] = native.address_of(value)
+        if roles.number >= 0:
+            instance.given[roles.number] = ctypes.addressof(loop) + native.Loop.turn.offset
+        rows = [
+            np.require(each, requirements=("C", "A")) if each.size else each for each in turns.rows
+        ]
+        for place, row in zip(self._rows, rows, strict=False):
+            place.first, place.stride = native.address_of(row), row[0].nbytes
+        buffers = [
+            [empty_array(self._outputs[made].shape, self._outputs[made].dtype) for _ in range(2)]
+            for _, made in roles.carried
+        ]
+        for carried, pair in zip(self._carried, buffers, strict=False):
+            carried.buffers[:] = [native.address_of(each) for each in pair]
+        if roles.condition >= 0:
+            block = self._outputs[roles.condition]
+            going = np.ones(block.shape, block.dtype)
+            instance.made[roles.condition] = native.address_of(going)
+        scanned = self._turn(turns.most, profiler)
+        # The buffer that the last turn wrote.
+        last = (int(loop.turn) - 1) & 1
+        return TurnResults([pair[last] for pair in buffers], scanned)
+
+    def _turn(self, most: int | None, profiler: Profiler | None) -> list[np.ndarray]:
+        """Turns until they are over; the rows that they made."""
+        instance, loop = self._instance, self._loop
+        runtime, pool = instance.engine.runtime, instance.engine.pool
+        blocks = [self._outputs[index] for index in self._roles.scanned]
+        places = self._rows[len(self._roles.rows) : len(self._roles.rows) + len(blocks)]
+        room = _capacity(blocks, most)
+        scanned = [empty_array((room, *each.shape), each.dtype) for each in blocks]
+        choice, began = instance.choice, 0
+        if choice is not None:
+            threads, began = choice.begin() if profiler is None else (choice.threads, 0)
+            instance.memory.threads = threads
+        pointer = None if profiler is None else profiler.pointer
+        reached = native.GOES_ON
+        while reached == native.GOES_ON and (most is None or loop.turn < most):
+            if loop.turn == room:
+                room = 2 * room if most is None else min(2 * room, most)
+                scanned = [_grown(each, room) for each in scanned]
+            for place, made in zip(places, scanned, strict=True):
+                place.first, place.stride = native.address_of(made), made[0].nbytes
+            until = time.monotonic_ns() + _SLICE_NS
+            reached = runtime.run_turns(loop, room, until, pool, pointer)
+        if reached <= native.FAULT:
+            number = self._segment.plan.first_step + native.FAULT - reached
+            raise index_fault(instance.program, number)
+        if choice is not None and profiler is None:
+            choice.end(began)
+        return [each[: loop.turn] for each in scanned]
+
+
+def _capacity(blocks: Sequence[Block], most: int | None) -> int:
+    """Turns that there is room for rows of, at first."""
+    row = max((math.prod(each.shape) * each.dtype.itemsize for each in blocks), default=1)
+    room = max(_ROWS_BYTES // max(row, 1), 1)
+    return room if most is None else min(room, most)
+
+
+def _grown(rows: np.ndarray, room: int) -> np.ndarray:
+    larger = empty_array((room, *rows.shape[1:]), rows.dtype)
+    larger[: len(rows)] = rows
+    return larger
+
+
+def _output_blocks(program: Program) -> list[Block | None]:
+    """What each output is, those among them that no step writes in place; `None` for one that is
+    not in planned memory.
+    """
+    planned = {copy.output for copy in program.copies}
+    graph = program.graph
+    blocks = list(program.plan.outputs)
+    for index, output in enumerate(graph.outputs):
+        (ref,) = output.inputs
+        if blocks[index] is None and index in planned and ref is not None:
+            kind = graph.type_of(ref)
+            assert isinstance(kind, TensorType)
+            blocks[index] = Block(output.name, kind.dtype.numpy, kind.static_shape or ())
+    return blocks
+
+
+def _copies(program: Program) -> list[native.OutputCopy]:
+    return [
+        native.OutputCopy(_slot(_source(program, copy.output, copy.source)), copy.size, copy.output)
+        for copy in program.copies
+    ]
+
+
+def _source(program: Program, output: int, known: Location) -> Location:
+    """Where an output lies that is copied. Places in the arena depend on the sizes of the call, those
+    of constants do not.
+    """
+    (ref,) = program.graph.outputs[output].inputs
+    assert ref is not None
+    return known if known.region is Region.WEIGHTS else program.layout.places[ref]
+
+
+def _slot(location: Location) -> NativeSlot:
+    return NativeSlot(int(location.region), location.index, location.offset)

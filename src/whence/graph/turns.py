@@ -1,0 +1,148 @@
+"""The turns of a Loop or a Scan: what they begin with, and what is made of what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.dataclass import dataclass
+from whence.errors import ModelError, UnsupportedError
+from whence.graph.node import Node
+from whence.ops.definition import Value
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
+from whence.types import DType, TensorType
+
+TURNING = operators(Trait.TURNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What the turns of one run of an operator begin with.
+
+    The body is given the turn's number and whether the loop goes on (a Loop only), what is carried
+    from turn to turn, the turn's rows, and what is captured; it makes whether the loop goes on (a
+    Loop only), what is carried, and rows that are stacked.
+    """
+
+    node: Node
+    most: int | None
+    """How many turns there are at most, if anything says."""
+    goes_on: bool
+    """Is there a first turn, where a turn decides whether there is another?"""
+    carried: list[Value]
+    rows: list[np.ndarray]
+    """Of scan inputs: what each turn is given, by turn."""
+    captured: list[Value]
+
+    @property
+    def is_counted(self) -> bool:
+        """Does the body begin with the turn's number and the condition?"""
+        return self.node.op == "Loop"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.goes_on or (self.most is not None and self.most < 1)
+
+    def feeds(self, turn: int, carried: Sequence[Value]) -> list[Value]:
+        """What the body is given in this turn."""
+        head: list[Value] = []
+        if self.is_counted:
+            formals = self.node.bodies["body"].inputs
+            values = (np.int64(turn), np.bool_(True))
+            head = [_as_declared(*each) for each in zip(formals, values, strict=False)]
+        return [*head, *carried, *(np.asarray(rows[turn]) for rows in self.rows), *self.captured]
+
+    def results(self, carried: Sequence[Value], scanned: Sequence[Value]) -> list[Value]:
+        """What the operator makes, of what was carried out of the last turn, and of the rows that
+        the turns made, as one array or as a list.
+        """
+        outputs = self.node.bodies["body"].outputs[self.is_counted + len(self.carried) :]
+        axes = _ints(self.node, "scan_output_axes", len(outputs))
+        reverses = _ints(self.node, "scan_output_directions", len(outputs))
+        return [
+            *carried,
+            *(
+                _stack(rows[:: -1 if reverse else 1], output, axis)
+                for rows, output, axis, reverse in zip(
+                    scanned, outputs, axes, reverses, strict=True
+                )
+            ),
+        ]
+
+
+def turns_of(node: Node, inputs: Sequence[Value]) -> Turns:
+    """What the turns of a Loop or Scan begin with, given the operator's inputs."""
+    return _loop(node, inputs) if node.op == "Loop" else _scan(node, inputs)
+
+
+def is_true(condition: Value) -> bool:
+    return bool(np.asarray(condition).reshape(-1)[0])
+
+
+def captures(node: Node) -> int:
+    """How many of the operator's inputs its nested graphs take from outside, which are the last."""
+    return _int(node, "captures")
+
+
+def _loop(node: Node, inputs: Sequence[Value]) -> Turns:
+    # Both the trip count and the condition may be absent, and absent inputs at the end are not even
+    # listed.
+    inputs = [*inputs, *[None] * (2 - len(inputs))]
+    formal = len(inputs) - captures(node)
+    most = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
+    goes_on = inputs[1] is None or is_true(inputs[1])
+    return Turns(node, most, goes_on, list(inputs[2:formal]), [], list(inputs[formal:]))
+
+
+def _scan(node: Node, inputs: Sequence[Value]) -> Turns:
+    n_scans = _int(node, "num_scan_inputs")
+    formal = len(inputs) - captures(node)
+    axes = _ints(node, "scan_input_axes", n_scans)
+    reverses = _ints(node, "scan_input_directions", n_scans)
+    rows = [
+        np.moveaxis(scan, axis, 0)[:: -1 if reverse else 1]
+        for scan, axis, reverse in zip(
+            inputs[formal - n_scans : formal], axes, reverses, strict=True
+        )
+    ]
+    lengths = sorted({len(each) for each in rows})
+    if len(lengths) > 1:
+        raise ModelError(f"its scan inputs have different lengths: {lengths}")
+    most = lengths[0] if lengths else 0
+    return Turns(node, most, True, list(inputs[: formal - n_scans]), rows, list(inputs[formal:]))
+
+
+def _as_declared(formal: Node, value: np.generic) -> np.ndarray:
+    """A loop's iteration number and condition are numbers, or lists of one number where its body
+    declares them so.
+    """
+    kind = formal.type
+    return np.asarray(value).reshape(
+        (1,) if isinstance(kind, TensorType) and kind.rank == 1 else ()
+    )
+
+
+def _stack(rows: Value, output: Node, axis: int) -> Value:
+    if isinstance(rows, np.ndarray) and len(rows):
+        return np.moveaxis(rows, 0, axis)
+    if len(rows):
+        return np.stack([np.asarray(row) for row in rows], axis)
+    source = output.inputs[0]
+    kind = output.graph.type_of(source) if output.graph is not None and source is not None else None
+    if not isinstance(kind, TensorType) or kind.dtype is DType.UNDEFINED:
+        raise UnsupportedError("a loop that never runs has a scan output of unknown type")
+    shape = [dim if isinstance(dim, int) else 0 for dim in kind.shape or ()]
+    shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, 0)
+    return np.empty(shape, kind.dtype.numpy)
+
+
+def _int(node: Node, name: str) -> int:
+    value = node.attrs.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
+    value = node.attrs.get(name)
+    return tuple(int(item) for item in value) if isinstance(value, tuple) else (0,) * count
