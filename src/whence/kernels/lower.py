@@ -18,6 +18,7 @@ from whence.kernels.choice import NO_CHOICES, Choices, chosen, lower_choice
 from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.general import CONV_GENERAL_OPS, lower_conv_general
 from whence.kernels.conv.pool import POOL_OPS, lower_pool
+from whence.kernels.detection import lower_detection
 from whence.kernels.group import RULES, Group
 from whence.kernels.integer.conv import lower_integer_conv
 from whence.kernels.integer.gemm import lower_integer_gemm
@@ -70,6 +71,7 @@ FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(SCATTER_OPS, lambda group, anchor, _: lower_scatter(group, anchor)),
     **dict.fromkeys(ARG_OPS, lambda group, anchor, _: lower_arg(group, anchor)),
     "TopK": lambda group, anchor, _: lower_topk(group, anchor),
+    "DetectionPostProcess": lambda group, anchor, _: lower_detection(group, anchor),
     **dict.fromkeys(RUNNING_OPS, lambda group, anchor, _: lower_running(group, anchor)),
 }
 
