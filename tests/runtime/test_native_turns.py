@@ -21,6 +21,7 @@ from whence.errors import ModelError
 from whence.frontends.onnx.reader import read_onnx
 from whence.runtime import bodies
 from whence.runtime.engine import Engine
+from whence.types import DType, TensorType
 
 RNG = np.random.default_rng(3)
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
@@ -289,3 +290,105 @@ def test_the_interpreter_is_asked_where_no_native_code_runs_turns(
     model = compile_model(graph, engine=engine)
     feeds = _while(3)
     assert_same(outputs(model(**feeds)), graph.run(feeds))
+
+
+KNOWN = f"""
+known (float[2,3] x, int64 m, bool first, float limit) => (float[2,3] last, int64 turns, float[2,3] same)
+<int64 one = {{1}}, int64 zero = {{0}}> {{
+  last, turns, same, unread = Loop (m, first, x, zero, x) <body =
+   turn (int64 i, bool c, float[2,3] h, int64 k, float[2,3] w) =>
+    (bool go, float[2,3] g, int64 j, float[2,3] v, float[2,3] s) {{
+    {COUNTS}
+    a = Add(h, x)
+    r = Tanh(a)
+    g = Add(r, h)
+    top = ReduceMax<keepdims = 0>(g)
+    go1 = Less(top, limit)
+    go = And(go1, c)
+    j = Add(k, one)
+    s = Neg(g)
+    v = Identity(w)
+  }}>
+}}"""
+ROWS = """
+rows (float[3] h, float[5,2,3] x, float[3] k) => (float[3] last, float[5,2,3] a) {
+  last, a, b = Scan <num_scan_inputs = 1, body = turn (float[3] s, float[2,3] r) => (float[3] t, float[2,3] u, float[2,3] v) {
+    a1 = Add(r, s)
+    a2 = Tanh(a1)
+    a3 = Mul(a2, k)
+    a4 = Neg(r)
+    a5 = Exp(a4)
+    v = Abs(a5)
+    axis = Constant<value_ints = [0]>()
+    t = ReduceSum<keepdims = 0>(a3, axis)
+    u = Sub(a3, s)
+  }>(h, x)
+}"""
+
+
+def _is_step(model: Any) -> bool:
+    """Do the turns of all its loops work in the program's own memory?"""
+    steps = [
+        step
+        for prepared in model._programs._prepared.values()
+        for instance in prepared.free
+        for step in instance._loop_steps.values()
+    ]
+    return bool(steps) and None not in steps
+
+
+def test_loops_of_known_sizes_work_in_the_memory_of_the_program(engine: Engine) -> None:
+    calls = [_while(turns) for turns in (3, 1, 0, 8)]
+    calls += [_while(5, first=False), *(_while(1 << 62, limit=limit) for limit in (2.0, 9.0))]
+    assert _is_step(_run(KNOWN, engine, *calls))
+    shapes = {"h": (3,), "x": (5, 2, 3), "k": (3,)}
+    feeds = {name: RNG.standard_normal(shape) for name, shape in shapes.items()}
+    call = {name: value.astype(np.float32) for name, value in feeds.items()}
+    assert _is_step(_run(ROWS, engine, call, call))
+    # Rows that are as many as there are turns have places of their own.
+    assert not _is_step(_run(WHILE, engine, _while(3)))
+
+
+def test_rows_that_are_not_as_many_as_was_said(engine: Engine) -> None:
+    graph = read_onnx(parser.parse_model(HEAD + WHILE))
+    (loop,) = (node for node in graph if node.op == "Loop")
+    rows = [TensorType(DType.F32, (4, 2, 3)), TensorType(DType.I64, (4,))]
+    graph.set_types(loop, [*loop.outputs[:2], *rows])
+    model = compile_model(graph, engine=engine)
+    feeds = _while(4)
+    for other in (_while(3), _while(5), _while(0), _while(9, limit=-50.0)):
+        assert_same(outputs(model(**feeds)), graph.run(feeds))
+        with pytest.raises(ModelError, match="4"):
+            model(**other)
+    assert _is_step(model)
+
+
+def test_results_of_another_size_than_was_said(engine: Engine) -> None:
+    graph = read_onnx(parser.parse_model(HEAD + KNOWN))
+    (loop,) = (node for node in graph if node.op == "Loop")
+    graph.set_types(loop, [TensorType(DType.F32, (64, 64)), *loop.outputs[1:]])
+    model = compile_model(graph, engine=engine)
+    with pytest.raises(ModelError, match=r"f32\[2,3\] where the model says f32\[64,64\]"):
+        model(**_while(4))
+
+
+def test_rows_of_different_lengths(engine: Engine) -> None:
+    graph = read_onnx(parser.parse_model(HEAD + WHILE))
+    (loop,) = (node for node in graph if node.op == "Loop")
+    rows = [TensorType(DType.F32, (2, 2, 3)), TensorType(DType.I64, (4,))]
+    graph.set_types(loop, [*loop.outputs[:2], *rows])
+    model = compile_model(graph, engine=engine)
+    with pytest.raises(ModelError, match=r"f32\[4,2,3\] where the model says f32\[2,2,3\]"):
+        model(**_while(4))
+    lengths = ROWS.replace("float[5,2,3] x,", "float[5,2,3] x, float[3,2,3] z,")
+    lengths = lengths.replace("num_scan_inputs = 1", "num_scan_inputs = 2").replace(
+        "(h, x)", "(h, x, z)"
+    )
+    lengths = lengths.replace("float[2,3] r)", "float[2,3] r, float[2,3] q)").replace(
+        "Neg(r)", "Neg(q)"
+    )
+    build = read_onnx(parser.parse_model(HEAD + lengths))
+    shapes = {"h": (3,), "x": (5, 2, 3), "z": (3, 2, 3), "k": (3,)}
+    feeds = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    with pytest.raises(ModelError, match=r"different lengths: \[3, 5\]"):
+        compile_model(build, engine=engine)(**feeds)

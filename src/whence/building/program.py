@@ -89,6 +89,10 @@ class Block:
     dtype: np.dtype[np.generic]
     shape: tuple[int, ...]
 
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -107,7 +111,7 @@ class Variable:
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.block.shape) * self.block.dtype.itemsize
+        return self.block.nbytes
 
 
 @dataclass(frozen=True, slots=True)

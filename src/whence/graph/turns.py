@@ -77,6 +77,19 @@ def turns_of(node: Node, inputs: Sequence[Value]) -> Turns:
     return _loop(node, inputs) if node.op == "Loop" else _scan(node, inputs)
 
 
+def loop_heads(node: Node) -> tuple[int, int]:
+    """Where the values begin that are carried, among inputs and outputs of the body: a Loop has the
+    number of the turn and the condition before them.
+    """
+    return (2, 1) if node.op == "Loop" else (0, 0)
+
+
+def has_rows_in_order(node: Node) -> bool:
+    """Are the rows of its turns read and made in the order in which they lie?"""
+    names = ("input_axes", "input_directions", "output_axes", "output_directions")
+    return not any(any(_ints(node, f"scan_{name}", 0)) for name in names)
+
+
 def is_true(condition: Value) -> bool:
     return bool(np.asarray(condition).reshape(-1)[0])
 
@@ -126,7 +139,7 @@ def _as_declared(formal: Node, value: np.generic) -> np.ndarray:
 
 def _stack(rows: Value, output: Node, axis: int) -> Value:
     if isinstance(rows, np.ndarray) and len(rows):
-        return np.moveaxis(rows, 0, axis)
+        return np.moveaxis(rows, 0, axis) if axis else rows
     if len(rows):
         return np.stack([np.asarray(row) for row in rows], axis)
     source = output.inputs[0]

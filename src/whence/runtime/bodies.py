@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from whence.errors import ModelError, UnsupportedError
 from whence.graph import Graph, Node
 from whence.graph.interpreter import RunBody, run_body
 from whence.graph.state import BOUNDARY
-from whence.graph.turns import TURNING, Turns
+from whence.graph.turns import TURNING, Turns, loop_heads
 from whence.ops.binding import Port
 from whence.ops.definition import OpClass, Value
 from whence.ops.open_dimensions import open_dimensions
@@ -31,7 +31,8 @@ from whence.passes.control.split_at_run_time_sizes import CONTINUATION
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.runtime.body_graph import KnownInputs, bound, known_inputs, passed_on
 from whence.runtime.executable import Executable
-from whence.runtime.turn_roles import handed_on, roles_of
+from whence.runtime.turn_roles import BodyRoles, handed_on, roles_of
+from whence.types import TensorType, ValueType
 
 if TYPE_CHECKING:
     from whence.building.program import Program
@@ -41,6 +42,19 @@ if TYPE_CHECKING:
 _WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
 _FEWEST = 8
 _MOST_COMPILATIONS = 8
+
+
+class TurnBody(NamedTuple):
+    """The body of a loop whose sizes are known, compiled for them."""
+
+    program: Program
+    given: Sequence[int]
+    """Which of the body's inputs the program is given,"""
+    dimensions: Sequence[np.ndarray]
+    """and what behind them, whose sizes are those of dimensions."""
+    made: Sequence[int]
+    """Which of the body's outputs the program makes."""
+    roles: BodyRoles
 
 
 class Bodies:
@@ -86,6 +100,15 @@ class Bodies:
         if profiler is not None and not profiler.notes_parts:
             profiler = None
         return None if found is None else found.run_turns(turns, sizes, profiler)
+
+    def turn_body(
+        self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
+    ) -> TurnBody | None:
+        """The body of a Loop or Scan for operands of these types, which have sizes; `None` where it is
+        not worth compiling.
+        """
+        found = self._body(self._graph[node.id], "body")
+        return None if found is None else found.turn_body(node, types, sizes)
 
     def _body(self, node: Node, name: str) -> _Body | None:
         key = (node.id, name)
@@ -186,6 +209,25 @@ class _Body:
             made[index] = value
         results = self._results(feeds, made)[turns.is_counted :]
         return turns.results(results[: len(turns.carried)], found.scanned)
+
+    def turn_body(
+        self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
+    ) -> TurnBody | None:
+        assert self._roles is not None
+        first, _ = loop_heads(node)
+        shapes = []
+        for index, place in enumerate(self._given):
+            kind = self._body.inputs[place].type if place < first else types[place]
+            shape = kind.static_shape if isinstance(kind, TensorType) else None
+            if shape is None:
+                return None
+            shapes.append(shape[1:] if index in self._roles.rows else shape)
+        dimensions = [np.empty(sizes[name], np.uint8) for name in self._dimensions]
+        names = [port.name for port in self._executable.inputs]
+        program = self._executable.prepare(
+            dict(zip(names, [*shapes, *(each.shape for each in dimensions)], strict=True))
+        )
+        return TurnBody(program, self._given, dimensions, self._made, self._roles)
 
     def _inputs(self, feeds: Sequence[Value], sizes: Mapping[str, int]) -> list[Value]:
         """What the compiled program is given."""

@@ -27,7 +27,8 @@ class HostSteps:
     """What of a run kernels do not do: reference steps, and the values that are not in the arena.
 
     `run_nested` gives what runs the bodies of an operator; without it, they are interpreted.
-    `run_turns` runs all turns of a loop, where it can.
+    `run_turns` runs all turns of a loop, where it can. `views` are values in the arena, for those who
+    run more than once in the same.
     """
 
     def __init__(
@@ -40,8 +41,12 @@ class HostSteps:
         after: Sequence[np.ndarray] = (),
         run_nested: Callable[[Node], RunBody] | None = None,
         run_turns: RunTurns | None = None,
+        views: dict[Ref, np.ndarray] | None = None,
     ) -> None:
         self.program = program
+        details = program.details
+        self._graph, self._layout = details.graph, details.layout
+        self._views = {} if views is None else views
         self._run_turns = run_turns
         self._run_nested = run_nested
         self.arena = arena
@@ -88,7 +93,7 @@ class HostSteps:
         end, others = time.monotonic_ns(), profiler.since(written)
         if others is None:
             profiler.note(begin, end, step.number)
-        elif self.program.graph[step.node].op != "Continuation":
+        elif self._graph[step.node].op != "Continuation":
             # The turns of a loop took samples of their own: it has what was before and after them.
             profiler.note(begin, others[0], step.number)
             profiler.note(others[1], end, step.number)
@@ -98,7 +103,8 @@ class HostSteps:
         # longer to load than most models take to run.
         from whence.graph.interpreter import evaluate_node
 
-        node = self.program.graph[step.node]
+        graph, layout = self._graph, self._layout
+        node = graph[step.node]
         values = tuple(None if ref is None else self._value(ref) for ref in node.inputs)
         if node.op == "Assign":
             self._assign(node, values[0])
@@ -110,7 +116,10 @@ class HostSteps:
             ]
         ):
             ref = node.ref(index)
-            place = self.program.layout.places[ref]
+            place = layout.places[ref]
+            # Loops hand on more than is read, and weights among it.
+            if node.bodies and not graph.uses(ref):
+                continue
             if place.region is Region.DYNAMIC:
                 self.dynamic[ref] = self._kept(value)
             else:
@@ -119,23 +128,23 @@ class HostSteps:
     def _assign(self, node: Node, value: Value) -> None:
         from whence.graph.state import fitting
 
-        variable = self.program.graph.variable(str(node.attrs["variable"]))
-        place = written(self.program.layout.places[variable.ref()])
+        variable = self._graph.variable(str(node.attrs["variable"]))
+        place = written(self._layout.places[variable.ref()])
         self._memory(variable.ref(), place)[...] = fitting(node, value, variable.type)
 
     def _value(self, ref: Ref) -> Value:
-        owner = self.program.layout.owner(ref)
-        node = self.program.graph[owner.node]
+        owner = self._layout.owner(ref)
+        node = self._graph[owner.node]
         value: Value
         if node.is_const:
             value = node.value
-        elif node.op == "DimensionValue" and ref not in self.program.layout.places:
+        elif node.op == "DimensionValue" and ref not in self._layout.places:
             # Kernels have such numbers in their code, so that no step makes them.
             from whence.graph.interpreter import evaluate_node
 
             (value,) = evaluate_node(node, ())
         else:
-            place = self.program.layout.places[ref]
+            place = self._layout.places[ref]
             if place.region is not Region.DYNAMIC:
                 return self._memory(ref, place)
             value = self.given[place.index] if node.op == "Input" else self.dynamic[owner]
@@ -143,9 +152,14 @@ class HostSteps:
 
     def _memory(self, ref: Ref, place: Location) -> np.ndarray:
         """The planned memory of a value, as an array."""
+        if (found := self._views.get(ref)) is not None:
+            return found
         kind = self._type(ref)
         array = self.array(place, kind.dtype.numpy, kind.elements or 0)
-        return array.reshape(kind.static_shape or ())
+        array = array.reshape(kind.static_shape or ())
+        if place.region is Region.ARENA:
+            self._views[ref] = array
+        return array
 
     def _blocks(self, region: Region) -> Sequence[Value]:
         """What a place in this region is in, by number."""
@@ -157,7 +171,7 @@ class HostSteps:
         }[region]
 
     def _type(self, ref: Ref) -> TensorType:
-        kind = self.program.graph.type_of(ref)
+        kind = self._graph.type_of(ref)
         assert isinstance(kind, TensorType)
         return kind
 
@@ -183,7 +197,7 @@ class HostSteps:
         made = self.made[index]
         if made is not None:
             return made
-        (ref,) = self.program.graph.outputs[index].inputs
+        (ref,) = self._graph.outputs[index].inputs
         assert ref is not None
         return copied(self._value(ref))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from whence.graph import Graph, Node
-from whence.graph.turns import TURNING, Turns, captures
+from whence.graph.turns import TURNING, Turns, captures, loop_heads
 from whence.ops.definition import Value
 from whence.runtime.profiler import Profiler
 
@@ -51,7 +51,7 @@ def handed_on(node: Node, body: Graph, passed_on: Mapping[int, int]) -> dict[int
     """
     if node.op not in TURNING:
         return dict(passed_on)
-    first_in, first_out = _heads(node)
+    first_in, first_out = loop_heads(node)
     carried = first_in + _states(node, body)
     return {
         index: place
@@ -67,7 +67,7 @@ def roles_of(node: Node, body: Graph, given: Sequence[int], made: Sequence[int])
     inputs = {place: number for number, place in enumerate(given)}
     outputs = {index: number for number, index in enumerate(made)}
     states = _states(node, body)
-    first_in, first_out = _heads(node)
+    first_in, first_out = loop_heads(node)
     last = len(body.inputs) - captures(node)
     return BodyRoles(
         inputs.get(0, -1) if first_in else -1,
@@ -82,15 +82,8 @@ def roles_of(node: Node, body: Graph, given: Sequence[int], made: Sequence[int])
     )
 
 
-def _heads(node: Node) -> tuple[int, int]:
-    """Where the values begin that are carried, among inputs and outputs of the body: a Loop has the
-    number of the turn and the condition before them.
-    """
-    return (2, 1) if node.op == "Loop" else (0, 0)
-
-
 def _states(node: Node, body: Graph) -> int:
     """How many values are carried from turn to turn."""
     rows = node.attrs.get("num_scan_inputs", 0)
-    first, _ = _heads(node)
+    first, _ = loop_heads(node)
     return len(body.inputs) - captures(node) - first - (rows if isinstance(rows, int) else 0)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import aligned_bytes, empty_array
-from whence.building.program import Program, Segment
+from whence.building.memory_layout import Region
+from whence.building.program import Program, ReferenceStep, Segment
 from whence.errors import UnsupportedError
 from whence.runtime import native_library as native
 from whence.runtime.faults import index_fault
@@ -20,8 +21,10 @@ from whence.runtime.thread_choice import ThreadChoice
 
 if TYPE_CHECKING:
     from whence.backends.cpu.backend import CpuBackend
+    from whence.backends.cpu.loop_step import LoopStep
     from whence.backends.cpu.native_turns import NativeTurns
-    from whence.graph import Node
+    from whence.building.memory_layout import Location
+    from whence.graph import Node, Ref
     from whence.graph.interpreter import RunBody
     from whence.graph.turns import Turns
     from whence.ops.definition import Value
@@ -51,6 +54,9 @@ class Instance:
             from whence.building.redzones import watched_bytes
 
             self._arena = watched_bytes(plan.arena_bytes, program.used)
+        self._views: dict[Ref, np.ndarray] = {}
+        """Values in the arena, as arrays, that reference steps read or make."""
+        self._loop_steps: dict[int, LoopStep | None] = {}
         self.turns: dict[BodyRoles, NativeTurns | None] = {}
         """What runs the turns of a loop whose body this is; `None` where native code cannot."""
         # Behind the inputs, what the sizes of open dimensions are.
@@ -151,6 +157,8 @@ class Instance:
                         ),
                         profiler,
                     )
+            elif (loop := self._loop_step(action)) is not None:
+                loop.run(profiler)
             else:
                 others = others or self._host_steps(given, made, before, after, profiler)
                 others.do(action, profiler)
@@ -160,6 +168,26 @@ class Instance:
             return made
         others = others or self._host_steps(given, made, before, after, profiler)
         return [others.collect(index) for index in range(len(made))]
+
+    def address(self, place: Location) -> int:
+        """Where a place is, in the run that is on its way."""
+        blocks = {
+            Region.INPUT: self.given,
+            Region.OUTPUT: self.made,
+            Region.STATE: self._state,
+            Region.NEXT: self._next,
+        }.get(place.region)
+        if blocks is not None:
+            return int(blocks[place.index] or 0) + place.offset
+        base = self.memory.arena if place.region is Region.ARENA else self.memory.weights
+        return int(base or 0) + place.offset
+
+    def _loop_step(self, step: ReferenceStep) -> LoopStep | None:
+        if step.number not in self._loop_steps:
+            from whence.backends.cpu.loop_step import loop_step
+
+            self._loop_steps[step.number] = loop_step(self, step)
+        return self._loop_steps[step.number]
 
     def _host_steps(
         self,
@@ -179,5 +207,13 @@ class Instance:
             return self.engine.bodies(self.program).run_turns(turns, self.program.sizes, profiler)
 
         return HostSteps(
-            self.program, self._arena, given, made, before, after, run_nested, run_turns
+            self.program,
+            self._arena,
+            given,
+            made,
+            before,
+            after,
+            run_nested,
+            run_turns,
+            self._views,
         )

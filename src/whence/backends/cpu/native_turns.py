@@ -77,7 +77,7 @@ class NativeTurns:
         program = instance.program
         self._instance = instance
         self._roles = roles
-        self._inputs, self._outputs = inputs, outputs
+        self.inputs, self.outputs = inputs, outputs
         segments = [action for action in program.plan.actions if isinstance(action, Segment)]
         # A body that only hands on what it is given has none.
         (self._segment,) = segments or [make_segment([], (), [], 0, 0)]
@@ -93,7 +93,13 @@ class NativeTurns:
         )
         copies = _copies(program)
         self._copies = (native.OutputCopy * max(len(copies), 1))(*copies)
-        self._going = np.zeros(1, np.bool_)
+        # What turns carry, each twice.
+        self._buffers = [_pair(outputs[made]) for _, made in roles.carried]
+        self._carry(self._buffers)
+        if roles.condition >= 0:
+            block = outputs[roles.condition]
+            self._goes_on = np.ones(block.shape, block.dtype)
+            instance.made[roles.condition] = native.address_of(self._goes_on)
         self._loop = native.Loop(
             ctypes.pointer(self._segment.plan),
             ctypes.pointer(instance.memory),
@@ -109,69 +115,98 @@ class NativeTurns:
             0,
         )
 
-    def run(self, inputs: Sequence[Value], turns: Turns, profiler: Profiler | None) -> TurnResults:
-        """All turns, at least one; `inputs` are those of the first."""
-        loop, roles = self._loop, self._roles
-        loop.turn = 0
-        given = [dense(block, each) for block, each in zip(self._inputs, inputs, strict=True)]
-        instance = self._instance
-        for index, value in enumerate(given):
-            instance.given[index] = native.address_of(value)
-        if roles.number >= 0:
-            instance.given[roles.number] = ctypes.addressof(loop) + native.Loop.turn.offset
-        rows = [
-            np.require(each, requirements=("C", "A")) if each.size else each for each in turns.rows
-        ]
-        for place, row in zip(self._rows, rows, strict=False):
-            place.first, place.stride = native.address_of(row), row[0].nbytes
-        buffers = [
-            [empty_array(self._outputs[made].shape, self._outputs[made].dtype) for _ in range(2)]
-            for _, made in roles.carried
-        ]
-        for carried, pair in zip(self._carried, buffers, strict=False):
-            carried.buffers[:] = [native.address_of(each) for each in pair]
-        if roles.condition >= 0:
-            block = self._outputs[roles.condition]
-            going = np.ones(block.shape, block.dtype)
-            instance.made[roles.condition] = native.address_of(going)
-        scanned = self._turn(turns.most, profiler)
-        # The buffer that the last turn wrote.
-        last = (int(loop.turn) - 1) & 1
-        return TurnResults([pair[last] for pair in buffers], scanned)
+    # ---- turns in the memory of whoever asks for them ----
 
-    def _turn(self, most: int | None, profiler: Profiler | None) -> list[np.ndarray]:
-        """Turns until they are over; the rows that they made."""
+    @property
+    def done(self) -> int:
+        """How many turns there were."""
+        return int(self._loop.turn)
+
+    def restart(self) -> None:
+        """The next turn is the first. What it is given has to be said again."""
+        self._loop.turn = 0
+        if self._roles.number >= 0:
+            number = ctypes.addressof(self._loop) + native.Loop.turn.offset
+            self._instance.given[self._roles.number] = number
+
+    def give(self, index: int, address: int) -> None:
+        """Where an input lies, in the first turn if it is carried, else in all of them."""
+        self._instance.given[index] = address
+
+    def place_rows(self, number: int, first: int, stride: int) -> None:
+        """Where the first of rows lies, and how far it is to the next. Those of `BodyRoles.rows` are
+        numbered before those of `BodyRoles.scanned`.
+        """
+        rows = self._rows[number]
+        rows.first, rows.stride = first, stride
+
+    def last(self, carried: int) -> int:
+        """Where the last turn left what it carries."""
+        return native.address_of(self._buffers[carried][(self.done - 1) & 1])
+
+    def advance(self, last: int, profiler: Profiler | None) -> bool:
+        """Turns until `last` of them are done, or there is no other: True then."""
         instance, loop = self._instance, self._loop
-        runtime, pool = instance.engine.runtime, instance.engine.pool
-        blocks = [self._outputs[index] for index in self._roles.scanned]
-        places = self._rows[len(self._roles.rows) : len(self._roles.rows) + len(blocks)]
-        room = _capacity(blocks, most)
-        scanned = [empty_array((room, *each.shape), each.dtype) for each in blocks]
         choice, began = instance.choice, 0
         if choice is not None:
             threads, began = choice.begin() if profiler is None else (choice.threads, 0)
             instance.memory.threads = threads
+        runtime, pool = instance.engine.runtime, instance.engine.pool
         pointer = None if profiler is None else profiler.pointer
         reached = native.GOES_ON
-        while reached == native.GOES_ON and (most is None or loop.turn < most):
-            if loop.turn == room:
-                room = 2 * room if most is None else min(2 * room, most)
-                scanned = [_grown(each, room) for each in scanned]
-            for place, made in zip(places, scanned, strict=True):
-                place.first, place.stride = native.address_of(made), made[0].nbytes
+        while reached == native.GOES_ON and loop.turn < last:
             until = time.monotonic_ns() + _SLICE_NS
-            reached = runtime.run_turns(loop, room, until, pool, pointer)
+            reached = runtime.run_turns(loop, last, until, pool, pointer)
         if reached <= native.FAULT:
             number = self._segment.plan.first_step + native.FAULT - reached
             raise index_fault(instance.program, number)
         if choice is not None and profiler is None:
             choice.end(began)
-        return [each[: loop.turn] for each in scanned]
+        return reached == native.IS_OVER
+
+    def _carry(self, buffers: Sequence[Sequence[np.ndarray]]) -> None:
+        for carried, pair in zip(self._carried, buffers, strict=False):
+            carried.buffers[:] = [native.address_of(each) for each in pair]
+
+    # ---- turns on arrays ----
+
+    def run(self, inputs: Sequence[Value], turns: Turns, profiler: Profiler | None) -> TurnResults:
+        """All turns, at least one; `inputs` are those of the first."""
+        roles = self._roles
+        given = [dense(block, each) for block, each in zip(self.inputs, inputs, strict=True)]
+        for index, value in enumerate(given):
+            self.give(index, native.address_of(value))
+        self.restart()
+        rows = [np.require(each, requirements=("C", "A")) for each in turns.rows]
+        for number, row in enumerate(rows):
+            self.place_rows(number, native.address_of(row), row[0].nbytes)
+        # The caller keeps what the last turn carries.
+        buffers = [_pair(self.outputs[made]) for _, made in roles.carried]
+        self._carry(buffers)
+        scanned = self._scanned(turns.most, profiler)
+        return TurnResults([pair[(self.done - 1) & 1] for pair in buffers], scanned)
+
+    def _scanned(self, most: int | None, profiler: Profiler | None) -> list[np.ndarray]:
+        """Turns until they are over; the rows that they made."""
+        blocks = [self.outputs[index] for index in self._roles.scanned]
+        room = _capacity(blocks, most)
+        scanned = [empty_array((room, *each.shape), each.dtype) for each in blocks]
+        while True:
+            for number, made in enumerate(scanned, len(self._roles.rows)):
+                self.place_rows(number, native.address_of(made), made[0].nbytes)
+            if self.advance(room, profiler) or room == most:
+                return [each[: self.done] for each in scanned]
+            room = 2 * room if most is None else min(2 * room, most)
+            scanned = [_grown(each, room) for each in scanned]
+
+
+def _pair(block: Block) -> list[np.ndarray]:
+    return [empty_array(block.shape, block.dtype) for _ in range(2)]
 
 
 def _capacity(blocks: Sequence[Block], most: int | None) -> int:
     """Turns that there is room for rows of, at first."""
-    row = max((math.prod(each.shape) * each.dtype.itemsize for each in blocks), default=1)
+    row = max((each.nbytes for each in blocks), default=1)
     room = max(_ROWS_BYTES // max(row, 1), 1)
     return room if most is None else min(room, most)
 
