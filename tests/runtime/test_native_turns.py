@@ -128,7 +128,7 @@ def _run(text: str, engine: Engine, *calls: dict[str, np.ndarray], native: bool 
 def _native(model: Any) -> list[bool]:
     """Of the bodies that ran: did native code run their turns?"""
     return [
-        any(instance.turns.values())
+        not any(isinstance(each, str) for each in instance.turns.values())
         for program in model.programs
         for body in cpu_backend(model.engine).bodies(program)._known.values()
         if body is not None
@@ -222,7 +222,13 @@ grow (float[1,4] x, int64 m) => (float[n,4] y) <bool yes = {{1}}, int64 one = {{
   }}>
 }}"""
     feeds = {"x": RNG.standard_normal((1, 4)).astype(np.float32), "m": np.array(4)}
-    _run(text, engine, feeds, native=False)
+    model = _run(text, engine, feeds, native=False)
+    (loop,) = (
+        row
+        for row in profile_executable(model, feeds, runs=1, warmup=0).kernels
+        if "Loop" in row.ops
+    )
+    assert loop.why_reference == "it carries [1, 4], and [2, 4] after a turn"
 
 
 def test_rows_get_more_room_as_turns_make_them(
@@ -255,6 +261,7 @@ def test_the_steps_of_the_body_are_in_the_profile(engine: Engine) -> None:
     assert turned
     (loop,) = (row for row in found.kernels if "Loop" in row.ops)
     assert loop.calls == 3 * 2, "before the turns, and after them"
+    assert "its turns are native code" in loop.why_reference
     assert sum(row.time_ns for row in found.kernels) + sum(found.residual_ns.values()) == (
         found.wall_ns
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -99,6 +99,12 @@ class Measurement:
         return int(np.median(kept)) if len(kept) else 0
 
 
+def _why(program: Program, step: ProgramStep, shown: Callable[[Program, int], str] | None) -> str:
+    if step.symbol or shown is None or not step.nodes:
+        return step.why_reference
+    return shown(program, step.nodes[0]) or step.why_reference
+
+
 def assemble(
     source_graph: Graph,
     program: Program,
@@ -113,12 +119,14 @@ def assemble(
     left_out: Measured | None = None,
     environment: Mapping[str, str] | None = None,
     parts: Sequence[ProgramPart] = (),
+    why_reference: Callable[[Program, int], str] | None = None,
 ) -> Profile:
     """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes.
 
     `parts` are the program and what ran as part of it, if anything did; steps are numbered on.
     `left_out` has what was measured of what each operator adds to its kernel; without it, that is
-    modelled, with the `rates` of the machine.
+    modelled, with the `rates` of the machine. `why_reference` says what runs have shown of a reference
+    step, by its node.
     """
     graph = program.graph
     parts = parts or (ProgramPart(0, program),)
@@ -134,7 +142,14 @@ def assemble(
         )
         divided = work_items(part)
         executed = executed_work(part) if engine == "cpu" else {}
-        steps = [dataclasses.replace(each, number=first + each.number) for each in part.steps]
+        steps = [
+            dataclasses.replace(
+                each,
+                number=first + each.number,
+                why_reference=_why(part, each, why_reference),
+            )
+            for each in part.steps
+        ]
         made_in = {node: step.number for step in steps for node in step.nodes}
         made_by = {edge.child: edge.pass_name for edge in part.graph.ledger.edges}
         for step in steps:

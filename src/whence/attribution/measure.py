@@ -233,6 +233,7 @@ class ProfiledRuns:
             writers=writers,
             left_out=left_out,
             parts=self._book.parts,
+            why_reference=engine.backend.why_reference,
             environment={
                 **_subject(graph, self._shapes, model),
                 **_version(graph, self._program),

@@ -221,9 +221,15 @@ class Backend(ABC):
 
     def native_turns(self, instance: Any, roles: Any) -> Any:
         """What runs the turns of a loop whose body this is an instance of, without coming back to
-        Python for each of them (`runtime/turn_roles.py`); `None` where nothing does.
+        Python for each of them (`runtime/turn_roles.py`); why not, where nothing does.
         """
-        return None
+        return f"engine {self.kind} comes back to Python in each turn"
+
+    def why_reference(self, program: Program, node: int) -> str:
+        """What runs have shown of why this reference step of a program takes the time it does; empty
+        if no more than the program itself says.
+        """
+        return ""
 
     @abstractmethod
     def run(

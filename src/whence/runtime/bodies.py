@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
 _FEWEST = 8
 _MOST_COMPILATIONS = 8
+_ENTERED = "it makes what has its size from the run; its turns are native code"
+_SHORT = "its body is too short to be worth compiling"
 
 
 class TurnBody(NamedTuple):
@@ -101,6 +103,13 @@ class Bodies:
             profiler = None
         return None if found is None else found.run_turns(turns, sizes, profiler)
 
+    def why(self, node: int) -> str:
+        """Why a loop that ran is a reference step; empty for one that did not, or is none."""
+        found = self._known.get((node, "body"))
+        if found is None:
+            return _SHORT if (node, "body") in self._known else ""
+        return found.why
+
     def turn_body(
         self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
     ) -> TurnBody | None:
@@ -146,6 +155,8 @@ class _Body:
     ) -> None:
         """With `is_open`, already the first compilation is for open sizes."""
         constants = known.constants
+        self.why = ""
+        """Why turns of its loop take time in Python."""
         self._body = body
         same = handed_on(node, body, passed_on(body))
         self._passed_on = {index: place for index, place in same.items() if place not in constants}
@@ -202,8 +213,10 @@ class _Body:
         if not self._serves(given):
             return None
         found = self._executable.run_turns(given, self._roles, turns, profiler)
-        if found is None:
+        if isinstance(found, str):
+            self.why = found
             return None
+        self.why = _ENTERED
         made: list[Value] = [None] * len(self._made)
         for (_, index), value in zip(self._roles.carried, found.carried, strict=True):
             made[index] = value

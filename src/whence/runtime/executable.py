@@ -329,9 +329,9 @@ class Executable:
         roles: BodyRoles,
         turns: Turns,
         profiler: Profiler | None,
-    ) -> TurnResults | None:
-        """All turns of a loop whose body this is, given the inputs of the first; `None` where the
-        engine cannot, and nothing was run.
+    ) -> TurnResults | str:
+        """All turns of a loop whose body this is, given the inputs of the first; or why the engine
+        cannot, and nothing was run.
         """
         bound = self._binder.call(inputs, {})
         prepared = self._programs.find(self._signature(bound))
@@ -340,9 +340,9 @@ class Executable:
         except IndexError:
             instance = self._instance(prepared.program)
         try:
-            native: RunsTurns | None = self.engine.backend.native_turns(instance, roles)
-            if native is None:
-                return None
+            native: RunsTurns | str = self.engine.backend.native_turns(instance, roles)
+            if isinstance(native, str):
+                return native
             with nullcontext() if profiler is None else profiler.part(prepared.program):
                 return native.run(bound, turns, profiler)
         except MemoryError as error:

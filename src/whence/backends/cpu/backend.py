@@ -129,12 +129,16 @@ class CpuBackend(Backend):
         no_device_memory(self.kind, out)
         return instance.run(inputs, profiler, state)
 
-    def native_turns(self, instance: Instance, roles: BodyRoles) -> NativeTurns | None:
+    def native_turns(self, instance: Instance, roles: BodyRoles) -> NativeTurns | str:
         if roles not in instance.turns:
             from whence.backends.cpu.native_turns import native_turns
 
             instance.turns[roles] = native_turns(instance, roles)
         return instance.turns[roles]
+
+    def why_reference(self, program: Program, node: int) -> str:
+        found = self._bodies.get(program)
+        return "" if found is None else found.why(node)
 
     def bodies(self, program: Program) -> Bodies:
         """The bodies of the program's loops and conditions, and its continuations, compiled as they

@@ -57,8 +57,8 @@ class Instance:
         self._views: dict[Ref, np.ndarray] = {}
         """Values in the arena, as arrays, that reference steps read or make."""
         self._loop_steps: dict[int, LoopStep | None] = {}
-        self.turns: dict[BodyRoles, NativeTurns | None] = {}
-        """What runs the turns of a loop whose body this is; `None` where native code cannot."""
+        self.turns: dict[BodyRoles, NativeTurns | str] = {}
+        """What runs the turns of a loop whose body this is, or why nothing does."""
         # Behind the inputs, what the sizes of open dimensions are.
         self._dims = np.array(plan.dims, np.int64)
         self.given, self.made = (

@@ -98,7 +98,7 @@ class LoopStep:
         types = [None if ref is None else program.graph.type_of(ref) for ref in node.inputs]
         body = engine.bodies(program).turn_body(node, types, program.sizes)
         turns = None if body is None else native_turns(engine.instance(body.program), body.roles)
-        if body is None or turns is None:
+        if body is None or not isinstance(turns, NativeTurns):
             return None
         step = cls(instance, node, number, body, turns)
         return step if step._is_fed(sources, types) and step._has_results(sources, types) else None

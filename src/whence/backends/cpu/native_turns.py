@@ -5,7 +5,6 @@ from turn to turn, and no turn comes back to Python.
 from __future__ import annotations
 
 import ctypes
-import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -35,33 +34,28 @@ _ROWS_BYTES = 1 << 20
 """Room for rows is made for so much at first, however many turns a file claims, and doubled."""
 
 
-def native_turns(instance: Instance, roles: BodyRoles) -> NativeTurns | None:
-    """What runs the turns of a loop; `None` where a body is not native throughout, or a value that
-    is carried changes its size.
-    """
-    plan = instance.program.plan
-    outputs = _output_blocks(instance.program)
-    if (
-        plan.variables
-        or plan.references
-        or None in plan.inputs
-        or any(block is None for block in outputs)
-    ):
-        return None
+def native_turns(instance: Instance, roles: BodyRoles) -> NativeTurns | str:
+    """What runs the turns of a loop, or why nothing does, so that each turn comes back to Python."""
+    program, plan = instance.program, instance.program.plan
+    if plan.references:
+        step = program.steps[plan.references[0].number]
+        ops = ", ".join(member.op for member in step.members)
+        return f"its body comes back to Python for {ops}: {step.why_reference}"
     inputs = [block for block in plan.inputs if block is not None]
-    blocks = [block for block in outputs if block is not None]
-    if any(
-        inputs[taken].shape != blocks[made].shape or inputs[taken].dtype != blocks[made].dtype
-        for taken, made in roles.carried
-    ):
-        return None
+    outputs = [block for block in _output_blocks(program) if block is not None]
+    if len(inputs) < len(plan.inputs) or len(outputs) < len(plan.outputs) or plan.variables:
+        return "its body takes or makes what has no place before the run"
+    for taken, made in roles.carried:
+        before, after = inputs[taken], outputs[made]
+        if before.shape != after.shape or before.dtype != after.dtype:
+            return f"it carries {list(before.shape)}, and {list(after.shape)} after a turn"
     if roles.number >= 0 and inputs[roles.number].dtype != np.int64:
-        return None
-    if roles.condition >= 0 and (
-        blocks[roles.condition].dtype != np.bool_ or not math.prod(blocks[roles.condition].shape)
-    ):
-        return None
-    return NativeTurns(instance, roles, inputs, blocks)
+        return "its turns are not counted in 64 bits"
+    if roles.condition >= 0:
+        condition = outputs[roles.condition]
+        if condition.dtype != np.bool_ or not condition.nbytes:
+            return "its condition is not true or false"
+    return NativeTurns(instance, roles, inputs, outputs)
 
 
 class NativeTurns:
