@@ -13,7 +13,6 @@ from whence.ops.registry import REGISTRY
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "whence"
 ROOMS = (
-    "dataclass",
     "errors",
     "extent",
     "types",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import field
-
-from whence.dataclass import dataclass
+from dataclasses import dataclass, field
 
 REACHED = 0.6
 """What `MachineRates.reached` is of a machine that nobody measured."""

@@ -11,11 +11,11 @@ import enum
 import functools
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.extent import is_symbolic, surely_equal
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-
-from whence.dataclass import dataclass
 
 DISPATCH, IDLE, PROFILER, DROPPED = "dispatch", "idle", "profiler", "samples dropped"
 

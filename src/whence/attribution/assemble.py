@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from whence.attribution.split import Splitter, largest_remainder
 from whence.attribution.traffic import footprint, made_bytes
 from whence.attribution.work_items import NOT_DIVIDED, work_items
 from whence.building.program import Program, ProgramStep
-from whence.dataclass import dataclass
 from whence.graph import Graph
 from whence.graph.eliminated import eliminated
 from whence.graph.outcomes import coverage, outcomes

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from whence.attribution.common_shares import with_common_shares
 from whence.attribution.noise import are_quiet, block_lows, change_of, disturbance
 from whence.attribution.profile import Profile
 from whence.attribution.robust_changes import robust_changes
 from whence.attribution.rows import NO_BAND, Band
-from whence.dataclass import dataclass
 
 
 class Verdict(enum.StrEnum):

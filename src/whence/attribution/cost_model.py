@@ -12,10 +12,10 @@ All figures are those of the machine that the model ran on (`whence.rates`), mea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from whence.calibration.nominal import SIMPLE
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node
 from whence.ops.cost import cost, measured_functions
 from whence.ops.definition import Cost, OpClass, TypeQuery

@@ -6,7 +6,7 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from whence.attribution.notebook import Render
 from whence.attribution.profile import Profile, Writer, group_key
 from whence.attribution.rows import Band, SourceRow
 from whence.attribution.sample_inputs import working_inputs
-from whence.dataclass import dataclass
 from whence.errors import InputError
 from whence.rates import MachineRates
 from whence.runtime.executable import Executable

@@ -15,13 +15,13 @@ are no work that counts. `executed` has the program's own count.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 from whence.attribution.cost_model import CostModel
 from whence.attribution.executed_work import ExecutedWork
 from whence.attribution.traffic import traffic_of
 from whence.attribution.work_items import WorkItems
 from whence.building.program import ProgramStep
-from whence.dataclass import dataclass
 from whence.graph import Graph
 from whence.ops.cost import measured_functions
 from whence.rates import MachineRates

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +24,6 @@ from whence.building.memory_layout import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.packed_weights import Packing
 from whence.building.program import Block, Program, ReferenceStep, Segment, make_segment
-from whence.dataclass import dataclass
 from whence.graph import Ref
 from whence.kernels.ir import Buffer
 from whence.ops.definition import Value

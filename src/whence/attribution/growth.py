@@ -11,10 +11,9 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-
-from whence.dataclass import dataclass
 
 _FITS = 0.1
 """A form whose times are off by less than this part, in the mean, explains them."""

@@ -9,7 +9,7 @@ has a note; the former is modelled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from whence.attribution.anchor import anchor_of
 from whence.attribution.exchange import Exchange, Offer
@@ -22,7 +22,6 @@ from whence.backends.cpu.backend import CpuBackend
 from whence.building.native_code import Library
 from whence.building.program import Program, ProgramStep
 from whence.codegen.emit import emit, pack
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError, WhenceError
 from whence.graph import Graph, Ref
 from whence.kernels.choice import Choices

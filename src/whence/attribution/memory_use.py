@@ -5,11 +5,11 @@ peak.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from whence.building.memory_layout import Region
 from whence.building.program import Program
-from whence.dataclass import dataclass
 from whence.graph import Graph, Ref
 from whence.types import TensorType
 

@@ -5,11 +5,10 @@ the same kernel, and if not, why not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from whence.attribution.outcome_text import without_kernel
 from whence.building.program import Program, ProgramStep
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node
 from whence.graph.outcomes import outcomes
 from whence.graph.state import BOUNDARY

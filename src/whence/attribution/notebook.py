@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whence.dataclass import dataclass
 from whence.graph.as_html import line, table
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.graph.eliminated import Elimination
 from whence.provenance import Ledger, Outcome, Reason
 

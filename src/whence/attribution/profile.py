@@ -11,7 +11,7 @@ import importlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,7 +38,6 @@ from whence.attribution.rows import (
 from whence.attribution.throughput import Throughput
 from whence.building.program import Program
 from whence.calibration.record import encode
-from whence.dataclass import dataclass
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.outcomes import Coverage

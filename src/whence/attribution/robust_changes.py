@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,6 @@ from whence.attribution.least_times import A_FIFTH, RANKS, LeastTimes, least_tim
 from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow
-from whence.dataclass import dataclass
 
 CONFIDENCE = 0.95
 """That a whole model is not called changed in a pair of profiles in which nothing changed."""

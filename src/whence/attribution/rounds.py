@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-
-from whence.dataclass import dataclass
 
 BUDGET_NS = 30_000_000_000
 """How long to go on until everything is known well enough: a round that has begun is finished, and

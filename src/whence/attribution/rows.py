@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
-
-from whence.dataclass import dataclass
 
 
 class Part(NamedTuple):

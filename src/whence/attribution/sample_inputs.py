@@ -5,13 +5,12 @@ that the model leaves open (`attribution/guess_sizes.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whence.attribution.guess_sizes import guesses, likely_shapes
-from whence.dataclass import dataclass
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
 from whence.ops.binding import Port

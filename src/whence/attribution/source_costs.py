@@ -5,9 +5,9 @@ split between them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from whence.attribution.cost_model import CostModel, node_cost
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node
 from whence.ops.definition import Cost
 from whence.ops.registry import REGISTRY

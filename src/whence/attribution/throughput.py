@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.attribution.rows import Distribution, distribution_of
-from whence.dataclass import dataclass
 from whence.ops.definition import Value
 from whence.runtime.run_many import run_in_order
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, descendants, main_input
 from whence.attribution.cost_model import VIEWS, is_contraction
 from whence.attribution.source_costs import Kinds
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.fusion.fuse import FuseEntry, fuse
 from whence.fusion.groups import Decision, make_groups

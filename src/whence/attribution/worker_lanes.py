@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from whence.attribution.account import Span
 from whence.attribution.rows import Event, WorkerEvent
 from whence.building.program import Program
-from whence.dataclass import dataclass
 from whence.runtime.profiler import Profiler, ProgramPart
 
 FEWEST_RUNS, LONG_RUN_NS = 3, 500_000_000

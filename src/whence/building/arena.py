@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from whence.building.aligned_memory import ALIGNMENT, aligned
-from whence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

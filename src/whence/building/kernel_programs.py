@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from whence.building.evaluated import evaluated
 from whence.building.graph_pickle import dump, load
-from whence.dataclass import dataclass
 from whence.kernels.ir import Kernel
 from whence.kernels.ir.values import Expr, operands
 

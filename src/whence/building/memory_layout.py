@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from whence.building.arena import ArenaPlan, Block, Planner
-from whence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from whence.graph import Ref

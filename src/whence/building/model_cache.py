@@ -17,6 +17,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.building.aligned_memory import aligned_bytes
@@ -32,7 +33,6 @@ from whence.building.source_digest import source_digest
 from whence.building.type_json import decode_type, encode_type
 from whence.codegen.cache import LIMIT_BYTES, cache_key
 from whence.codegen.digest import FileDigest
-from whence.dataclass import dataclass
 from whence.errors import CacheError
 from whence.extent import is_symbolic
 from whence.ops.binding import Port

@@ -8,7 +8,7 @@ so a program that comes from the cache gets the plan for new sizes without loadi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from whence.building.arena import Block as ArenaBlock
@@ -23,7 +23,6 @@ from whence.building.program import (
     Variable,
     make_segment,
 )
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.extent import evaluate
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
-from whence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from whence.building.arena import ArenaPlan

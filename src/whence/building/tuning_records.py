@@ -16,13 +16,13 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.building.source_digest import kernel_digest
 from whence.codegen.cache import cache_key
 from whence.codegen.toolchain import Toolchain
-from whence.dataclass import dataclass
 from whence.errors import CacheError
 
 if TYPE_CHECKING:

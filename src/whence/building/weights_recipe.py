@@ -7,13 +7,13 @@ ones are packed again at every start instead, from the file, whose digest the re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from whence.building.packed_weights import PackedWeights, Packing, Piece, file_bytes_of
-from whence.dataclass import dataclass
 
 
 class StoredPiece(NamedTuple):

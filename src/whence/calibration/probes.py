@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from whence.calibration.nominal import SCALAR_CYCLES, SIMPLE, VECTOR_CYCLES
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import Unit as CUnit
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph

@@ -6,11 +6,11 @@ import importlib
 import statistics
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.runtime.executable import Executable
 
 _ROUNDS = 9

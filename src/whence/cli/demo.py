@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,6 @@ from whence.cli.demo_model import (
 )
 from whence.cli.picture import as_input, draw, read_grey_png
 from whence.cli.why import print_history, print_kernels, print_time
-from whence.dataclass import dataclass
 from whence.errors import InputError, ModelError
 from whence.graph.history import history_of
 from whence.passes.equivalence import difference

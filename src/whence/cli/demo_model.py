@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from whence.codegen.cache import default_folder
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.onnx.random_weights import with_random_weights
 

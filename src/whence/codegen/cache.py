@@ -18,11 +18,11 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from whence.codegen.digest import digest_of, digest_of_file, map_file
 from whence.codegen.expected_entries import ExpectedEntries
-from whence.dataclass import dataclass
 from whence.errors import CacheError
 
 LIMIT_BYTES = 4 * 1024**3

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from whence.codegen.c_text import c_comment
@@ -16,7 +16,6 @@ from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import render_call, render_kernel
 from whence.codegen.toolchain import Unit
 from whence.codegen.vectors import VECTORS
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.look_up import with_look_up_loops

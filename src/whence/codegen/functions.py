@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from whence.codegen.cache import Cache
-from whence.dataclass import dataclass
 
 # A compiler that is started has a header to read first, which takes as long as so many lines do.
 _LINES_WORTH_A_START = 300

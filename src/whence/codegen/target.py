@@ -9,10 +9,9 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 
 KIB = 1024

@@ -9,14 +9,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from whence.codegen.cache import Cache, cache_key
 from whence.codegen.functions import FunctionObjects, KernelFunction, batches
 from whence.codegen.target import System, Target, usable_cores
-from whence.dataclass import dataclass
 from whence.errors import CompileError
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ do; whence's own hold node ids. What follows in NNVM, `GraphCompile`, is `whence
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.fusion.fuse import FuseEntry, fuse
 from whence.fusion.groups import NO_NODE, FusibleGroups
 from whence.fusion.nnvm import find_fusible_groups

@@ -15,9 +15,9 @@ import csv
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from whence.dataclass import dataclass
 from whence.debugdb.join import Join, numbered_rows
 from whence.debugdb.tables import DebugDatabase
 from whence.errors import ModelError

@@ -18,9 +18,9 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.dataclass import dataclass
 from whence.debugdb.rows import OptimisedRow, SourceRow
 from whence.debugdb.tables import DebugDatabase
 from whence.errors import ModelError

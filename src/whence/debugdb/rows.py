@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
-
-from whence.dataclass import dataclass
 
 Cell: TypeAlias = int | float | str | None
 Row: TypeAlias = tuple[Cell, ...]

@@ -5,9 +5,8 @@ ran.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from whence.dataclass import dataclass
 from whence.debugdb import rows
 from whence.debugdb.rows import TABLES, Cell, Row, Table
 from whence.errors import ModelError

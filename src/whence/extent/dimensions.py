@@ -6,11 +6,10 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, cast
 
-from whence.dataclass import dataclass
 from whence.extent.expression import (
     Extent,
     chosen,

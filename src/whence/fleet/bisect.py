@@ -11,9 +11,9 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from whence.dataclass import dataclass
 from whence.errors import InputError, UnsupportedError
 from whence.fleet.versions import Checkout, find_version
 

@@ -6,9 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, field
-
-from whence.dataclass import dataclass
+from dataclasses import asdict, dataclass, field
 
 WHENCE = "whence"
 """The engine that is ours; any other is one of `whence.foreign`."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from whence.dataclass import dataclass
 
 
 class Status(enum.StrEnum):

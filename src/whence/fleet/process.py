@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from whence.dataclass import dataclass
 from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.versions import Checkout

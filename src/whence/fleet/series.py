@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import duckdb
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import InputError
 from whence.fleet.views import SERIES
 

@@ -23,11 +23,10 @@ import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whence.dataclass import dataclass
 from whence.errors import InputError
 from whence.fleet.cell import CURRENT, WHENCE
 from whence.fleet.process import Limits

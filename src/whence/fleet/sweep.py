@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from whence.dataclass import dataclass
 from whence.errors import InputError
 from whence.fleet.cell import WHENCE, Cell
 from whence.fleet.cell_result import CellResult, Status

@@ -19,12 +19,12 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.debugdb.connection import CONFINED, pattern_free, quoted
 from whence.errors import ModelError
 from whence.fleet.cell import Cell

@@ -6,9 +6,9 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from whence.dataclass import dataclass
 from whence.errors import InputError
 from whence.fleet.cell import CURRENT
 from whence.runtime.environment import source_commit, version_of

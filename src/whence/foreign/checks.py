@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.foreign.engine_graph import EngineGraph, Region, claims_of
 from whence.foreign.recording import EngineNode
 from whence.foreign.source import SourceGraph

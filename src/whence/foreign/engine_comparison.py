@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from whence.attribution.profile import Profile, module_of
 from whence.attribution.rows import SourceRow
-from whence.dataclass import dataclass
 from whence.errors import InputError
 
 SCHEMA = "whence.engines/1"

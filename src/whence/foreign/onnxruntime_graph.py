@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from whence.dataclass import dataclass
 from whence.foreign.recording import EngineNode
 from whence.foreign.source import Attribute, SourceGraph
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from whence.attribution.rows import Event
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.foreign.onnxruntime_graph import CONTROL
 from whence.foreign.recording import EngineNode

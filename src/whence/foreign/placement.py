@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import SourceCost
-from whence.dataclass import dataclass
 from whence.foreign.checks import Checks, check_regions
 from whence.foreign.engine_graph import EngineGraph, Region
 from whence.foreign.inseparable import find_inseparable

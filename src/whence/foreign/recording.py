@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from whence.attribution.rows import Event
-from whence.dataclass import dataclass
 from whence.foreign.source import Attribute
 
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from whence.attribution.profile import DIMENSION, Profile
 from whence.attribution.sample_inputs import declared_shapes, sample_inputs
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
-from whence.dataclass import dataclass
 from whence.errors import InputError, UnsupportedError
 from whence.foreign.assemble import assemble
 from whence.foreign.engine_rates import engine_rates

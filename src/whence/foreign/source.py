@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from whence.attribution.cost_model import is_contraction
 from whence.attribution.source_costs import source_kinds
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Node
 from whence.ops.definition import OpClass

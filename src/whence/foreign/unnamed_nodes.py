@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 from whence.attribution.cost_model import VIEWS
-from whence.dataclass import dataclass
 from whence.foreign.decomposed import operator_behind_moves, operator_in_parts
 from whence.foreign.engine_graph import EngineGraph, Region, move_operator
 from whence.foreign.recording import EngineNode, Evidence

@@ -15,11 +15,11 @@ its number; the others are recorded as what it was lowered to.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn, overload
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.naming import quoted, shown
 from whence.frontends.origin_metadata import LOAD, Passage

@@ -7,10 +7,10 @@ plugins; what none of them knows is read as ONNX, whatever it is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, WhenceError
 from whence.plugins import FRONTENDS, Plugin, load_plugins, warn_left_out
 from whence.types import Dim

@@ -16,8 +16,8 @@ each pair it joins.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.fusion.explain import miss, plain_miss, shared_miss
 from whence.fusion.groups import Decision, FusibleGroups, MissedFusion, MissReason, make_groups
 from whence.fusion.partition import Blame, Limits, Partition

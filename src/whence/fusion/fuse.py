@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from whence.dataclass import dataclass
 from whence.errors import GraphError
 from whence.fusion.groups import FusibleGroups
 from whence.fusion.naming import Names, structural_key

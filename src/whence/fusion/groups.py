@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from whence.dataclass import dataclass
 from whence.errors import GraphError
 from whence.graph import Graph
 from whence.ops.definition import Pattern

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.fusion.groups import MissReason
 from whence.fusion.wiring import Wiring
 from whence.ops.definition import Pattern

@@ -10,8 +10,8 @@ over a hundred thousand operators costs no more than one over ten.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.fusion.wiring import Wiring
 from whence.ops.definition import Pattern
 

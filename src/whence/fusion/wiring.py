@@ -7,9 +7,9 @@ Grouping works on positions because they are dense and topologically sorted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.dataclass import dataclass
 from whence.fusion.operands import is_always_inlined, is_inlined
 from whence.fusion.patterns import PatternOf, same_shape
 from whence.graph import Graph, Node

@@ -12,11 +12,11 @@ Every `op` becomes a source operator, numbered in the order written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import GraphError, ModelError, WhenceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref

@@ -8,10 +8,9 @@ and new nodes exactly as they were.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from whence.dataclass import dataclass
 from whence.errors import RewriteError
 from whence.graph.graph import Graph
 from whence.graph.node import Birth, Node, Ref

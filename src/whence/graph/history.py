@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.graph.outcomes import outcomes

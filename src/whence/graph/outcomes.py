@@ -14,8 +14,8 @@ it.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.graph.graph import Graph
 from whence.provenance import NO_ORIGIN, Outcome, Reason
 

@@ -20,10 +20,10 @@ is written unless `# name` says otherwise. Lines that begin with `#` are comment
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import WhenceError
 from whence.graph.array_text import digest
 from whence.graph.builder import infer_types

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from whence.dataclass import dataclass
 from whence.errors import WhenceError
 from whence.graph.history_text import PLAIN
 from whence.graph.parse_nodes import Entry, read_id, read_origin

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import TextError
 from whence.graph.node import NodeFlag
 from whence.graph.parse_values import Values

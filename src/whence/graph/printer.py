@@ -10,11 +10,10 @@ included; without, large constants and the history are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph.array_text import array_text
 from whence.graph.escaping import escape
 from whence.graph.graph import Graph

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from whence.dataclass import dataclass
 from whence.errors import TextError
 from whence.graph.literals import WORD
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, UnsupportedError
 from whence.graph.node import Node
 from whence.ops.definition import Value

@@ -11,10 +11,9 @@ slices and repeated heads in the group cost nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic, same_shape, surely_equal
 from whence.graph import Node, Ref

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.attention import attention_on_device

@@ -17,10 +17,11 @@ take as long as 48 rows of vectors; float32 by vectors would take five times as 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import ml_dtypes
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.kernels.cost import overlapped
 from whence.machine import CACHE_LINE
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whence.dataclass import dataclass
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import (
     BEGIN,

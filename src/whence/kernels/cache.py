@@ -6,7 +6,8 @@ Otherwise what stands before them is copied, and zeros are put behind.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder

@@ -12,9 +12,9 @@ best classes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder, Pointer

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.extent import dimensions_of
 from whence.graph import Graph, Node, Ref
 from whence.kernels.elements import Elements, Given, Rule, static_shape

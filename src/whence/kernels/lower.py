@@ -5,9 +5,8 @@ family covers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.fusion import FusedGraph, FuseEntry
 from whence.fusion.operands import is_inlined

@@ -4,7 +4,8 @@ compute.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.kernels.builder import Pointer
 from whence.kernels.ir import At, Condition, Count, Expr, Micro, Name, ValueCount, count, least
 from whence.kernels.tile import Tile

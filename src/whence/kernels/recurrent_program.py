@@ -5,8 +5,8 @@ products with the state.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
 from whence.kernels.device.recurrent import recurrent_on_device
 from whence.kernels.ir import (

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.expressions import apply, cast, choose, select
 from whence.kernels.ir import Count, CountValue, Expr, Fn, Literal, Name, walk

@@ -10,9 +10,8 @@ kernels share a function if all their answers make the same text.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from whence.dataclass import dataclass
 from whence.extent import LEAST, Dimensions, is_symbolic
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import Expr, Kernel, Load, Micro, Op, Splat

@@ -4,9 +4,7 @@ convolutions.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from whence.dataclass import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ enters only if it beats the last.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.kernels.index import Index, Quotient, Remainder, Var
 from whence.kernels.ir import (

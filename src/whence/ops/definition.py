@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.ops.formula import Formula
 from whence.ops.operand import NO_OPERANDS, Operands
 from whence.ops.traits import Trait

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.ops.neural.erf import erf
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import field, replace
-
-from whence.dataclass import dataclass
+from dataclasses import dataclass, field, replace
 
 
 class OperandKind(enum.Enum):

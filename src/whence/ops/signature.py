@@ -7,12 +7,12 @@ Inference, passes and kernels trust that what must be there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from onnx import defs
 
-from whence.dataclass import dataclass
 from whence.ops.definition import Attr, Attrs, OpDef
 from whence.ops.formula import parameters
 from whence.ops.registry import REGISTRY

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.errors import GraphError
 from whence.graph import Check, Graph, Node, Rewriter
 from whence.ops.definition import OpClass

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.errors import InputError
 from whence.passes.base import Pass
 from whence.passes.pipeline import PORTABLE, passes_for

@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 
 V = TypeVar("V")

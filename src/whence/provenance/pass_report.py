@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-
-from whence.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

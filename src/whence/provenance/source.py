@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
-
-from whence.dataclass import dataclass
 
 Origin: TypeAlias = frozenset[int]
 """The ids of the source operators a node came from. Immutable and shared, so that copying one is

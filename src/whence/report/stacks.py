@@ -5,10 +5,10 @@ these.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from whence.attribution.profile import Profile, module_of
 from whence.attribution.rows import KernelRow, SourceRow
-from whence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

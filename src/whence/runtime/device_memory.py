@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from whence.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from whence.dataclass import dataclass
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile

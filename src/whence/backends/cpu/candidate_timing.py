@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,6 @@ from whence.building.native_code import Library, NativePlan, NativeSlot, NativeS
 from whence.building.program import make_segment
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import Unit
-from whence.dataclass import dataclass
 from whence.graph import Node, Ref
 from whence.kernels.ir import Buffer, Kernel, Role
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from whence.backends.cpu.segments import step_templates
@@ -32,7 +32,6 @@ from whence.codegen.compile_ahead import CompileAhead
 from whence.codegen.emit import NO_KERNELS, emit
 from whence.codegen.target import Feature
 from whence.codegen.toolchain import Toolchain
-from whence.dataclass import dataclass
 from whence.graph import Graph
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel

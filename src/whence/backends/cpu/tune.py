@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from whence.backends.cpu.candidate_timing import NEVER, Candidate, time_candidates
 from whence.backends.cpu.generator import tile_for
 from whence.building.backend import Progress
 from whence.building.tuning_records import Winner
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph

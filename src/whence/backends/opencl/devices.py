@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from whence.codegen.opencl.render_cl import Device
-from whence.dataclass import dataclass
 from whence.errors import InputError, UnsupportedError
 
 HOW_TO_GET_ONE = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whence.backends.opencl.generator import plan_opencl
@@ -27,7 +27,6 @@ from whence.building.program_parts import copies_of
 from whence.building.variables import variables_of
 from whence.codegen.opencl.render_cl import Device
 from whence.codegen.toolchain import Toolchain, Unit
-from whence.dataclass import dataclass
 from whence.graph import Graph, Ref
 
 FILES = NativeFiles(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.backends.opencl.devices import require_pyopencl
@@ -31,7 +32,6 @@ from whence.codegen.cache import Cache, cache_key
 from whence.codegen.emit import KernelUnit
 from whence.codegen.opencl.emit import TILE, emit_opencl
 from whence.codegen.opencl.render_cl import Device
-from whence.dataclass import dataclass
 from whence.errors import CacheError, UnsupportedError
 from whence.graph import Graph
 from whence.kernels.ir import Kernel

@@ -4,6 +4,7 @@ copies from one to the other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from whence.building.memory_layout import Location
 from whence.building.packed_weights import PackedWeights
 from whence.building.program import Details, Plan, Program
 from whence.codegen.opencl.emit import Launch
-from whence.dataclass import dataclass
 from whence.graph import Ref
 from whence.graph.guards import Guards
 

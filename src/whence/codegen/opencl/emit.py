@@ -7,13 +7,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from whence.codegen.emit import served_comment
 from whence.codegen.functions import KernelFunction
 from whence.codegen.opencl.prelude import prelude
 from whence.codegen.opencl.render_cl import Device, Geometry, render_opencl
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from whence.codegen.c_text import (
     written_call,
 )
 from whence.codegen.render_c import CWriter
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.kernels.ir import (
     SCRATCH,

@@ -5,12 +5,11 @@ the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, WhenceError
 from whence.frontends.importer import Constants, located, record_earlier
 from whence.frontends.naming import check_texts, quoted

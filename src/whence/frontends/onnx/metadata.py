@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-
-from whence.dataclass import dataclass
+from dataclasses import dataclass
 
 _PREFIXES = ("pkg.torch.onnx.", "pkg.onnxscript.")
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')

@@ -7,11 +7,10 @@ before the function's operators, which are listed once for every call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.attributes import read_attribute

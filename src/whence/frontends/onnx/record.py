@@ -5,13 +5,12 @@ it in other operators.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from onnx import GraphProto
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted, shown
 from whence.ops.definition import Attr

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from onnx import TensorProto
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.node import Ref

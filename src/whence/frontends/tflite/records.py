@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flatbuffers.number_types import Int32Flags
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.schema import Options, SchemaReader

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.importer import Constants, OperatorOrigin
 from whence.frontends.naming import quoted

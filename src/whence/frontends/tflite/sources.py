@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.origin_metadata import (

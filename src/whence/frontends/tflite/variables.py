@@ -11,10 +11,9 @@ the present values from outside, and hands out those it assigned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord
 
 Key: TypeAlias = str | tuple[int, int]

@@ -14,11 +14,10 @@ variables that it keeps; its outputs are what it makes, then the variables' next
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import Mapper, OperatorCall

@@ -15,12 +15,11 @@ element type than PyTorch's is cast to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.frontends.importer import Constants, NodeImporter, OperatorOrigin, renamed
 from whence.frontends.torch.sources import Sources, describe
 from whence.frontends.torch.tensors import dtype_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.files import without_collection
 from whence.frontends.origin_metadata import LOAD

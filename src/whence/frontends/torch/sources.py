@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whence.dataclass import dataclass
 from whence.frontends.torch.places import place_of
 from whence.provenance import SourceOp
 

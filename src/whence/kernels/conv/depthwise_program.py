@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Memory, Pointer, splat
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
 from whence.kernels.conv.tile_loops import (

@@ -11,11 +11,11 @@ there are more weights than pixels, a panel's chunks follow each other, else a c
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.extent import same_shape
 from whence.graph import Node, Ref

@@ -4,9 +4,8 @@ panel's weights a step.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from whence.dataclass import dataclass
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output, shared_outputs

@@ -7,8 +7,8 @@ small array and a loop over it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import (

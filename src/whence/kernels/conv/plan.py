@@ -5,9 +5,8 @@ and what else is worth timing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from whence.dataclass import dataclass
 from whence.extent import estimate
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
 from whence.kernels.cost import chunk_size

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory
 from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover, Shape

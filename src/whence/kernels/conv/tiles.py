@@ -11,9 +11,8 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from whence.dataclass import dataclass
 from whence.extent import Relation, decide, estimate, is_symbolic, larger, smaller
 
 # So long a row has no end in reach of its beginning.

@@ -4,7 +4,8 @@ transform back and store.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
 from whence.kernels.conv.tiles import Field

@@ -6,10 +6,10 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, splat, zeros
 from whence.kernels.ir import Expr, Place
 

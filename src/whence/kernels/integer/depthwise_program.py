@@ -5,8 +5,8 @@ times the weights of every tap that meets it.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Pointer, splat
 from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, Shape

@@ -8,8 +8,8 @@ as a compiler knows, so it would load them again for every row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Memory
 from whence.kernels.conv.epilogue import Output, Sums
 from whence.kernels.index import Var

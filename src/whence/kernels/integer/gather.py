@@ -5,8 +5,8 @@ long.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.conv.tiles import Field
 from whence.kernels.ir import Bits, Count, Countable, Expr, Fn, Literal, lanewise

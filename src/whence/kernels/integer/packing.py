@@ -4,9 +4,9 @@ behind what sums start with.
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)

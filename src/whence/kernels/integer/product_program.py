@@ -4,7 +4,8 @@ rows of a panel a step.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.extent import Relation, decide
 from whence.kernels.builder import Builder, Pointer, splat
 from whence.kernels.conv.epilogue import Output

@@ -8,9 +8,9 @@ compute them in whatever width holds them.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from whence.dataclass import dataclass
 from whence.extent import larger, smaller, surely_equal
 from whence.kernels.index import Index
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.kernels.ir.statements import Stmt
 from whence.types import DType
 

@@ -4,9 +4,9 @@ rows of 64 bytes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from whence.dataclass import dataclass
 from whence.kernels.ir.counts import Count
 
 

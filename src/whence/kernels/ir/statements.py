@@ -9,9 +9,9 @@ statements below them name registers, pointers, prefetches and barriers, and are
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.kernels.index import Index, Var
 from whence.kernels.ir.counts import ONE, Condition, Count

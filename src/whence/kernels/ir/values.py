@@ -7,10 +7,9 @@ has several, and a function of vectors is one of each lane by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from whence.dataclass import dataclass
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
 from whence.kernels.ir.counts import Count
 from whence.kernels.ir.functions import Fn

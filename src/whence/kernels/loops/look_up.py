@@ -6,9 +6,8 @@ itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder
 from whence.kernels.ir import (
     BEGIN,

@@ -7,8 +7,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.graph import Ref
 from whence.kernels.group import Group

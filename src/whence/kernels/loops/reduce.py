@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node

@@ -8,8 +8,8 @@ strides through memory and uses one element of each cache line it touches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder
 from whence.kernels.index import Index, Var, of

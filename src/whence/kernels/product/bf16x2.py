@@ -9,10 +9,10 @@ so that its weights are fetched once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node

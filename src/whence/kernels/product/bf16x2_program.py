@@ -4,7 +4,8 @@ multiply tiles, store what becomes of the sums.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.kernels.bf16x2 import DEPTH, GROUP, STEP_FLOATS, TILE, lines_ahead
 from whence.kernels.bf16x2_program import multiply_step, store_split, store_sums, zero_sums
 from whence.kernels.builder import Builder, Pointer, prefetch_lines

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic, surely_equal
 from whence.graph import Node, Ref

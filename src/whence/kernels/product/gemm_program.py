@@ -5,8 +5,8 @@ of B's panel a step.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.extent import estimate, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
 from whence.kernels.device.product import gemm_on_device

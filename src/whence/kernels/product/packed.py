@@ -8,11 +8,10 @@ other side to int8 (`packed_program.py`).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.group import Group

@@ -11,7 +11,8 @@ ready (`packed_codes.py`). Two ways from there:
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.packed import packed_product_on_device
 from whence.kernels.index import Index

@@ -4,9 +4,9 @@ filled up to whole blocks.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whence.dataclass import dataclass
 from whence.kernels.builder import Builder, Pointer, zeros
 from whence.kernels.expressions import apply, choose
 from whence.kernels.ir import (

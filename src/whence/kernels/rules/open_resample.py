@@ -5,10 +5,10 @@ they are used, as the reference computes them for its tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.extent import is_symbolic, surely_divides, surely_equal
 from whence.graph import Node
 from whence.kernels.expressions import apply, cast, literal, position

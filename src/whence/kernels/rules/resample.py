@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_strs
 from whence.ops.classical.linear_models import class_labels, rows_type

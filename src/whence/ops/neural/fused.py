@@ -20,12 +20,11 @@ Softplus · Mish
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.definition import (

@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value

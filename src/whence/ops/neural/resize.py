@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value

@@ -7,12 +7,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.extent import larger
 from whence.ops.attributes import get_ints, get_str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Check, TypeQuery

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.ops.limits import MAX_PATTERN_STEPS, MAX_REPEAT_COUNT
 

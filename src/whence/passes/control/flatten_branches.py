@@ -15,9 +15,8 @@ leave native code.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types

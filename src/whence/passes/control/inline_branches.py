@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.ops.registry import one_of
 from whence.passes.base import Pass

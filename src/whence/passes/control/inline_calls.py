@@ -8,7 +8,8 @@ operators as they were.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.graph import Graph, Node, Rewriter
 from whence.passes.base import Pass
 from whence.passes.control.inlining import Inlining

@@ -5,11 +5,10 @@ own origin.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import RewriteError
 from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
 from whence.graph.change import Change, contradict, dissolve

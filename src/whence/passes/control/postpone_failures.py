@@ -10,7 +10,8 @@ out later tells it: the size of an axis, the value of an index.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.graph import Graph, Rewriter
 from whence.graph.guards import guards_of_nodes
 from whence.graph.operands import why_it_fails

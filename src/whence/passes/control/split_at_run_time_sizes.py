@@ -12,8 +12,8 @@ known even then it is split again. What reads and makes values of known sizes st
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import Change
 from whence.graph.guards import guards_of_nodes

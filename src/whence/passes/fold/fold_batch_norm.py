@@ -5,11 +5,11 @@ weights can take in both.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints

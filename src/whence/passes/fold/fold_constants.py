@@ -23,10 +23,10 @@ What is left alone, and why:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import Change, contradict

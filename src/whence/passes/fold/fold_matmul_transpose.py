@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints

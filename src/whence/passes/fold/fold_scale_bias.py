@@ -4,11 +4,11 @@ beside them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_int

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Edit, Graph, Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.neural.channels_last import plain_name

@@ -18,11 +18,11 @@ whole networks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int

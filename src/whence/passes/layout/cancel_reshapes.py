@@ -10,9 +10,9 @@ Reshape, Flatten, Squeeze and Unsqueeze all give the same elements in the same o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.definition import OpClass

@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.definition import OpClass

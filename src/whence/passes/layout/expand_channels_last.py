@@ -8,9 +8,9 @@ operators stay: their kernels work channels last.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.ops.neural.channels_last import OPS, plain_name

@@ -9,9 +9,9 @@ as many.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Rewriter
 from whence.graph.search import is_single_consumer
 from whence.ops.definition import OpClass, Pattern

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int

@@ -18,12 +18,11 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.graph.state import BOUNDARY

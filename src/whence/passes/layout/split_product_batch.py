@@ -15,12 +15,11 @@ product either were divided like that before, or are constant.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.extent import is_symbolic
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.ops.attributes import get_int

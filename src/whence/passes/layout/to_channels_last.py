@@ -11,11 +11,11 @@ the convolutional part.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.attributes import get_float
 from whence.ops.definition import OpClass

@@ -5,10 +5,10 @@ supernodes know them by.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import is_single_consumer, unique_consumer
 from whence.ops.attributes import get_float, get_str

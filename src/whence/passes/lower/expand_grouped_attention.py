@@ -9,11 +9,11 @@ places before the end of the text. One whose total length is known only at run t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.edit import Edit
 from whence.ops.attributes import get_float, get_int

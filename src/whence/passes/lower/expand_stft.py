@@ -10,11 +10,11 @@ ones whose window or sizes are known only at run time, stay as they are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.ops.attributes import get_int
 from whence.passes.base import RulePass

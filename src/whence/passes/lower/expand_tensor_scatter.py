@@ -6,11 +6,11 @@ present = scatter(past, place, update) along the axis
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.extent import is_symbolic
 from whence.graph import Node, Ref, Rewriter
 from whence.ops.attributes import get_int, get_str

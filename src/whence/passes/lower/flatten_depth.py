@@ -14,11 +14,11 @@ Between convolutions the slices stay images: the transposes and reshapes that me
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass

@@ -4,9 +4,9 @@ it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints, get_str

@@ -11,9 +11,10 @@ not widened. A model that does no heavy work in half precision is left as it is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import OpClass

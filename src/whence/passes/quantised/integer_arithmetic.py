@@ -13,9 +13,9 @@ fusion makes one kernel of a sum and all that follows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.ops.registry import one_of

@@ -8,9 +8,10 @@ ONNX:    cast(clip(round(float(sum) · (scales in / scale out)) + zero))     in 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Ref
 from whence.graph.edit import Edit
 from whence.passes.quantised.fixed_point import fixed_points

@@ -10,11 +10,11 @@ quantisation.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import WhenceError
 from whence.graph import Node, Rewriter
 from whence.graph.search import producer_of, unique_consumer

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import is_single_consumer, producer_of
 from whence.graph.state import SOURCES

@@ -10,11 +10,11 @@ activations and weights that are both unsigned.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.ops.attributes import get_str
 from whence.ops.definition import OpClass

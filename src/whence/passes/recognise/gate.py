@@ -9,8 +9,8 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import producer_of
 from whence.ops.registry import one_of

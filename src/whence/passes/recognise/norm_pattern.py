@@ -5,11 +5,10 @@ casts around a normalised value.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Edit, Graph, Node, Ref
 from whence.graph.search import producer_of
 from whence.ops.registry import one_of

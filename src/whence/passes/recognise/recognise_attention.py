@@ -15,9 +15,9 @@ hides exactly the keys after each query becomes `is_causal`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from whence.dataclass import dataclass
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int

@@ -11,9 +11,9 @@ Products, sums and powers may stand in any order and grouping.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass

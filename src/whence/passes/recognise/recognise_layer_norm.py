@@ -12,9 +12,9 @@ missing; x may be cast to a wider type first and the result cast back.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.definition import OpClass

@@ -9,9 +9,9 @@ back.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass

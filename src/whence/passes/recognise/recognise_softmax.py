@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int

@@ -21,11 +21,10 @@ one walk settles a whole model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import WhenceError
 from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Ref, Rewriter

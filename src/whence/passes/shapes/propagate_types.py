@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError, WhenceError
 from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Rewriter

@@ -9,10 +9,10 @@ element varies is known as exactly that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
-from whence.dataclass import dataclass
 from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Ref
 from whence.passes.shapes import size_algebra

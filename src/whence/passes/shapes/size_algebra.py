@@ -11,9 +11,9 @@ model is compiled for more than one size; then what is not decided is asked of t
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from whence.dataclass import dataclass
 from whence.extent import is_symbolic
 from whence.types import same_dim
 

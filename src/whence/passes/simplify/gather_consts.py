@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.graph import Check, Rewriter
 from whence.passes.base import Pass
 

@@ -10,7 +10,8 @@ no-op.
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import contradict
 from whence.graph.search import producer_of

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Node, Rewriter
 from whence.graph.equal_bytes import equal_bytes
 from whence.graph.state import GIVEN

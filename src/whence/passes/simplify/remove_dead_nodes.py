@@ -11,8 +11,8 @@ several may stay unread.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.graph import Check, Node, Ref, Rewriter
 from whence.graph.change import Change
 from whence.graph.state import GIVEN

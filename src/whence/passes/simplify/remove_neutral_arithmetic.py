@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
-from whence.dataclass import dataclass
+from dataclasses import dataclass
+
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait

@@ -18,11 +18,11 @@ one equals nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints, is_filled_with

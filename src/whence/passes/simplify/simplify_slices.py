@@ -16,11 +16,11 @@ less.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.extent import is_symbolic
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.change import contradict

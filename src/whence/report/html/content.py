@@ -9,12 +9,12 @@ is made printable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from whence.attribution.findings import Finding
 from whence.attribution.profile import Background, Profile
 from whence.attribution.rows import KernelRow, SourceRow
-from whence.dataclass import dataclass
 from whence.graph import Graph, Node
 from whence.graph.escaping import escape
 from whence.graph.printer import print_attrs

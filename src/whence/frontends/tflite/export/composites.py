@@ -18,11 +18,10 @@ The operators inside must have no other readers; they are then written with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.schema import Option
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref

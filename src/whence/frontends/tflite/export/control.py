@@ -9,10 +9,10 @@ carries the answer as well, and the number of the iteration when something needs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
 from whence.graph.builder import infer_types

@@ -5,10 +5,10 @@ Others are written step by step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.export.recurrent_steps import Steps, gru_steps, lstm_steps
 from whence.frontends.tflite.export.state import readers

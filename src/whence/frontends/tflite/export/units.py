@@ -12,10 +12,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.export.codes import CODE_TYPES, Codes, codes_of
 from whence.frontends.tflite.quantisation import ROUND_AWAY
 from whence.graph.graph import Graph

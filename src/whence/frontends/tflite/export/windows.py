@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.export.call import ExportCall
 from whence.types import Shape
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import OriginMetadata

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.errors import ModelError
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import OperatorCall

@@ -5,10 +5,10 @@ what they are in real numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.quantisation import parameters

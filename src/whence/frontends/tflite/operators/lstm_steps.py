@@ -7,12 +7,11 @@ Short sequences are unrolled, long ones become a `Scan`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from whence.dataclass import dataclass
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import ACTIVATIONS, OperatorCall
 from whence.frontends.tflite.operators.lstm_layer import (
