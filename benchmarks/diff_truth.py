@@ -4,24 +4,14 @@ as busy as it is, and busier by `--load` processes that compute for a while and 
     python -m benchmarks.diff_truth MODEL [--pairs 40] [--runs 50] [--threads 1] [--load 2]
                                     [--save FOLDER]
 
-<<<<<<< HEAD
-Every profile is made by a process of its own, as `whence profile` is, and compared with the one before
-it. Nothing changed between them: whatever is called changed is wrong, the whole model too. It is
-counted how often nothing could be said about that. Then one operator of the second profile is made a
-fifth slower, in what was measured of the kernels it is in, another one in each pair: it must be the
-first that is named. Operators are taken in turns from those with 2 % of the model's time or more, by
-their median times: one that was interrupted for long once is no large operator, and of smaller ones a
-fifth is less than half a percent of a run. What was not named is printed. The exit code is 1 when any
-operator is called changed wrongly, or when fewer than 19 in 20 are named first.
-=======
-Between two profiles of the same model nothing changed: whatever is called changed is wrong, the
-whole model too. It is counted how often nothing could be said about that. Then one operator of the
-second profile is made a fifth slower, in what was measured of the kernels it is in, another one in
-each pair: it must be the first that is named. Operators are taken in turns from those with 2 % of
-the model's time or more, by their median times: one that was interrupted for long once is no large
-operator, and of smaller ones a fifth is less than half a percent of a run. The exit code is 1 when
-any operator is called changed wrongly, or when fewer than 19 in 20 are named first.
->>>>>>> 275f61d (Prose at 100 columns: changelog, guides, decisions, docstrings and comments)
+Every profile is made by a process of its own, as `whence profile` is, and compared with the one
+before it. Nothing changed between them: whatever is called changed is wrong, the whole model too.
+It is counted how often nothing could be said about that. Then one operator of the second profile is
+made a fifth slower, in what was measured of the kernels it is in, another one in each pair: it must
+be the first that is named. Operators are taken in turns from those with 2 % of the model's time or
+more, by their median times: one that was interrupted for long once is no large operator, and of
+smaller ones a fifth is less than half a percent of a run. What was not named is printed. The exit
+code is 1 when any operator is called changed wrongly, or when fewer than 19 in 20 are named first.
 """
 
 from __future__ import annotations

@@ -49,6 +49,19 @@ def test_links_in_the_readme_lead_somewhere() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_no_conflict_of_a_merge_is_left() -> None:
+    """In a docstring or a page, nothing else would notice."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packed = [
+        ROOT / each for each in settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    ]
+    files = [path for each in packed for path in ([each] if each.is_file() else each.rglob("*"))]
+    texts = [path for path in files if path.suffix in {".py", ".md", ".toml", ".c", ".h", ".graph"}]
+    assert len(texts) > 1000
+    marks = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    assert [path for path in texts if marks.search(path.read_text(encoding="utf-8"))] == []
+
+
 NOT_LOCKED = {"pillow"}
 """What the environment that the versions were taken from does not have."""
 

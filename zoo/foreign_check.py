@@ -5,18 +5,11 @@ operators.
     python -m zoo.foreign_check NAME... --engine openvino    some models, one engine
     python -m zoo.foreign_check --json FILE                  the table as data
 
-<<<<<<< HEAD
-At least 99 % of ONNX Runtime's kernel time and 98 % of OpenVINO's must be attributed, at least 95 % of
-the data edges between kernels be edges of the engine's graph, every convolution, product and
-recurrent cell be in exactly one kernel, no operator lost, and the account must close to the
-nanosecond. What is missing is listed by cause. Exit code 1 when something falls short. How long anything takes is not
-=======
 At least 99 % of ONNX Runtime's kernel time and 98 % of OpenVINO's must be attributed, at least 95 %
 of the data edges between kernels be edges of the engine's graph, every convolution, product and
-recurrent cell be in exactly one kernel, and the account must close to the nanosecond. What is
-missing is listed by cause. Exit code 1 when something falls short. How long anything takes is not
->>>>>>> 275f61d (Prose at 100 columns: changelog, guides, decisions, docstrings and comments)
-looked at.
+recurrent cell be in exactly one kernel, no operator lost, and the account must close to the
+nanosecond. What is missing is listed by cause. Exit code 1 when something falls short. How long
+anything takes is not looked at.
 """
 
 from __future__ import annotations
