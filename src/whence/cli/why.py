@@ -346,15 +346,19 @@ def print_history(
         + ("" if source.table_id is None else f", id {source.table_id} in its source table")
         + (f", inside {source.scope}" if source.scope else ""),
     )
+    written = f"written at {source.line}" if source.line else ""
     if module is not None:
-        told = f"  module {module.path}, by its {module.evidence}"
-        say(console, told)
+        say(console, f"  module {module.path}, by its {module.evidence}")
         if source.module and source.module != module.path:
-            say(console, f"      metadata says {source.module}", "dim")
+            # An exporter that folds batch normalisation leaves its module and its line on the
+            # convolution: the line belongs to what the metadata says.
+            others = f"      metadata says {source.module}"
+            say(console, others + (f", {written}" if written else ""), "dim")
+            written = ""
     elif source.module:
         say(console, f"  module {source.module}")
-    if source.line:
-        say(console, f"  written at {source.line}")
+    if written:
+        say(console, f"  {written}")
     for step in history.steps:
         say(console, "  " + _sentence(graph, step))
         if step.rule:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from whence.frontends.onnx.metadata import ProgramPlace, program_place
+from whence.frontends.onnx.metadata import program_place
+from whence.frontends.program_place import ProgramPlace
 
 STACK = (
     'File "/home/me/train.py", line 96, in forward\n    return self.network(x)\n  File'
@@ -53,6 +54,25 @@ def test_without_code_of_the_user_the_innermost_frame_counts() -> None:
         program_place("n", {"pkg.torch.onnx.stack_trace": stack}).line
         == "/x/site-packages/torch/b.py:2"
     )
+
+
+def test_the_line_is_that_of_the_model_library_not_of_pytorch() -> None:
+    """The same as torch.export's graph of the same program gives."""
+    frames = (
+        "/env/lib/site-packages/torchvision/models/resnet.py:285",
+        "/env/lib/site-packages/torch/nn/modules/container.py:253",
+        "/env/lib/site-packages/torchvision/models/resnet.py:147",
+        "{}/torch/nn/modules/batchnorm.py:210",
+    )
+    for root in ("/env/lib/site-packages", "/home/me/pytorch"):
+        stack = "".join(
+            'File "{}", line {}, in forward\n    call(x)\n'.format(
+                *frame.format(root).rsplit(":", 1)
+            )
+            for frame in frames
+        )
+        place = program_place("n", {"pkg.torch.onnx.stack_trace": stack})
+        assert place.line == frames[2]
 
 
 @pytest.mark.parametrize(

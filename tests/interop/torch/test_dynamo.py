@@ -11,7 +11,8 @@ import pytest
 import whence
 from tests.pytorch import require_torch
 from whence.errors import InputError
-from whence.frontends.torch.places import dotted, line_of
+from whence.frontends.program_place import line_of
+from whence.frontends.torch.places import dotted
 from whence.torch_backend import compile_fx
 
 torch = require_torch()

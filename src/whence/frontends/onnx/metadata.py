@@ -7,30 +7,11 @@ other tools, and a model is not wrong because its annotations are.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from whence.frontends.program_place import ProgramPlace, innermost_line, line_of
 
 _PREFIXES = ("pkg.torch.onnx.", "pkg.onnxscript.")
-_FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
-_OTHERS_CODE = re.compile(r"(^|[/\\])(site-packages|dist-packages|torch)[/\\]")
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramPlace:
-    """Where in the exporting program an operator came from. Each part is empty when the file does
-    not say.
-    """
-
-    module: str = ""
-    """`layer1.0.conv1`"""
-    class_name: str = ""
-    """`torch.nn.modules.conv.Conv2d`"""
-    line: str = ""
-    """`model.py:96`"""
-    stack: str = ""
-
-
 NOWHERE = ProgramPlace()
 
 
@@ -41,7 +22,8 @@ def program_place(name: str, metadata: Mapping[str, str]) -> ProgramPlace:
         return ProgramPlace(module) if module else NOWHERE
     module, class_name = _module(metadata)
     stack = _first(metadata, "stack_trace")
-    return ProgramPlace(module or _module_from_name(name), class_name, _user_line(stack), stack)
+    line = line_of(stack) or innermost_line(stack)
+    return ProgramPlace(module or _module_from_name(name), class_name, line, stack)
 
 
 def _first(metadata: Mapping[str, str], key: str) -> str:
@@ -76,14 +58,6 @@ def _texts(written: str) -> list[str]:
         if isinstance(value, (list, tuple))
         else []
     )
-
-
-def _user_line(stack: str) -> str:
-    """The innermost frame that is the user's own code, or the innermost of all."""
-    frames = [(match["file"], match["line"]) for match in _FRAME.finditer(stack)]
-    own = [frame for frame in frames if not _OTHERS_CODE.search(frame[0])]
-    chosen = own or frames
-    return f"{chosen[-1][0]}:{chosen[-1][1]}" if chosen else ""
 
 
 def _module_from_name(name: str) -> str:

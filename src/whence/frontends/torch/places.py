@@ -1,31 +1,17 @@
-"""Where in the user's program an operator comes from: module and line, as PyTorch notes them on the
-nodes of its graphs.
-"""
+"""Module and line in the user's program, as PyTorch notes them on the nodes of its graphs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-_FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
-_PYTORCH = re.compile(r"(^|[/\\](site|dist)-packages[/\\])torch[/\\]")
+from whence.frontends.program_place import ProgramPlace, line_of
+
 # `L['self']._modules['layer1']._modules['0']` and `L['self'].layer1[0]` are `layer1.0`.
 _BRACKETED = re.compile(r"\[\s*['\"]?([^'\"\]]+)['\"]?\s*\]")
 _LOCAL = re.compile(r"^[LG](?=\[)")
 _HOLDERS = frozenset({"_modules", "_parameters", "_buffers"})
-
-
-class ProgramPlace(NamedTuple):
-    """Each part is empty where PyTorch does not say."""
-
-    module: str = ""
-    """`layer1.0.conv1`"""
-    class_name: str = ""
-    """`torch.nn.modules.conv.Conv2d`"""
-    line: str = ""
-    """`model.py:96`: the innermost line outside PyTorch itself."""
-    stack: str = ""
 
 
 def place_of(meta: Mapping[str, Any], torch_folder: str = "") -> ProgramPlace:
@@ -33,17 +19,6 @@ def place_of(meta: Mapping[str, Any], torch_folder: str = "") -> ProgramPlace:
     module, class_name = _module(meta.get("nn_module_stack"))
     stack = meta.get("stack_trace") or ""
     return ProgramPlace(module, class_name, line_of(stack, torch_folder), stack.rstrip())
-
-
-def line_of(stack: str, torch_folder: str = "") -> str:
-    """`file:line` of the innermost frame outside PyTorch; empty where there is none."""
-    found = ""
-    for match in _FRAME.finditer(stack):
-        file = match["file"]
-        inside = _PYTORCH.search(file) or (torch_folder and file.startswith(torch_folder))
-        if not inside:
-            found = f"{file}:{match['line']}"
-    return found
 
 
 def dotted(name: str) -> str:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whence.errors import InputError
+from whence.frontends.program_place import line_of
 from whence.frontends.torch.dynamo import input_names, trace_graph
 from whence.frontends.torch.exported import decompositions
-from whence.frontends.torch.places import line_of
 from whence.frontends.torch.reader import read_program
 from whence.frontends.torch.tensors import array_of, tensor_of
 from whence.graph import Graph
