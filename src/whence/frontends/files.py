@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 from whence.errors import ModelError
@@ -15,11 +16,27 @@ from whence.frontends.naming import quoted
 
 def content(path: Path) -> bytes:
     """The bytes of a model file."""
+    with opened(path) as file:
+        return file.readall()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[FileIO]:
+    """A model file, to be read in a `with`."""
     try:
-        return path.read_bytes()
+        file = path.open("rb", buffering=0)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ModelError(f"cannot read {quoted(str(path))}: {reason}") from None
+        raise _unreadable(path, error) from None
+    with file:
+        try:
+            yield file
+        except OSError as error:
+            raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> ModelError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return ModelError(f"cannot read {quoted(str(path))}: {reason}")
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from onnx import ModelProto
 
 from whence.errors import InputError, ModelError, UnsupportedError
 from whence.extent import is_symbolic, surely_equal
-from whence.frontends.files import content, without_collection
+from whence.frontends.files import opened, without_collection
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
 from whence.frontends.onnx.control import add_control
+from whence.frontends.onnx.large_tensors import LargeTensors
 from whence.frontends.onnx.plan import Planner, default_domain
 from whence.frontends.onnx.state import STATE, read_state, restore_state
-from whence.frontends.onnx.types import TensorReader, value_type
+from whence.frontends.onnx.types import TensorReader, TensorSource, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.frontends.origin_metadata import (
     EARLIER_TOOL,
@@ -50,13 +51,15 @@ def read_onnx(
     """
     path = None if isinstance(source, (bytes, ModelProto)) else Path(source)
     try:
-        model = (
-            source
-            if isinstance(source, ModelProto)
-            else _parse(source if isinstance(source, bytes) else content(Path(source)), path)
-        )
         with without_collection():
-            return _read_scalars(model, path, shapes or {})
+            if isinstance(source, ModelProto):
+                return _read_scalars(source, TensorSource(), shapes or {})
+            if isinstance(source, bytes):
+                return _read_scalars(_parse(source, None), TensorSource(), shapes or {})
+            with opened(Path(source)) as file:
+                large = LargeTensors(file)
+                model = _parse(large.message(), path)
+                return _read_scalars(model, TensorSource(path, large.data), shapes or {})
     except UnicodeDecodeError as error:
         raise ModelError(
             f"{_label(path)} has a name that is not UTF-8 text: {error.reason} at byte"
@@ -89,7 +92,7 @@ def _parse(content: bytes, path: Path | None) -> ModelProto:
 
 
 def _read_scalars(
-    model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[Dim]]
+    model: ModelProto, source: TensorSource, shapes: Mapping[str, Sequence[Dim]]
 ) -> Graph:
     """As `_read`. Some exporters (tf2onnx) declare inputs of unknown rank as scalars: what is wrong
     for scalars is read with their shapes open.
@@ -100,7 +103,7 @@ def _read_scalars(
     if wrong is not None:
         warn_of_disagreement(ports, given)
     try:
-        return _read(model, path, shapes)
+        return _read(model, source, shapes)
     except ModelError as error:
         if wrong is not None:
             raise InputError(f"{wrong}, and the model cannot be run like that: {error}") from error
@@ -114,7 +117,7 @@ def _read_scalars(
         if not scalars:
             raise
         try:
-            return _read(model, path, shapes, scalars)
+            return _read(model, source, shapes, scalars)
         except ModelError:
             # What is wrong is something else, said best of the model as it is.
             pass
@@ -130,12 +133,14 @@ def _numbers(shape: Sequence[Dim] | None) -> tuple[int, ...] | None:
 
 def _read(
     model: ModelProto,
-    path: Path | None,
+    source: TensorSource,
     shapes: Mapping[str, Sequence[Dim]],
     open_inputs: frozenset[str] = frozenset(),
 ) -> Graph:
     if not model.HasField("graph"):
-        raise ModelError(f"{_label(path)} holds no graph: it is not an ONNX model, or is cut off")
+        raise ModelError(
+            f"{_label(source.path)} holds no graph: it is not an ONNX model, or is cut off"
+        )
     upgrader = Upgrader(_opsets(model))
     properties = {entry.key: entry.value for entry in model.metadata_props}
     check_texts(
@@ -143,7 +148,7 @@ def _read(
     )
     check_texts((model.producer_name, model.producer_version, model.domain, model.doc_string))
     sources = read_sources(properties[SOURCES]) if SOURCES in properties else []
-    tensors = TensorReader(path)
+    tensors = TensorReader(*source)
     planner = Planner(tensors, model.functions, sources, continues=SOURCES in properties)
     n_first = len(sources)
     planned = planner.graph(model.graph)

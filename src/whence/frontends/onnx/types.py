@@ -8,8 +8,9 @@ the model's own folder.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from onnx import SparseTensorProto, TensorProto, TypeProto, numpy_helper
@@ -41,13 +42,26 @@ _PACKED = frozenset(
 )
 
 
-class TensorReader:
-    """Reads the tensors of one model. `path` is the model's file, beside which external data is
-    looked for.
-    """
+def _bytes_of(raw: bytes) -> np.ndarray:
+    return np.frombuffer(raw, np.uint8)
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+
+class TensorSource(NamedTuple):
+    """Where the data of a model's tensors is."""
+
+    path: Path | None = None
+    """The model's file, beside which external data is looked for."""
+    raw_bytes: Callable[[bytes], np.ndarray] = _bytes_of
+    """What the raw data in a message stands for."""
+
+
+class TensorReader:
+    """Reads the tensors of one model, whose data is where a `TensorSource` says."""
+
+    def __init__(
+        self, path: Path | None, raw_bytes: Callable[[bytes], np.ndarray] = _bytes_of
+    ) -> None:
+        self._path, self._raw_bytes = path, raw_bytes
         self._maps: dict[Path, np.ndarray] = {}
         self._sparse_bytes = self._sparse_held = 0
 
@@ -80,13 +94,13 @@ class TensorReader:
         if dtype is DType.STRING:
             return _strings(proto, label, shape, count)
         if proto.HasField("raw_data"):
-            raw = proto.raw_data
-            if len(raw) != nbytes:
+            raw = self._raw_bytes(proto.raw_data)
+            if raw.size != nbytes:
                 raise ModelError(
                     f"{label} is declared as {dtype}{list(shape)}, which is {nbytes} bytes, but the"
-                    f" file holds {len(raw)}"
+                    f" file holds {raw.size}"
                 )
-            return _from_bytes(np.frombuffer(raw, np.uint8), dtype, shape)
+            return _from_bytes(raw, dtype, shape)
         held, needed = _entries(proto, dtype, count)
         if held != needed:
             raise ModelError(

@@ -1,0 +1,192 @@
+"""The large constants of an ONNX file, read past its message.
+
+Whoever parses a message has its bytes twice more: as they are in the file, and as the parser keeps
+them. For a hundred megabytes of weights, that takes longer than all else about reading a model. So
+a file is looked through first: where a constant of its graph has much raw data, the message that is
+parsed has a mark in its place, and the data is read once, into the array that will hold it.
+
+What cannot be looked through, such as a file that is cut off, is left to the parser, which says
+what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from io import FileIO
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.frontends.naming import quoted
+
+# Below this, a message is as quick.
+_LARGE = 1 << 16
+_WINDOW = 1 << 16
+# Fields by their numbers: ModelProto.graph, GraphProto.initializer, and three of TensorProto.
+_GRAPH, _INITIALIZER = 7, 5
+_RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
+# How fields are written: as a varint, in eight bytes, behind their length, in four bytes.
+_VARINT, _EIGHT, _DELIMITED, _FOUR = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+
+class _Range(NamedTuple):
+    """Bytes of a file."""
+
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.begin
+
+
+class _Field(NamedTuple):
+    """A field of a message, and where its content is, if that is behind its length."""
+
+    number: int
+    whole: _Range
+    content: _Range | None
+
+
+class _UnknownFormError(Exception):
+    """What is no message, or one of a form that ONNX does not use."""
+
+
+class LargeTensors:
+    """The large constants of a model in an open file."""
+
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
+        # Whoever wrote the file does not know it: nothing in there can be taken for a mark.
+        self._secret = os.urandom(16)
+        self._ranges: list[_Range] = []
+
+    def message(self) -> bytes:
+        """The model, with marks in place of the data of its large constants."""
+        # Of what is no file but a stream, there is no size, and no second look.
+        whole = _Range(0, os.fstat(self._file.fileno()).st_size)
+        if whole.size >= _LARGE:
+            try:
+                return self._model(_Scan(self._file), whole)
+            except _UnknownFormError:
+                self._ranges.clear()
+                self._file.seek(0)
+        return self._file.readall()
+
+    def data(self, raw: bytes) -> np.ndarray:
+        """The raw data of a constant, or what its mark stands for."""
+        if not raw.startswith(self._secret):
+            return np.frombuffer(raw, np.uint8)
+        return self._read(self._ranges[int.from_bytes(raw[len(self._secret) :], "little")])
+
+    # ---- messages with marks ----
+
+    def _model(self, scan: _Scan, model: _Range) -> bytes:
+        return self._rewritten(scan.fields(model), _GRAPH, lambda each: self._graph(scan, each))
+
+    def _graph(self, scan: _Scan, graph: _Range) -> bytes:
+        fields = scan.fields(graph)
+        return self._rewritten(fields, _INITIALIZER, lambda each: self._tensor(scan, each))
+
+    def _tensor(self, scan: _Scan, tensor: _Range) -> bytes:
+        fields = list(scan.fields(tensor))
+        numbers = [field.number for field in fields]
+        # One that also says that its data is elsewhere, or has several, is for the parser.
+        if numbers.count(_RAW_DATA) > 1 or {_EXTERNAL_DATA, _DATA_LOCATION}.intersection(numbers):
+            return self._bytes(tensor)
+        return self._rewritten(fields, _RAW_DATA, self._mark)
+
+    def _mark(self, data: _Range) -> bytes:
+        self._ranges.append(data)
+        return self._secret + (len(self._ranges) - 1).to_bytes(8, "little")
+
+    def _rewritten(
+        self, fields: Iterable[_Field], number: int, other: Callable[[_Range], bytes]
+    ) -> bytes:
+        """A message with other content in its large fields of this number."""
+        parts: list[bytes] = []
+        same: _Range | None = None
+        for field in fields:
+            content = field.content
+            if field.number != number or content is None or content.size < _LARGE:
+                same = field.whole if same is None else _Range(same.begin, field.whole.end)
+                continue
+            if same is not None:
+                parts.append(self._bytes(same))
+                same = None
+            made = other(content)
+            parts += [_varint(number << 3 | _DELIMITED), _varint(len(made)), made]
+        if same is not None:
+            parts.append(self._bytes(same))
+        return b"".join(parts)
+
+    # ---- the file ----
+
+    def _bytes(self, wanted: _Range) -> bytes:
+        return self._read(wanted).tobytes()
+
+    def _read(self, wanted: _Range) -> np.ndarray:
+        data = np.empty(wanted.size, np.uint8)
+        self._file.seek(wanted.begin)
+        done = 0
+        while done < data.size:
+            count = self._file.readinto(data.data[done:])
+            if not count:
+                raise ModelError(f"{quoted(str(self._file.name))} was cut off while it was read")
+            done += count
+        data.flags.writeable = False
+        return data
+
+
+class _Scan:
+    """The fields of messages in a file, of which little more than their lengths is read."""
+
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
+        self._window, self._begin = b"", 0
+
+    def fields(self, message: _Range) -> Iterator[_Field]:
+        begin = message.begin
+        while begin < message.end:
+            tag, at = self._varint(begin)
+            number, form = tag >> 3, tag & 7
+            content = None
+            if form == _VARINT:
+                _, end = self._varint(at)
+            elif form == _DELIMITED:
+                length, at = self._varint(at)
+                end = at + length
+                content = _Range(at, end)
+            elif form in (_EIGHT, _FOUR):
+                end = at + (8 if form == _EIGHT else 4)
+            else:
+                raise _UnknownFormError
+            if end > message.end:
+                raise _UnknownFormError
+            yield _Field(number, _Range(begin, end), content)
+            begin = end
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        """The number that begins here, and where it ends."""
+        start = at - self._begin
+        if not 0 <= start <= len(self._window) - _LONGEST_VARINT:
+            self._file.seek(at)
+            self._window, self._begin, start = self._file.read(_WINDOW) or b"", at, 0
+        value = 0
+        for place, byte in enumerate(self._window[start : start + _LONGEST_VARINT]):
+            value |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                return value, at + place + 1
+        raise _UnknownFormError
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value >= 0x80:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
