@@ -122,6 +122,18 @@ def test_loops_over_registers_are_unrolled_from_the_outermost() -> None:
     assert (outer.end, inner.end) == (Number(3), Number(2))
 
 
+def test_arrays_as_long_as_a_cache_line_begin_at_one() -> None:
+    """A stack begins anywhere: vectors would straddle two lines in some processes, not in others."""
+    build = Builder()
+    build.array("tile", 3, 2, lanes=16)
+    build.array("line", 64, dtype=DType.U8)
+    build.array("few", 63, dtype=DType.U8)
+    text = render_kernel(_kernel(build.finish()), "sums", ())
+    assert "w_f32x16 tile[3][2] __attribute__((aligned(64)));" in text
+    assert "uint8_t line[64] __attribute__((aligned(64)));" in text
+    assert "uint8_t few[63];" in text
+
+
 def test_an_otherwise_belongs_to_the_when_before_it() -> None:
     build = Builder()
     with build.when(i < 1):

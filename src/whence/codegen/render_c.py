@@ -67,6 +67,7 @@ from whence.kernels.ir import (
     Variable,
     While,
 )
+from whence.machine import CACHE_LINE
 
 HEADER = 64
 """Bytes before scratch memory at which the pointer to the workers of a kernel stands; see
@@ -268,8 +269,14 @@ class CWriter(ExpressionWriter):
             c_type(array.dtype) if array.lanes == 1 else self.vector_type(array.dtype, array.lanes)
         )
         extents = "".join(f"[{extent}]" for extent in array.shape)
-        aligned = f" __attribute__((aligned({array.alignment})))" if array.alignment else ""
-        self.line(f"{kind} {array.name}{extents}{aligned};")
+        self.line(f"{kind} {array.name}{extents}{self.alignment(array)};")
+
+    def alignment(self, array: Array) -> str:
+        """What is as long as a cache line begins at one. A stack begins anywhere, and vectors in it
+        would straddle two lines in one process and not in another.
+        """
+        size = math.prod(array.shape) * array.lanes * array.dtype.bits // 8
+        return f" __attribute__((aligned({CACHE_LINE})))" if size >= CACHE_LINE else ""
 
     def constants_array(self, table: Constants) -> None:
         numbers = ", ".join(c_literal(Literal(value, table.dtype)) for value in table.values)

@@ -332,11 +332,10 @@ class Builder:
         *shape: int,
         dtype: DType = DType.F32,
         lanes: int = 1,
-        alignment: int = 0,
         shared: bool = False,
     ) -> Memory:
         name = self._name(name)
-        self.add(Array(name, shape, dtype, lanes, alignment, shared))
+        self.add(Array(name, shape, dtype, lanes, shared))
         return Memory(name, dtype, lanes)
 
     def constants(

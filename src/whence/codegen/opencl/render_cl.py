@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -228,7 +228,11 @@ class ClWriter(CWriter):
             self._spaces[array.name] = "__local "
             self.local(array.name, array.dtype, *array.shape)
         else:
-            super().array(replace(array, alignment=0))
+            super().array(array)
+
+    def alignment(self, array: Array) -> str:
+        """Private memory of a work item is the device's own affair."""
+        return ""
 
     def swap_type(self, pointer: str) -> str:
         return self._kinds[pointer]

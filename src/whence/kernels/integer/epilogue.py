@@ -15,7 +15,6 @@ from whence.kernels.conv.epilogue import Output, Sums
 from whence.kernels.index import Var
 from whence.kernels.ir import Count, Kernel, Name
 from whence.kernels.vectorise import Vectoriser
-from whence.machine import CACHE_LINE
 from whence.types import DType
 
 BATCH, ROW, COLUMN = "batch", "m", "n"
@@ -38,7 +37,7 @@ class IntegerEpilogue:
         """`starts` are the first columns of the vectors."""
         width = len(starts) * self.lanes
         size = self.rows * width
-        tile = build.array("tile", size, dtype=DType.I32, alignment=CACHE_LINE)
+        tile = build.array("tile", size, dtype=DType.I32)
         with build.unrolled(("i", self.rows)) as (i,):
             for j in range(len(starts)):
                 build.assign(tile.vector(i * width + j * self.lanes, self.lanes), sums(i, j))

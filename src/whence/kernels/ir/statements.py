@@ -205,8 +205,6 @@ class Array:
     shape: tuple[int, ...]
     dtype: DType = DType.F32
     lanes: int = 1
-    alignment: int = 0
-    """In bytes, where more than that of an element is needed."""
     is_shared: bool = False
     """One for all work items of a group (`Grid`), not private."""
 
