@@ -49,23 +49,27 @@ class PackWeights:
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         out, depth, *kernel = weights.shape
-        width = self.group_vectors * self.lanes
-        padded = np.zeros((self.groups, width, depth, *kernel), np.float32)
-        padded[:, : out // self.groups] = weights.reshape(
-            self.groups, out // self.groups, depth, *kernel
-        )
-        step = self.vectors * self.lanes
+        width, step = self.group_vectors * self.lanes, self.vectors * self.lanes
+        packed = np.empty(self.elements(depth) * math.prod(kernel), np.float32)
         whole = depth - depth % self.block
-        pieces = []
-        for group in padded:
+        # Channels in blocks, and behind them those that fill none.
+        sections = [(slice(whole), self.block), (slice(whole, depth), depth - whole)]
+        begin = 0
+        for group in weights.reshape(self.groups, out // self.groups, depth, *kernel):
             for start in range(0, width, step):
-                panel = group[start : start + step]
-                full = panel[:, :whole].reshape(
-                    panel.shape[0], whole // self.block, self.block, *kernel
-                )
-                pieces.append(full.transpose(1, 3, 4, 2, 0).reshape(-1))
-                pieces.append(panel[:, whole:].transpose(2, 3, 1, 0).reshape(-1))
-        return np.concatenate(pieces)
+                panel, lanes = group[start : start + step], min(step, width - start)
+                for channels, block in sections:
+                    part = panel[:, channels]
+                    end = begin + lanes * math.prod(part.shape[1:])
+                    if begin == end:
+                        continue
+                    # Each element is written once, where it belongs.
+                    blocks = part.reshape(len(part), part.shape[1] // block, block, *kernel)
+                    rows = packed[begin:end].reshape(-1, *kernel, block, lanes)
+                    rows[..., : len(part)] = blocks.transpose(1, 3, 4, 2, 0)
+                    rows[..., len(part) :] = 0
+                    begin = end
+        return packed
 
     def elements(self, depth: int) -> int:
         return self.groups * self.group_vectors * self.lanes * depth
