@@ -19,7 +19,7 @@ from tests.runtime.models import assert_same, outputs
 from whence import api
 from whence.api.compile_file import compile_file
 from whence.api.open_sizes import CompileOptions
-from whence.building.subprocess_call import Subprocess, call_in_subprocess
+from whence.building.subprocess_call import Answer, Subprocess, call_in_subprocess
 from whence.codegen.cache import Cache
 from whence.codegen.digest import FileDigest
 from whence.codegen.toolchain import Toolchain
@@ -124,10 +124,9 @@ def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(
 ) -> None:
     calls = []
 
-    def forget(call: Any, *given: Any) -> bool:
+    def forget(call: Any, *given: Any) -> Answer:
         calls.append(given)
-        call(*given)
-        return True
+        return Answer(call(*given))
 
     monkeypatch.setattr("whence.building.subprocess_call.call_in_subprocess", forget)
     monkeypatch.setattr("whence.building.model_cache._LARGEST", 0)
@@ -164,6 +163,18 @@ def test_a_call_is_made_in_another_process(tmp_path: Path) -> None:
     assert (text, int(process) != os.getpid()) == ("done by", True)
 
 
+def _loud(number: int) -> int:
+    print("said while it works")
+    subprocess.run(["echo", "said by another"], check=True)
+    return number + 1
+
+
+def test_an_answer_is_what_the_call_returns(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call_in_subprocess(_loud, 41) == Answer(42)
+    assert call_in_subprocess(_loud, "no number") is None
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_call_that_fails_or_warns_is_to_be_made_here(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +182,7 @@ def test_a_call_that_fails_or_warns_is_to_be_made_here(
     assert not call_in_subprocess(_warn)
     assert not call_in_subprocess(lambda: None)
     assert not call_in_subprocess(os._exit, 3)
+    assert not call_in_subprocess(os._exit, 0)
     assert capfd.readouterr() == ("", "")
 
 

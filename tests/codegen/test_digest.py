@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from pathlib import Path
 
 import pytest
 
-from whence.codegen.digest import PIECE, digest_of, digest_of_file
+from whence.codegen.digest import PIECE, FileDigest, digest_of, digest_of_file
 
 
 @pytest.mark.parametrize("size", [0, 1, 256 * 1024, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 77])
@@ -24,3 +26,17 @@ def test_any_byte_counts(tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(data)
         digests.add(digest_of_file(tmp_path / "file"))
     assert len(digests) == 4
+
+
+def test_another_process_is_told_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a model")
+    long_ago = path.stat().st_mtime - 100
+    os.utime(path, (long_ago, long_ago))
+    monkeypatch.setattr("whence.codegen.digest._SETTLED_NS", 0)
+    there = pickle.loads(pickle.dumps(FileDigest(path)))
+    monkeypatch.setattr("whence.codegen.digest.digest_of_file", lambda path: "read again")
+    assert there.value == digest_of(b"a model")
+    assert there.is_current()
+    path.write_bytes(b"another model")
+    assert not there.is_current()

@@ -123,3 +123,40 @@ def test_a_cache_that_expects_entries_is_handed_to_another_process(cache: Cache)
     path = cache.put(KEY, LARGE)
     with cache.expecting(ExpectedEntries(Path("model.onnx"), cache.folder)):
         assert pickle.loads(pickle.dumps(cache)).get(KEY) == path
+
+
+def test_what_another_process_wrote_just_now_is_not_read_once_more(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cache.put(KEY, LARGE)
+    here = pickle.loads(pickle.dumps(cache))
+    assert [entry.path for entry in cache.written] == [path]
+    assert not here.written
+    counted = _digests_counted(monkeypatch)
+    with here.expecting(ExpectedEntries(Path("model.onnx"), here.folder)):
+        here.note_written(cache.written)
+        assert here.get(KEY) == path
+    assert not counted
+    # The next start expects it all the same.
+    assert ExpectedEntries(Path("model.onnx"), cache.folder)._names == [path.name]
+
+
+@pytest.mark.parametrize("size", [len(LARGE), 10])
+def test_what_was_written_and_changed_since_is_checked(cache: Cache, size: int) -> None:
+    path = cache.put(KEY, LARGE)
+    written = cache.written
+    path.write_bytes(b"x" * size)
+    os.utime(path, (0, path.stat().st_mtime + 1))  # some clocks of files are coarse
+    with cache.expecting(ExpectedEntries(Path("model.onnx"), cache.folder)):
+        cache.note_written(written)
+        assert cache.get(KEY) is None
+
+
+def test_what_was_written_and_removed_since_is_not_there(cache: Cache) -> None:
+    path = cache.put(KEY, LARGE)
+    written = cache.written
+    path.unlink()
+    assert not cache.written
+    with cache.expecting(ExpectedEntries(Path("model.onnx"), cache.folder)):
+        cache.note_written(written)
+        assert cache.get(KEY) is None

@@ -8,7 +8,6 @@ import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whence.api.files import Dims, Shapes, StatePairs, load, shapes_with
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from whence.building.program import Program
     from whence.building.subprocess_call import Subprocess
     from whence.codegen.digest import FileDigest
+    from whence.codegen.expected_entries import WrittenEntry
     from whence.graph import Graph
     from whence.ops.binding import Port
     from whence.runtime.engine import Engine
@@ -227,9 +227,9 @@ class _ModelFile:
             return False
         engine, options = self._engine, self._options
         process, self._process = self._process, None
-        if not (call_in_subprocess if process is None else process.call)(
+        answer = (call_in_subprocess if process is None else process.call)(
             _compile_for_cache,
-            self._cached.path,
+            self._cached.file,
             (engine.kind, engine.index, self._elsewhere),
             options.shapes,
             options.fusion,
@@ -237,13 +237,16 @@ class _ModelFile:
             options.specialise,
             dict(options.state),
             self._niceness,
-        ):
+        )
+        if answer is None:
             self._elsewhere = None
-        return self._elsewhere is not None
+            return False
+        self._cached.note_written(answer.value)
+        return True
 
 
 def _compile_for_cache(
-    path: Path,
+    digest: FileDigest,
     device: tuple[str, int, Mapping[str, Any]],
     shapes: Shapes,
     fusion: str,
@@ -251,13 +254,12 @@ def _compile_for_cache(
     specialise: bool,
     state: StatePairs,
     niceness: int = 0,
-) -> None:
+) -> Sequence[WrittenEntry]:
     """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
-    them open and they are known.
+    them open and they are known. Returns what was put into the cache for it.
     """
     if niceness:
         os.nice(niceness)
-    from whence.codegen.digest import FileDigest
     from whence.runtime.engine import Engine
 
     kind, index, opened = device
@@ -265,9 +267,10 @@ def _compile_for_cache(
     identity = engine.backend.cache_identity()
     assert identity is not None
     options = CompileOptions(shapes, fusion, specialise=specialise, state=state)
-    executable = compile_file(FileDigest(path), engine, identity, options)
+    executable = compile_file(digest, engine, identity, options)
     if inputs:
         executable.prepare(inputs)
+    return identity.cache.written
 
 
 def file_shapes(

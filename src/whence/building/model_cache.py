@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ from whence.types import Dim, TensorType, as_dims
 
 if TYPE_CHECKING:
     from whence.building.program_template import ProgramTemplate
+    from whence.codegen.expected_entries import WrittenEntry
     from whence.graph import Graph
 
 Shapes = Mapping[str, Sequence[Dim]]
@@ -102,7 +103,7 @@ class CachedModel:
         enabled: bool = True,
     ) -> None:
         self.path = file.path
-        self._file = file
+        self.file = file
         self._cache = identity.cache
         self._enabled = enabled and bool(file.value)
         self._key = (
@@ -154,9 +155,13 @@ class CachedModel:
         folder = self.path.parent.resolve()
         self._others = self._digests([os.path.relpath(file, folder) for file in graph.files])
 
+    def note_written(self, entries: Iterable[WrittenEntry]) -> None:
+        """Another process compiled the model, and wrote these entries."""
+        self._cache.note_written(entries)
+
     def is_unchanged(self) -> bool:
         """Do the model's files still hold what they held when this was made, or noted?"""
-        return all(each.is_current() for each in (self._file, *(each for _, each in self._others)))
+        return all(each.is_current() for each in (self.file, *(each for _, each in self._others)))
 
     def program(self, shapes: Shapes, number: int = 0) -> Program | None:
         """The program for inputs of these shapes, compiled before, or None.

@@ -9,21 +9,25 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 # Modules are looked for where this process looks for them, and nothing is imported before that is
 # known. What Python would take apart at the end, for a tenth of a second, goes with the process. Of
 # what a call makes most lives until then: garbage is looked for after a million new objects, not
-# after every 700, of which a thousand modules alone make many.
+# after every 700, of which a thousand modules alone make many. Only what the call returns is written
+# to where we read: what anybody prints meanwhile is dropped.
 _CHILD = """
 import gc, sys
 gc.set_threshold(1_000_000, 10, 10)
 sys.path[:] = sys.argv[2:]
 import os, pickle
+answer = open(os.dup(1), "wb")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 for name in filter(None, sys.argv[1].split(",")):
     __import__(name)
 call, *given = pickle.load(sys.stdin.buffer)
-call(*given)
+pickle.dump(call(*given), answer)
+answer.close()
 os._exit(0)
 """
 _PYTHON = re.compile(r"python[0-9.]*[a-z]?")
@@ -33,13 +37,20 @@ _NO_MESSAGE = (pickle.PicklingError, AttributeError, TypeError)
 _NO_WARNINGS = ("-W", "error::RuntimeWarning")
 
 
-def call_in_subprocess(call: Callable[..., object], *given: object) -> bool:
-    """Call a function of some module in another Python process, and wait for it. Was it done, and
-    had it nothing to say?
+class Answer(NamedTuple):
+    """Of a call that was done in another process."""
 
-    Only then does it count. Whoever gets False makes the call here, and hears as an exception or a
-    warning what went wrong: so it does not matter why the other process failed, or could not be
-    started. Only the module of the function is imported there, never the program that runs here.
+    value: Any
+    """What it returned."""
+
+
+def call_in_subprocess(call: Callable[..., object], *given: object) -> Answer | None:
+    """Call a function of some module in another Python process, and wait for it. There is an answer
+    if it was done and had nothing else to say.
+
+    Whoever gets none makes the call here, and hears as an exception or a warning what went wrong:
+    so it does not matter why the other process failed, or could not be started. Only the module of
+    the function is imported there, never the program that runs here.
     """
     with Subprocess() as process:
         return process.call(call, *given)
@@ -67,19 +78,21 @@ class Subprocess:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
 
-    def call(self, call: Callable[..., object], *given: object) -> bool:
+    def call(self, call: Callable[..., object], *given: object) -> Answer | None:
         """As `call_in_subprocess`; a second call is not done."""
         if self._process is None or self._process.poll() is not None:
-            return False
+            return None
         try:
-            self._process.communicate(pickle.dumps((call, *given)))
+            answer, _ = self._process.communicate(pickle.dumps((call, *given)))
         except (OSError, ValueError, *_NO_MESSAGE):
-            return False
-        return self._process.returncode == 0
+            return None
+        # One that ended before its call did has none.
+        is_done = self._process.returncode == 0 and answer
+        return Answer(pickle.loads(answer)) if is_done else None
 
     def __enter__(self) -> Self:
         return self

@@ -17,12 +17,12 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from whence.codegen.digest import digest_of, digest_of_file, map_file
-from whence.codegen.expected_entries import ExpectedEntries
+from whence.codegen.expected_entries import ExpectedEntries, WrittenEntry, entry_status
 from whence.errors import CacheError
 
 LIMIT_BYTES = 4 * 1024**3
@@ -82,6 +82,7 @@ class Cache:
         self.folder = default_folder() if folder is None else folder.absolute()
         self._overflow: tempfile.TemporaryDirectory[str] | None = None
         self._expected: ExpectedEntries | None = None
+        self._written: dict[Path, None] = {}
         try:
             self._make_folder()
         except OSError as error:
@@ -112,8 +113,22 @@ class Cache:
             entries.remember()
 
     def __getstate__(self) -> dict[str, object]:
-        """For another process, which expects nothing."""
-        return {**self.__dict__, "_expected": None}
+        """For another process, which expects nothing and has written nothing."""
+        return {**self.__dict__, "_expected": None, "_written": {}}
+
+    @property
+    def written(self) -> list[WrittenEntry]:
+        """The entries that were put here, and are still there."""
+        found = []
+        for path in self._written:
+            with contextlib.suppress(OSError):
+                found.append(WrittenEntry(path, entry_status(path)))
+        return found
+
+    def note_written(self, entries: Iterable[WrittenEntry]) -> None:
+        """Another process put these entries here just now, for what is asked for here."""
+        if self._expected is not None:
+            self._expected.add_written(entries)
 
     def _digest_of(self, path: Path) -> str:
         return digest_of_file(path) if self._expected is None else self._expected.digest_of(path)
@@ -150,7 +165,9 @@ class Cache:
         name = f"{key}.{digest}"
         try:
             self._make_folder()
-            return _write(self.folder / key[:2], name, data)
+            path = _write(self.folder / key[:2], name, data)
+            self._written[path] = None
+            return path
         except OSError as error:
             self._survive(error)
             return self._write_overflow(key, name, data)

@@ -83,13 +83,17 @@ class FileDigest:
         self.path = path
         self._value = ""
         self._status: tuple[int, ...] = ()
-        self._worker = threading.Thread(target=self._read, daemon=True)
+        self._worker: threading.Thread | None = threading.Thread(target=self._read, daemon=True)
         self._worker.start()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
             self._status = _settled_status(self.path)
             self._value = digest_of_file(self.path)
+
+    def __reduce__(self) -> tuple[Callable[..., FileDigest], tuple[Path, str, tuple[int, ...]]]:
+        """For another process, which need not read the file once more."""
+        return _known_digest, (self.path, self.value, self._status)
 
     def is_current(self) -> bool:
         """Does the file still hold what it held when it was read? Read again only if its times do
@@ -105,8 +109,15 @@ class FileDigest:
     @property
     def value(self) -> str:
         """Empty when the file cannot be read."""
-        self._worker.join()
+        if self._worker is not None:
+            self._worker.join()
         return self._value
+
+
+def _known_digest(path: Path, value: str, status: tuple[int, ...]) -> FileDigest:
+    found = FileDigest.__new__(FileDigest)
+    found.path, found._value, found._status, found._worker = path, value, status, None
+    return found
 
 
 def _settled_status(path: Path) -> tuple[int, ...]:

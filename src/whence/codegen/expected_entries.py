@@ -4,6 +4,9 @@ A start spends most of its time on imports, on one core. Checking 100 MB of pack
 their digests takes a quarter as long, and can happen on another core meanwhile, if it is known which
 entries they are: a list of their names is written after a start, beside the entries.
 
+Entries that another process wrote for this very start, a moment ago, are not checked again as long
+as their files are the same.
+
 The list decides nothing. What the model is made of is found as without it, by its content; a digest
 that was computed early only saves computing it again, for a file that did not change since.
 """
@@ -15,8 +18,9 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from whence.codegen.digest import MOST_THREADS, digest_of_file
 
@@ -27,6 +31,15 @@ _NAME = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{64}")
 # What is smaller is checked sooner than another thread would get to it.
 _WORTH_BYTES = 64 * 1024
 _MOST_ENTRIES = 10_000
+
+
+class WrittenEntry(NamedTuple):
+    """An entry that was put into the cache by this process, and what would change if its file
+    did.
+    """
+
+    path: Path
+    status: tuple[int, ...]
 
 
 class ExpectedEntries:
@@ -48,7 +61,7 @@ class ExpectedEntries:
 
     def digest_of(self, path: Path) -> str:
         """As `digest_of_file`, and perhaps computed already. Raises `OSError` likewise."""
-        status = _status(path)
+        status = entry_status(path)
         if status[2] >= _WORTH_BYTES:
             self._used[path.name] = None
         if path in self._done:
@@ -60,6 +73,16 @@ class ExpectedEntries:
             if before == status:
                 return digest
         return digest_of_file(path)
+
+    def add_written(self, entries: Iterable[WrittenEntry]) -> None:
+        """Entries that a process wrote for this start: it computed their digests from what it
+        wrote, so one that did not change since has the content that its name says.
+        """
+        for path, status in entries:
+            with self._taking:
+                self._taken.add(path)
+                self._found[path] = status, path.suffix[1:]
+                self._done.setdefault(path, threading.Event()).set()
 
     def remember(self) -> None:
         """The start is done: expect next time what it asked for. A list that cannot be written is
@@ -81,7 +104,7 @@ class ExpectedEntries:
 
     def _compute(self, path: Path, threads: int = MOST_THREADS) -> None:
         try:
-            status = _status(path)
+            status = entry_status(path)
             self._found[path] = status, digest_of_file(path, threads)
         except OSError:
             pass  # whoever asks for it meets the same
@@ -105,7 +128,7 @@ def _read(path: Path) -> Sequence[str]:
     return names if all(map(_NAME.fullmatch, names)) and len(names) <= _MOST_ENTRIES else ()
 
 
-def _status(path: Path) -> tuple[int, ...]:
+def entry_status(path: Path) -> tuple[int, ...]:
     """What changes when a file does. Entries are never written again, only replaced or removed."""
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
