@@ -24,6 +24,7 @@ from whence.attribution.account import Span, account
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.fixed_work import time_fixed_work
+from whence.attribution.input_places import InputPlaces
 from whence.attribution.least_times import are_known
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.moment_scatter import moment_scatter
@@ -136,6 +137,7 @@ class ProfiledRuns:
         self._values = bind_inputs(
             graph, inputs.values if isinstance(inputs, SampleInputs) else inputs
         )
+        self._places = InputPlaces(self._values)
         self._executable = executable
         self._guessed = sample.options if sample is not None and sample.guessed else ""
         if sample is None:
@@ -186,9 +188,10 @@ class ProfiledRuns:
 
     def _timed(self, stream: Stream) -> Span:
         """A run whose threads are awake when it begins."""
+        values = self._places.next()
         if self._wakes_threads:
-            self._executable.perform(self._plain, *self._values)
-        span = _timed(self._executable, stream, self._values)
+            self._executable.perform(self._plain, *values)
+        span = _timed(self._executable, stream, values)
         self._least_ns = min(self._least_ns, _elapsed(span))
         return span
 
