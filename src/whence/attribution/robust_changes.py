@@ -9,7 +9,8 @@ its least time, the lower end of the distribution of its times:
    kernel's time.
 2. How far two such times lie apart where nothing changed is seen within each profile: by how much the
    least time differs from one moment to another beside the other kernels (`moment_scatter.py`). It
-   is not divided by the number of moments, as a whole profile may have been at a bad one. What a
+   is not divided by the number of moments, as a whole profile may have been at a bad one. One whose
+   shortest runs lie apart must differ by as much more, for one lucky run is no least time. What a
    kernel finds in the caches depends on others all the time: one that streams data (no convolution
    or matrix product, or one that a cache or memory limits) must differ by more.
 3. What all operators have in common is the machine's, unless a fixed piece of work between the runs
@@ -45,11 +46,12 @@ _FEWEST_KERNELS = 6
 # profiles, and kernels of a few microseconds take half as long again where two threads share them.
 _LEAST_CHANGE, _LEAST_PART = 0.1, 0.001
 _SCATTERS = 3.0
-# How many times the scatter between moments a change must be, of contractions and of kernels that
-# stream data, and the least change of those. Chosen on 44 profiles of two models with one and two
-# threads, at a load of 5 to 18 on two cores, and the last one on a pair at a load of 23; among all
-# pairs of 41 other profiles nothing was called changed with it.
-_MOMENT_SCATTERS, _STREAMING_SCATTERS, _LEAST_STREAMING = 1.0, 3.0, 0.15
+# How many times the scatter between moments a change must be, of a kernel that is steady and of one
+# that is not, and the least change of one that streams data. Chosen on 13 profiles each of SqueezeNet
+# and a text recogniser and 10 each of another one and a face detector, with two threads at a load of
+# 10 to 14 on two cores: in none of 286 pairs anything was called changed.
+_STEADY, _SCATTERS_OF_STEADY, _SCATTERS_OF_OTHERS = 0.05, 2.0, 4.0
+_LEAST_STREAMING = 0.12
 # An operator with less of the model says nothing about how much operators scatter.
 _COUNTED_SHARE = 0.005
 
@@ -199,11 +201,10 @@ def _work(profile: Profile) -> _Work | None:
     noted = any(kernel.shortest_busy_ns for kernel, _ in found)
     scatter = np.array([k.busy_scatter for k, _ in found]) if noted else moment_scatter(matrix)
     streams = np.array([_streams(kernel) for kernel, _ in found], bool)
-    # One lucky run is no least time of a kernel whose times have no common lower end.
     ordered = np.sort(matrix, axis=0)
     lucky = np.log(np.maximum(ordered[2], 1.0) / np.maximum(ordered[0], 1.0))
-    widened = np.maximum(_LEAST_STREAMING, _STREAMING_SCATTERS * scatter + lucky)
-    noise = np.where(streams, widened, _MOMENT_SCATTERS * scatter)
+    scatters = np.where(scatter > _STEADY, _SCATTERS_OF_OTHERS, _SCATTERS_OF_STEADY)
+    noise = np.maximum(scatters * scatter + lucky, np.where(streams, _LEAST_STREAMING, 0.0))
     return _Work(matrix, noise, dict(weights))
 
 
