@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,9 @@ def profile_model(
 ) -> Profile:
     """Where the time goes, by operator of the file. Compiles the model unless it is compiled
     already; inputs are random unless given. `dims` are sizes of the dimensions that the model
-    names. What `torch.compile(module, backend="whence")` returned is profiled with the arguments of
-    a call, by line of the program, with its graph breaks.
+    names. A module of PyTorch is profiled with the arguments of a call, `(x,)`, and so is what
+    `torch.compile(module, backend="whence")` returned: by line of the program, with its graph
+    breaks.
 
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
     is modelled. `streams` measures also what so many callers at once achieve in a second, most with
@@ -56,6 +57,7 @@ def profile_model(
     from whence.attribution.measure import profile_executable
     from whence.attribution.sample_inputs import working_inputs
     from whence.attribution.torch_module import is_compiled_by_torch
+    from whence.frontends.objects import is_torch_module
     from whence.graph import Graph
     from whence.report.files import WRITERS
     from whence.report.html.page import page
@@ -74,6 +76,13 @@ def profile_model(
         raise InputError(
             "batch is for inputs that are made up: those given have a size of their own"
         )
+    if is_torch_module(model):
+        if exact:
+            raise InputError(
+                "an exact profile compiles kernels anew: give what torch.export.export(module, args)"
+                " returns, not the module"
+            )
+        model, inputs = _compile_module(model, inputs, threads, engine, shapes, dims)
     if exact and isinstance(model, Executable):
         raise InputError(
             "an exact profile compiles kernels anew and needs the constants: give the model file or"
@@ -122,6 +131,31 @@ def _batch_of(
     sized = fix_input_shapes(graph.copy(), known) if known else graph
     shapes = batch_shapes(sized, batch)
     return sample_inputs(fix_input_shapes(sized.copy(), shapes)).values
+
+
+def _compile_module(
+    module: Any,
+    inputs: Any,
+    threads: int,
+    engine: Engine | None,
+    shapes: Shapes | None,
+    dims: Dims | None,
+) -> tuple[Executable, Sequence[Value]]:
+    """The module, compiled for the arguments of a call, and what those give its graph."""
+    from whence.interop.torch.executable import TorchExecutable
+
+    by_name = isinstance(inputs, Mapping)
+    if not by_name and not isinstance(inputs, tuple | list):
+        raise InputError(
+            "a module of PyTorch is profiled with the arguments of a call:"
+            " whence.profile(module, (x,))"
+        )
+    args, kwargs = ((), inputs) if by_name else (tuple(inputs), {})
+    executable = compile_model(
+        module, args, kwargs=kwargs, threads=threads, engine=engine, shapes=shapes, dims=dims
+    )
+    assert isinstance(executable, TorchExecutable)
+    return executable, executable.inputs_of(args, kwargs)
 
 
 def _profile_torch_compiled(model: Any, inputs: Any, runs: int, warmup: int) -> Profile:

@@ -204,8 +204,42 @@ def test_arguments_by_name_and_fixed_ones() -> None:
     torch.testing.assert_close(model(x, power=3, scale=scale), x**3 * scale)
     with pytest.raises(InputError, match="'power' is 2, and the model was exported for 3"):
         model(x, scale=scale, power=2)
-    with pytest.raises(InputError, match="takes scale, power by name"):
+    with pytest.raises(InputError, match="by name scale, power"):
         model(x, scale=scale)
+
+
+def test_tensors_by_name_whatever_the_module_was_exported_with() -> None:
+    class Affine(Module):
+        def forward(self, x: Any, scale: Any, power: int = 2) -> Any:
+            return {"y": x**power * scale}
+
+    x, scale = torch.randn(3), torch.tensor(2.0)
+    model = whence.compile(Affine().eval(), (x, scale, 3), threads=1)
+    for found in (
+        model(x, scale, 3),
+        model({"x": x, "scale": scale}),
+        model(power=3, scale=scale, x=x),
+        model(x, power=3, scale=scale),
+    ):
+        torch.testing.assert_close(found["y"], x**3 * scale)
+    with pytest.raises(InputError, match="'power' is 2, and the model was exported for 3"):
+        model(x, scale=scale, power=2)
+    for args, kwargs in (((x,), {"scale": scale}), (({"x": x},), {}), ((), {"z": x})):
+        with pytest.raises(InputError, match="it takes x: f32"):
+            model(*args, **kwargs)
+
+
+def test_a_module_is_profiled_with_the_arguments_of_a_call(net: Any) -> None:
+    x = torch.randn(2, 3, 6, 6)
+    for inputs in ((x,), {"x": x}):
+        profile = whence.profile(net, inputs, runs=2, warmup=1, threads=1)
+        assert profile.coverage.lost == 0
+        assert {row.module for row in profile.sources} >= {"stem.conv", "stem.bn", "head.1"}
+    for inputs in (None, x):
+        with pytest.raises(InputError, match=r"whence.profile\(module, \(x,\)\)"):
+            whence.profile(net, inputs)
+    with pytest.raises(InputError, match=r"torch.export.export\(module, args\)"):
+        whence.profile(net, (x,), exact=True)
 
 
 def test_a_call_does_not_go_through_the_list_of_parameters(

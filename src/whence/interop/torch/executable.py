@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,8 @@ class _Result(NamedTuple):
 
 class TorchExecutable(Executable):
     """Takes what the module takes. With tensors of PyTorch it returns what the module returns, in
-    the same nesting; with arrays, in order or by name, it is like any other compiled model.
+    the same nesting; with arrays it is like any other compiled model. Either are given in order, by
+    name, or as a dictionary by name.
     """
 
     _program: Any = None
@@ -63,27 +64,44 @@ class TorchExecutable(Executable):
         leaves, spec = _pytree.tree_flatten((args, kwargs))
         if not any(is_tensor(leaf) for leaf in leaves):
             return super().__call__(*args, **kwargs)
-        wanted = self._program.call_spec.in_spec
-        if kwargs:
-            kwargs = self._in_order(kwargs, wanted)
-            leaves, spec = _pytree.tree_flatten((args, kwargs))
-        if spec != wanted:
-            names = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
-            raise InputError(
-                "the model is called with other arguments than it was exported with; it takes"
-                f" {names}"
-            )
+        if spec != self._program.call_spec.in_spec:
+            leaves = self._by_argument(args, kwargs)
         outputs = self._run(self._binder.bind(self._given(leaves)), None)
         return _pytree.tree_unflatten(self._results(outputs), self._program.call_spec.out_spec)
 
-    def _in_order(self, kwargs: dict[str, Value], wanted: Any) -> dict[str, Value]:
-        names = wanted.children()[1].context
-        if set(names) != set(kwargs):
+    def inputs_of(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[Value]:
+        """What a call with these arguments gives the graph, in the order of its inputs."""
+        return self._given(self._by_argument(args, kwargs))
+
+    def _by_argument(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[Value]:
+        """The leaves of a call as they were when the module was exported, of one whose arguments
+        are given in another order, by name instead of in order, or as a dictionary of the inputs.
+        """
+        from torch.utils import _pytree
+
+        wanted = self._program.call_spec.in_spec
+        by_name = wanted.children()[1].context
+        if set(kwargs) == set(by_name):
+            kwargs = {name: kwargs[name] for name in by_name}
+        leaves, spec = _pytree.tree_flatten((tuple(args), kwargs))
+        if spec == wanted:
+            return leaves
+        first: list[Value] = []
+        if not kwargs and len(args) == 1 and isinstance(args[0], Mapping):
+            given, names = args[0], {port.name for port in self.inputs}
+        else:
+            first, given = _pytree.tree_leaves(args), kwargs
+            # All of them: one that is left out has the module's default, which may be another
+            # value than it was exported with.
+            names = {argument.name for argument in self._arguments[len(first) :]}
+        if not given or set(given) != names:
+            takes = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
             raise InputError(
-                f"the model takes {', '.join(names) or 'no arguments'} by name, not"
-                f" {', '.join(kwargs)}"
+                "the model is called with other arguments than it was exported with; it takes"
+                f" {takes}" + (f"; by name {', '.join(by_name)}" if by_name else "")
             )
-        return {name: kwargs[name] for name in names}
+        rest = self._arguments[len(first) :]
+        return [*first, *(given.get(each.name, each.value) for each in rest)]
 
     def _given(self, leaves: Sequence[Value]) -> list[Value]:
         """The leaves of a call that are inputs; the others are as they were when it was
