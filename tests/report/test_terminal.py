@@ -152,6 +152,18 @@ def test_on_a_narrow_terminal_an_operator_ends_in_its_kernel_and_modules_have_no
     assert found.findings[0].title in " ".join(narrow.split())
 
 
+def test_modules_with_short_names_have_a_column(profile: Profile) -> None:
+    rows = tuple(dataclasses.replace(row, name=f"n{row.id}") for row in profile.sources)
+
+    def header_of(module: str, width: int) -> str:
+        named = tuple(dataclasses.replace(row, module=module) for row in rows)
+        return printed(dataclasses.replace(profile, sources=named), width)
+
+    assert re.search(r"operator +module +what became", header_of("fc", 100))
+    assert re.search(r"n\d +fc ", header_of("fc", 100))
+    assert "module" not in header_of("", 100)
+
+
 def test_an_unmeasurable_cost_is_not_called_negative(profile: Profile) -> None:
     assert "profiling cost below 0.1 %" in header(
         dataclasses.replace(profile, overhead_ratio=-0.02), 120

@@ -271,12 +271,14 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
     modules = [_module_beside(row) for row in rows]
     longest = max((len(escape(row.name)) for row in rows), default=8)
     spare = console.width - taken - min(longest, console.width // 3) - _LEAST_BECAME
-    module_width = min(max(map(len, modules), default=0), max(0, spare))
-    table.add_column("operator", no_wrap=True, overflow="ellipsis")
-    if module_width >= _LEAST_MODULE:
-        table.add_column("module", no_wrap=True, overflow="ellipsis")
-    else:
+    longest_module = max(map(len, modules), default=0)
+    # Short names take their heading's width; of long ones less than that much tells nothing.
+    module_width = min(max(longest_module, len("module")), max(0, spare))
+    if not longest_module or module_width < min(longest_module, _LEAST_MODULE):
         module_width = 0
+    table.add_column("operator", no_wrap=True, overflow="ellipsis")
+    if module_width:
+        table.add_column("module", no_wrap=True, overflow="ellipsis")
     table.add_column("what became of it", no_wrap=True, overflow="ellipsis", style="dim")
     taken += module_width + 2 if module_width else 0
     room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
