@@ -103,7 +103,8 @@ def test_engines_run_in_turns(name: str, whence_command: Whence, tmp_path: Path)
     )
     assert done.code == 0, done.err
     assert f"{name}.onnx · whence 0." in done.out
-    assert "onnxruntime 1." in done.out
+    assert "onnxruntime 1." in done.out.splitlines()[0]
+    assert done.out.splitlines()[0].endswith(" · 1 thread")
     content = json.loads(told.read_text())
     for engine in content["engines"]:
         assert sum(row["ns"][engine["name"]] for row in content["rows"]) == engine["run_ns"]

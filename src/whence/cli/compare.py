@@ -14,7 +14,7 @@ from whence.attribution.sample_inputs import taken_sizes
 from whence.cli.console import ModelPath, check_file, out, progress, safe
 from whence.cli.shapes import DimOption, ShapeOption, mention_open_sizes, parse_sizes
 from whence.foreign.engine_comparison import GROUPINGS, REST, EngineComparison, Line
-from whence.report.terminal import duration, fit
+from whence.report.terminal import duration, fit, thread_count
 
 WORKER = "whence.compare_worker"
 
@@ -111,9 +111,9 @@ def print_engines(
 ) -> None:
     """The table, whose columns add up to a run of each engine."""
     title = " · ".join(profile.engine for profile in found.profiles)
-    threads = found.profiles[0].threads
+    threads = thread_count(found.profiles[0].threads)
     console.print(
-        safe(f"{fit(Path(found.model).name, 40)} · {title} · {threads} threads", "bold"),
+        safe(f"{fit(Path(found.model).name, 40)} · {title} · {threads}", "bold"),
         soft_wrap=True,
     )
     table = Table(box=None, header_style="dim", padding=(0, 1))

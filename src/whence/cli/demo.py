@@ -37,7 +37,7 @@ from whence.graph.history import history_of
 from whence.passes.equivalence import difference
 from whence.provenance import Outcome, SourceOp
 from whence.report.html import write_html
-from whence.report.terminal import duration, print_profile
+from whence.report.terminal import duration, print_profile, thread_count
 from whence.runtime.executable import Executable
 
 WORD = Path(__file__).with_name("word.png")
@@ -166,7 +166,7 @@ def _compare(
         say(
             console,
             f"  {duration(race.own_ns)} a run; {whose} {duration(race.other_ns)}, in turns on"
-            f" {executable.engine.threads} threads (medians of {race.rounds})",
+            f" {thread_count(executable.engine.threads)} (medians of {race.rounds})",
         )
     error = difference(expected, result)
     if not error <= _TOLERANCE:

@@ -13,7 +13,7 @@ from whence.attribution.growth import Growth, GrowthKind
 from whence.attribution.profile import module_of
 from whence.graph.escaping import escape
 from whence.report.html.document import document
-from whence.report.terminal import duration, fit
+from whence.report.terminal import duration, fit, thread_count
 
 _TIME_WIDTH, _LEAST_NAME = 8, 12
 
@@ -26,7 +26,7 @@ def print_growth(
     """
     profile = sweep.profiles[0]
     others = [f"{n}={s}" for n, s in profile.dimensions.items() if n != sweep.dimension]
-    facts = [profile.engine, f"{profile.threads} threads", f"{profile.runs} runs", *others]
+    facts = [profile.engine, thread_count(profile.threads), f"{profile.runs} runs", *others]
     title = f"{fit(sweep.model, 60)} by {escape(sweep.dimension)}"
     console.print(
         Text.assemble((title, "bold"), (f" · {escape(' · '.join(facts))}", "dim")), soft_wrap=True

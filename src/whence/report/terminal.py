@@ -97,7 +97,7 @@ def throughput_line(found: Throughput) -> str:
 
 def header(profile: Profile, width: int) -> str:
     """What was run, in a line; in several where that would be longer than `width`."""
-    threads = f", {profile.threads} thread{'s' if profile.threads != 1 else ''}"
+    threads = f", {thread_count(profile.threads)}"
     threads = "" if profile.is_imported else threads
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
     facts = (
@@ -231,6 +231,10 @@ def policy_name(profile: Profile) -> str:
     first = profile.policy.partition(". ")[0]
     name, colon, _ = first.partition(": ")
     return escape(f"{name[:1].lower()}{name[1:]}" if colon else first)
+
+
+def thread_count(threads: int) -> str:
+    return f"{threads} thread{'s' if threads != 1 else ''}"
 
 
 def duration(nanoseconds: float) -> str:
