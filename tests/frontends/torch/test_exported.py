@@ -235,9 +235,9 @@ def test_a_module_is_profiled_with_the_arguments_of_a_call(net: Any) -> None:
         profile = whence.profile(net, inputs, runs=2, warmup=1, threads=1)
         assert profile.coverage.lost == 0
         assert {row.module for row in profile.sources} >= {"stem.conv", "stem.bn", "head.1"}
-    for inputs in (None, x):
+    for wrong in (None, x):
         with pytest.raises(InputError, match=r"whence.profile\(module, \(x,\)\)"):
-            whence.profile(net, inputs)
+            whence.profile(net, wrong)
     with pytest.raises(InputError, match=r"torch.export.export\(module, args\)"):
         whence.profile(net, (x,), exact=True)
 

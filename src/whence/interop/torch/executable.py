@@ -83,6 +83,7 @@ class TorchExecutable(Executable):
         by_name = wanted.children()[1].context
         if set(kwargs) == set(by_name):
             kwargs = {name: kwargs[name] for name in by_name}
+        leaves: list[Value]
         leaves, spec = _pytree.tree_flatten((tuple(args), kwargs))
         if spec == wanted:
             return leaves
