@@ -58,12 +58,33 @@ def test_what_is_parsed_is_short_and_the_data_is_the_same(file: Path) -> None:
 
 def test_all_else_of_the_message_is_kept(file: Path) -> None:
     expected = onnx.load(file)
-    with file.open("rb", buffering=0) as opened:
-        large = LargeTensors(opened)
+    with file.open("rb", buffering=0) as opened, LargeTensors(opened) as large:
         found = onnx.ModelProto.FromString(large.message())
         for tensor in found.graph.initializer:
             tensor.raw_data = large.data(tensor.raw_data).tobytes()
     assert found == expected
+
+
+def test_much_data_is_read_by_threads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whence.frontends.onnx.large_tensors._MUCH", 1)
+    before = threading.active_count()
+    with file.open("rb", buffering=0) as opened, LargeTensors(opened) as large:
+        large.message()
+        assert threading.active_count() > before
+    assert threading.active_count() == before
+    np.testing.assert_array_equal(constants_of(file)["large"], LARGE)
+
+
+def test_a_thread_that_fails_is_heard_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whence.frontends.onnx.large_tensors._MUCH", 1)
+    preadv = os.preadv
+
+    def shorter(handle: int, buffers: list[memoryview], offset: int) -> int:
+        return 0 if buffers[0].nbytes > LARGE.nbytes // 2 else preadv(handle, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", shorter)
+    with pytest.raises(whence.ModelError, match="was cut off while it was read"):
+        whence.load(file)
 
 
 def test_what_a_constant_declares_is_checked(tmp_path: Path) -> None:
@@ -108,8 +129,7 @@ def test_data_in_two_places_is_for_the_parser(tmp_path: Path) -> None:
 
 
 def test_a_file_that_gets_shorter_while_it_is_read(file: Path) -> None:
-    with file.open("rb", buffering=0) as opened:
-        large = LargeTensors(opened)
+    with file.open("rb", buffering=0) as opened, LargeTensors(opened) as large:
         message = onnx.ModelProto.FromString(large.message())
         (mark,) = (each.raw_data for each in message.graph.initializer if each.name == "large")
         os.truncate(file, 1000)

@@ -3,7 +3,8 @@
 Whoever parses a message has its bytes twice more: as they are in the file, and as the parser keeps
 them. For a hundred megabytes of weights, that takes longer than all else about reading a model. So
 a file is looked through first: where a constant of its graph has much raw data, the message that is
-parsed has a mark in its place, and the data is read once, into the array that will hold it.
+parsed has a mark in its place, and the data is read once, into the array that will hold it: by
+other threads, while the message is parsed.
 
 What cannot be looked through, such as a file that is cut off, is left to the parser, which says
 what is wrong with it.
@@ -14,16 +15,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.frontends.naming import quoted
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
 # Below this, a message is as quick.
 _LARGE = 1 << 16
 _WINDOW = 1 << 16
+# From so many bytes on, threads are worth their start; more of them would wait for memory.
+_MUCH = 8 << 20
+_THREADS = 2
 # Fields by their numbers: ModelProto.graph, GraphProto.initializer, and three of TensorProto.
 _GRAPH, _INITIALIZER = 7, 5
 _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
@@ -56,13 +63,23 @@ class _UnknownFormError(Exception):
 
 
 class LargeTensors:
-    """The large constants of a model in an open file."""
+    """The large constants of a model in an open file, in a `with`."""
 
     def __init__(self, file: FileIO) -> None:
         self._file = file
         # Whoever wrote the file does not know it: nothing in there can be taken for a mark.
         self._secret = os.urandom(16)
         self._ranges: list[_Range] = []
+        self._pool: ThreadPoolExecutor | None = None
+        self._reading: list[Future[np.ndarray]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The file may be closed: nothing is read from it any more."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
     def message(self) -> bytes:
         """The model, with marks in place of the data of its large constants."""
@@ -70,17 +87,28 @@ class LargeTensors:
         whole = _Range(0, os.fstat(self._file.fileno()).st_size)
         if whole.size >= _LARGE:
             try:
-                return self._model(_Scan(self._file), whole)
+                message = self._model(_Scan(self._file), whole)
             except _UnknownFormError:
                 self._ranges.clear()
                 self._file.seek(0)
+            else:
+                if sum(each.size for each in self._ranges) >= _MUCH:
+                    self._start_reading()
+                return message
         return self._file.readall()
 
     def data(self, raw: bytes) -> np.ndarray:
         """The raw data of a constant, or what its mark stands for."""
         if not raw.startswith(self._secret):
             return np.frombuffer(raw, np.uint8)
-        return self._read(self._ranges[int.from_bytes(raw[len(self._secret) :], "little")])
+        number = int.from_bytes(raw[len(self._secret) :], "little")
+        return self._reading[number].result() if self._reading else self._read(self._ranges[number])
+
+    def _start_reading(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # which small models do without
+
+        self._pool = ThreadPoolExecutor(_THREADS)
+        self._reading = [self._pool.submit(self._read, each) for each in self._ranges]
 
     # ---- messages with marks ----
 
@@ -130,10 +158,9 @@ class LargeTensors:
 
     def _read(self, wanted: _Range) -> np.ndarray:
         data = np.empty(wanted.size, np.uint8)
-        self._file.seek(wanted.begin)
         done = 0
         while done < data.size:
-            count = self._file.readinto(data.data[done:])
+            count = os.preadv(self._file.fileno(), [data.data[done:]], wanted.begin + done)
             if not count:
                 raise ModelError(f"{quoted(str(self._file.name))} was cut off while it was read")
             done += count

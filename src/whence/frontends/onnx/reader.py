@@ -56,8 +56,7 @@ def read_onnx(
                 return _read_scalars(source, TensorSource(), shapes or {})
             if isinstance(source, bytes):
                 return _read_scalars(_parse(source, None), TensorSource(), shapes or {})
-            with opened(Path(source)) as file:
-                large = LargeTensors(file)
+            with opened(Path(source)) as file, LargeTensors(file) as large:
                 model = _parse(large.message(), path)
                 return _read_scalars(model, TensorSource(path, large.data), shapes or {})
     except UnicodeDecodeError as error:
