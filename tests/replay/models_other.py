@@ -170,6 +170,19 @@ scan (float[1,4] start, float[6,1,4] steps) => (float[1,4] last, float[6,1,4] al
     }> (start, steps)
 }"""
 
+_COUNTED = """
+<ir_version: 10, opset_import: ["" : 21]>
+counted (float[4,6] x, int64[30] labels, float[9] table) => (float[9] y, int64[n] values) {
+  at = NonZero(x)
+  rows = Transpose <perm = [1, 0]> (at)
+  picked = GatherND(x, rows)
+  last = Constant <value_ints = [-1]> ()
+  whole = Cast <to = 7> (picked)
+  place = Unsqueeze(whole, last)
+  y = ScatterND(table, place, picked)
+  values, first, inverse, counts = Unique <sorted = 0> (labels)
+}"""
+
 
 def _finished(name: str, add: Callable[[Model], None]) -> Graph:
     model = Model(name)
@@ -200,6 +213,7 @@ def models() -> dict[str, Callable[[], Graph]]:
     }
     return {
         **made,
+        "counted": functools.partial(_read, _COUNTED),
         "branches": functools.partial(_read, _IF),
         "scan": functools.partial(_read, _SCAN),
         "state": _state,

@@ -18,6 +18,7 @@ from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.general import CONV_GENERAL_OPS, lower_conv_general
 from whence.kernels.conv.pool import POOL_OPS, lower_pool
 from whence.kernels.detection import lower_detection
+from whence.kernels.distinct import lower_distinct
 from whence.kernels.group import RULES, Group
 from whence.kernels.integer.conv import lower_integer_conv
 from whence.kernels.integer.gemm import lower_integer_gemm
@@ -29,6 +30,7 @@ from whence.kernels.loops.reduce import REDUCTIONS, lower_reduce
 from whence.kernels.loops.rows import ROW_OPS, lower_rows
 from whence.kernels.loops.scatter import SCATTER_OPS, lower_scatter
 from whence.kernels.loops.select import ARG_OPS, RUNNING_OPS, lower_arg, lower_running
+from whence.kernels.places import lower_places
 from whence.kernels.product.bf16x2 import lower_product
 from whence.kernels.product.gemm import GEMM_OPS
 from whence.kernels.product.packed import lower_packed
@@ -40,6 +42,7 @@ from whence.ops.definition import Pattern
 from whence.ops.neural.grouped_attention import APPEND
 from whence.ops.quantised import blockwise
 from whence.ops.registry import REGISTRY, operators
+from whence.ops.tensor.counted import DISTINCT, PLACES, PREFIX
 from whence.ops.traits import Trait
 from whence.types import DType, TensorType
 
@@ -70,6 +73,8 @@ FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(SCATTER_OPS, lambda group, anchor, _: lower_scatter(group, anchor)),
     **dict.fromkeys(ARG_OPS, lambda group, anchor, _: lower_arg(group, anchor)),
     "TopK": lambda group, anchor, _: lower_topk(group, anchor),
+    DISTINCT: lambda group, anchor, _: lower_distinct(group, anchor),
+    PLACES: lambda group, anchor, _: lower_places(group, anchor),
     "DetectionPostProcess": lambda group, anchor, _: lower_detection(group, anchor),
     **dict.fromkeys(RUNNING_OPS, lambda group, anchor, _: lower_running(group, anchor)),
 }
@@ -91,6 +96,7 @@ _OPEN = (
     | set(ARG_OPS)
     | set(SCATTER_OPS)
     | {"TopK"}
+    | {DISTINCT, PLACES}
 )
 """The operators whose families have kernels that serve any sizes; others ask for numbers."""
 
@@ -191,8 +197,8 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
     if anchor.op == "Continuation":
         raise UnsupportedError("what is behind a size that only a run knows is compiled in the run")
     for node in group.members:
-        # Before its shape is looked at: no shape would help.
-        if node.op not in RULES and node.op not in FAMILIES:
+        # Before its shape is looked at: no shape would help. All that a prefix is, is its shape.
+        if node.op not in RULES and node.op not in FAMILIES and node.op != PREFIX:
             raise UnsupportedError(f"{node.op} has no native kernel")
     if not _is_static(group.members):
         raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")

@@ -33,6 +33,7 @@ from whence.passes.layout.reshape_before_product import ReshapeBeforeProduct
 from whence.passes.layout.sink_transposes import SinkTransposes
 from whence.passes.layout.split_product_batch import SplitProductBatch
 from whence.passes.layout.to_channels_last import ToChannelsLast
+from whence.passes.lower.bound_run_time_sizes import BoundRunTimeSizes
 from whence.passes.lower.expand_grouped_attention import ExpandGroupedAttention
 from whence.passes.lower.expand_stft import ExpandStft
 from whence.passes.lower.expand_tensor_scatter import ExpandTensorScatter
@@ -143,6 +144,7 @@ PREPARE: Sequence[Pass] = (
     InlineCalls(),
     *_SIMPLIFY,
     *_LOWER,
+    BoundRunTimeSizes(),
     *_RECOGNISE,
     ExpandGroupedAttention(),
     ExpandTensorScatter(),

@@ -57,18 +57,17 @@ def _non_zero(call: Call) -> tuple[Value]:
     return (places,)
 
 
-def _unique(call: Call) -> tuple[Value, Value, Value, Value]:
-    x, axis = tensor(call, 0), get_int(call.attrs, "axis", 0) if "axis" in call.attrs else None
-    axis = None if axis is None else normalise_axis(call.op, axis, x.ndim)
-    if x.dtype == np.object_:
-        # NumPy orders rows only of its own text type; ONNX orders text by its bytes, as Python
-        # does.
-        x = x.astype(np.str_)
+def distinct(
+    x: np.ndarray, axis: int | None, *, is_sorted: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The different elements, or parts along an axis, in order or as they come; where each stood
+    first, which of them each is, and how often each is there.
+    """
     values, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
-    if not get_int(call.attrs, "sorted", 1):
+    if not is_sorted:
         order = np.argsort(first, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(order.size)
@@ -79,6 +78,16 @@ def _unique(call: Call) -> tuple[Value, Value, Value, Value]:
             counts[order],
         )
     return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+
+def _unique(call: Call) -> tuple[Value, Value, Value, Value]:
+    x, axis = tensor(call, 0), get_int(call.attrs, "axis", 0) if "axis" in call.attrs else None
+    axis = None if axis is None else normalise_axis(call.op, axis, x.ndim)
+    if x.dtype == np.object_:
+        # NumPy orders rows only of its own text type; ONNX orders text by its bytes, as Python
+        # does.
+        x = x.astype(np.str_)
+    return distinct(x, axis, is_sorted=bool(get_int(call.attrs, "sorted", 1)))
 
 
 def _one_hot(call: Call) -> tuple[Value]:
