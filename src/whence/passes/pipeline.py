@@ -34,6 +34,7 @@ from whence.passes.layout.sink_transposes import SinkTransposes
 from whence.passes.layout.split_product_batch import SplitProductBatch
 from whence.passes.layout.to_channels_last import ToChannelsLast
 from whence.passes.lower.bound_run_time_sizes import BoundRunTimeSizes
+from whence.passes.lower.expand_fourier import ExpandFourier
 from whence.passes.lower.expand_grouped_attention import ExpandGroupedAttention
 from whence.passes.lower.expand_stft import ExpandStft
 from whence.passes.lower.expand_tensor_scatter import ExpandTensorScatter
@@ -149,6 +150,7 @@ PREPARE: Sequence[Pass] = (
     ExpandGroupedAttention(),
     ExpandTensorScatter(),
     ExpandStft(),
+    ExpandFourier(),
     WidenHalf(),
     *_FOLD,
     *_FUSE,

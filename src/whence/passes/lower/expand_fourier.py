@@ -1,0 +1,121 @@
+"""Fourier transforms in front of a product become part of its weights.
+
+1. real(rfft(x)) · B = x · A, where A[t] = Σ_bin cos(2π · bin · t / length) · B[bin]
+   imag(rfft(x)) · B = x · A, where A[t] = -Σ_bin sin(2π · bin · t / length) · B[bin]
+
+Spectrograms of models for sound are such: a few dozen filters of a linear transform are a product
+with a few dozen columns, which takes less than the fast transform alone. A is the transform of B
+itself, computed in double precision.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph.search import producer_of, unique_consumer
+from whence.ops.attributes import get_float, get_int
+from whence.ops.registry import one_of, operators
+from whence.ops.traits import Trait
+from whence.passes.base import RulePass
+from whence.passes.operands import consts_with_origin, tensor_of
+from whence.provenance import EdgeKind
+from whence.types import DType
+
+_RULE = "part of a transform, times weights = a product with transformed weights"
+_PARTS = one_of("RealPart", "ImaginaryPart")
+_VIEWS = operators(Trait.VIEW)
+_MOST_COLUMNS = 256
+"""With more, the fast transform is worth its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandFourier(RulePass):
+    name: ClassVar[str] = "expand_fourier"
+    summary: ClassVar[str] = "Fourier transforms in front of a product become part of its weights"
+    anchors: ClassVar[frozenset[str]] = one_of("Gemm", "MatMul")
+
+    def why_skip(self, graph: Graph) -> str:
+        return RulePass.why_skip(self, graph) or (
+            "" if "RealFourier2D" in graph.op_counts else "no RealFourier2D"
+        )
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        weights, chain = _weights(graph, node), _chain(graph, node)
+        if weights is None or not chain:
+            return
+        fourier, part = chain[0], next(each for each in chain if each.op in _PARTS)
+        signal = tensor_of(graph, fourier.inputs[0])
+        lengths = graph.const_value(fourier.input(1))
+        data, result = tensor_of(graph, node.inputs[0]), tensor_of(graph, node.ref())
+        if (
+            signal is None
+            or data is None
+            or result is None
+            or not signal.static_shape
+            or not data.static_shape
+            or result.static_shape is None
+            or lengths is None
+            or signal.static_shape[-2:] != tuple(lengths.reshape(-1).tolist())
+            or signal.static_shape[-2] != 1
+            or data.static_shape[-1] != len(weights)
+            or len(weights) != signal.static_shape[-1] // 2 + 1
+            or weights.shape[1] > _MOST_COLUMNS
+        ):
+            return
+        length = signal.static_shape[-1]
+        # Σ_bin B[bin] · exp(-2πi · bin · t / length) is the transform of B at t.
+        waves = np.fft.fft(weights.astype(np.float64), length, axis=0)
+        columns = (waves.real if part.op == "RealPart" else waves.imag).astype(np.float32)
+        edit = rewriter.edit(*chain, node, rule=_RULE, kind=EdgeKind.FUSE)
+        parents = (*consts_with_origin(graph, node.inputs), *chain, node)
+
+        def make(op: str, *inputs: Ref | None) -> Ref:
+            return edit.node(op, inputs, of=parents).ref()
+
+        rows = edit.sizes([math.prod(signal.static_shape[:-1]), length])
+        frames = make("Reshape", fourier.inputs[0], rows)
+        product = make("MatMul", frames, edit.const(columns))
+        bias = node.input(2) if node.op == "Gemm" else None
+        if bias is not None:
+            product = make("Add", product, bias)
+        edit.replace(node.ref(), make("Reshape", product, edit.sizes(list(result.static_shape))))
+        edit.apply()
+
+
+def _chain(graph: Graph, node: Node) -> list[Node]:
+    """The transform, and what stands between it and the product: a part, and views. Empty where it
+    is not so, or others read any of it.
+    """
+    found: list[Node] = []
+    reader = node
+    while True:
+        each = producer_of(graph, reader.inputs[0], _PARTS | _VIEWS | {"RealFourier2D"})
+        if each is None or unique_consumer(graph, each, check_inputs=False) is not reader:
+            return []
+        found.insert(0, each)
+        if each.op == "RealFourier2D":
+            return found if sum(other.op in _PARTS for other in found) == 1 else []
+        reader = each
+
+
+def _weights(graph: Graph, node: Node) -> np.ndarray | None:
+    """The constant right side of a product of two matrices, as it is multiplied."""
+    value: np.ndarray | None = graph.const_value(node.input(1))
+    if value is None or value.ndim != 2 or value.dtype != DType.F32.numpy:
+        return None
+    if node.op == "MatMul":
+        return value
+    attrs = node.attrs
+    if (
+        get_int(attrs, "transA", 0)
+        or get_float(attrs, "alpha", 1.0) != 1
+        or get_float(attrs, "beta", 1.0) != 1
+    ):
+        return None
+    return value.transpose() if get_int(attrs, "transB", 0) else value
