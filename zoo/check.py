@@ -167,13 +167,20 @@ def _check_onnx(file: Path, engine: str) -> Verdict:
         again = (
             verdict if plain.problem else _compare(file, peer.names, plain.outputs, actual, limit)
         )
-        note = "as ONNX Runtime without its optimisations" if again.status == "ok" else again.detail
-        verdict = replace(again, detail=note)
         if plain.problem:
             verdict = replace(
                 again,
                 detail=f"ONNX Runtime itself rejects it unoptimised: {plain.problem}",
                 status="peer",
+            )
+        elif again.status == "ok":
+            verdict = replace(again, detail="as ONNX Runtime without its optimisations")
+        else:
+            apart = _compare(file, peer.names, peer.outputs, plain.outputs, limit)
+            verdict = unless_peers_part(
+                replace(again, error=min(verdict.error, again.error)),
+                "itself without its optimisations",
+                apart,
             )
     return _measured(verdict, graph, began, share)
 
@@ -209,20 +216,25 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
     ]
     name, verdict = next((each for each in verdicts if each[1].status == "ok"), verdicts[0])
     if verdict.status == "differs" and len(running) > 1:
-        # Where the engines themselves part, nobody can be close to both: then it must not be
-        # further off than they are from each other.
         (_, one), (other_name, other) = running[:2]
         apart = _compare(file, one.names, one.outputs, other.outputs, limit)
-        if verdict.error <= apart.error < float("inf"):
-            verdict = replace(
-                verdict, status="ok", detail=f"no further than from {other_name}, {apart.error:.1e}"
-            )
+        verdict = unless_peers_part(verdict, other_name, apart)
     return _measured(
         replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name),
         graph,
         began,
         share,
     )
+
+
+def unless_peers_part(verdict: Verdict, other: str, apart: Verdict) -> Verdict:
+    """The verdict on a model that differs. Where the engines that it is compared with differ
+    themselves, by `apart`, nobody can be close to both: then it must not be further off than they
+    are from each other.
+    """
+    if not verdict.error <= apart.error < float("inf"):
+        return verdict
+    return replace(verdict, status="ok", detail=f"no further than from {other}, {apart.error:.1e}")
 
 
 def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> Ran | Verdict:
