@@ -27,8 +27,8 @@ class HostSteps:
     """What of a run kernels do not do: reference steps, and the values that are not in the arena.
 
     `run_nested` gives what runs the bodies of an operator; without it, they are interpreted.
-    `run_turns` runs all turns of a loop, where it can. `views` are values in the arena, for those who
-    run more than once in the same.
+    `run_turns` runs all turns of a loop, where it can. `views` are values in the arena and constants,
+    for those who run more than once in the same.
     """
 
     def __init__(
@@ -133,22 +133,29 @@ class HostSteps:
         self._memory(variable.ref(), place)[...] = fitting(node, value, variable.type)
 
     def _value(self, ref: Ref) -> Value:
+        if (found := self._views.get(ref)) is not None:
+            return found
         owner = self._layout.owner(ref)
         node = self._graph[owner.node]
         value: Value
-        if node.is_const:
+        is_fixed = node.is_const
+        if is_fixed:
             value = node.value
         elif node.op == "DimensionValue" and ref not in self._layout.places:
             # Kernels have such numbers in their code, so that no step makes them.
             from whence.graph.interpreter import evaluate_node
 
+            is_fixed = True
             (value,) = evaluate_node(node, ())
         else:
             place = self._layout.places[ref]
             if place.region is not Region.DYNAMIC:
                 return self._memory(ref, place)
             value = self.given[place.index] if node.op == "Input" else self.dynamic[owner]
-        return value if ref == owner else value.reshape(self._type(ref).static_shape)
+        value = value if ref == owner else value.reshape(self._type(ref).static_shape)
+        if is_fixed and isinstance(value, np.ndarray):
+            self._views[ref] = value
+        return value
 
     def _memory(self, ref: Ref, place: Location) -> np.ndarray:
         """The planned memory of a value, as an array."""
