@@ -53,6 +53,16 @@ def test_convert_writes_a_model_that_computes_the_same(
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
 
 
+def test_the_list_of_commands_fills_its_lines(
+    whence: Whence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    lines = whence("--help").out.splitlines()
+    for command, place in COMMANDS.items():
+        first, *_ = docstring(*place).split("\n\n")
+        assert any(command in line and " ".join(first.split()) in line for line in lines)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_teaches(
     whence: Whence, command: str, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,10 @@ class LazyCommand(TyperCommand):
     """A command known by name; its module, beside this one, is imported when it is called."""
 
     def __init__(self, name: str, module: str, function: str) -> None:
-        super().__init__(name, help=docstring(module, function), rich_markup_mode="rich")
+        text = docstring(module, function)
+        # The list of commands would keep the line breaks of the source.
+        summary = " ".join(text.partition("\n\n")[0].split())
+        super().__init__(name, help=text, short_help=summary, rich_markup_mode="rich")
         self._module, self._function = module, function
 
     def make_context(
