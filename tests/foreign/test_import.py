@@ -271,7 +271,7 @@ def test_profiles_are_like_any_other(whence_command: Whence, tmp_path: Path) -> 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     trace, layers = tensorrt_files.write(tmp_path)
     model = make("residual", tmp_path)
-    with pytest.raises(InputError, match="needs --graph: trtexec"):
+    with pytest.raises(InputError, match="--graph what trtexec --exportLayerInfo wrote"):
         import_trace(trace, model)
     with pytest.raises(InputError, match="there is no format 'tvm'"):
         import_trace(trace, model, format_name="tvm")

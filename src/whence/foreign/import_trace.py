@@ -17,13 +17,14 @@ from whence.runtime.environment import version_of
 from whence.types import Dim
 
 FORMATS = {
-    "onnxruntime": "its trace (enable_profiling); --graph the model that optimized_model_filepath wrote",
-    "openvino": "an execution graph (.xml); --graph a detailed counters report, if there is one",
-    "tensorrt": "trtexec --exportProfile; --graph what --exportLayerInfo wrote",
-    "inductor": "a Chrome trace of torch.profiler; --graph Inductor's provenance node mappings",
-    "executorch": "an ETDump; --graph the ETRecord that was generated with the program",
-    "vela": "Vela's debug database (.xml)",
+    "onnxruntime": "the model that optimized_model_filepath wrote",
+    "openvino": "a detailed counters report, if there is one",
+    "tensorrt": "what trtexec --exportLayerInfo wrote",
+    "inductor": "Inductor's provenance node mappings",
+    "executorch": "the ETRecord that was generated with the program",
+    "vela": "",
 }
+"""What goes with a trace of each, as --graph."""
 _START = 1 << 16
 
 
@@ -44,7 +45,7 @@ def import_trace(
     if kind == "vela":
         return _vela(trace, model)
     if graph is None and kind not in ("openvino", "vela"):
-        raise InputError(f"a trace of {kind} needs --graph: {FORMATS[kind]}")
+        raise InputError(f"a trace of {kind} needs a second file: --graph {FORMATS[kind]}")
     subject = prepare(model, shapes=shapes)
     # Where it was made, nobody knows: functions cost what they cost whence here.
     recording = _read(kind, subject.source, trace, graph)
