@@ -20,6 +20,7 @@ from whence.graph.turns import TURNING, Turns, captures, is_true, turns_of
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
 from whence.ops.registry import evaluate
+from whence.ops.tensor.counted import empty_rows, entry_of
 from whence.types import TensorType
 
 if TYPE_CHECKING:
@@ -164,6 +165,23 @@ def _run_branch(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence
     return run(node.bodies["body"], inputs)
 
 
+def _run_continuation(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    """Of some of what it takes the first rows are meant, by counts that come first; and of some the
+    size that they are.
+    """
+    first, sized = entry_of(node.attrs)
+    counts, feeds = inputs[: len(first)], list(inputs[len(first) :])
+    for place, count in zip(first, counts, strict=True):
+        feeds[place] = feeds[place][: count.item()]
+    body = node.bodies["body"]
+    for place in sized:
+        try:
+            feeds[place] = empty_rows(feeds[place].item())
+        except ModelError as error:
+            raise ModelError(f"operator {body.inputs[place].name}: {error}") from None
+    return run(body, feeds)
+
+
 def _run_fail(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     raise ModelError(str(node.attrs["why"]))
 
@@ -203,7 +221,7 @@ _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Val
     "If": _run_if,
     "Branch": _run_branch,
     "Call": _run_branch,
-    "Continuation": _run_branch,
+    "Continuation": _run_continuation,
     "Fail": _run_fail,
     "Loop": _run_turns,
     "Scan": _run_turns,

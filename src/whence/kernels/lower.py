@@ -42,7 +42,7 @@ from whence.ops.definition import Pattern
 from whence.ops.neural.grouped_attention import APPEND
 from whence.ops.quantised import blockwise
 from whence.ops.registry import REGISTRY, operators
-from whence.ops.tensor.counted import DISTINCT, PLACES, PREFIX
+from whence.ops.tensor.counted import DISTINCT, PLACES, PREFIX, ROWS
 from whence.ops.traits import Trait
 from whence.types import DType, TensorType
 
@@ -99,6 +99,8 @@ _OPEN = (
     | {DISTINCT, PLACES}
 )
 """The operators whose families have kernels that serve any sizes; others ask for numbers."""
+_ONLY_SIZES = (PREFIX, ROWS)
+"""What these make is a size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,8 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
     if anchor.op == "Continuation":
         raise UnsupportedError("what is behind a size that only a run knows is compiled in the run")
     for node in group.members:
-        # Before its shape is looked at: no shape would help. All that a prefix is, is its shape.
-        if node.op not in RULES and node.op not in FAMILIES and node.op != PREFIX:
+        # Before its shape is looked at: no shape would help.
+        if node.op not in RULES and node.op not in FAMILIES and node.op not in _ONLY_SIZES:
             raise UnsupportedError(f"{node.op} has no native kernel")
     if not _is_static(group.members):
         raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")

@@ -8,6 +8,7 @@ import pytest
 from tests.passes.rewriting import operators
 from tests.runtime.models import assert_same
 from whence.building.prepare import prepare_graph
+from whence.errors import ModelError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.graph.outcomes import coverage
@@ -128,3 +129,53 @@ def test_every_pass_over_a_model_that_is_split() -> None:
     (node,) = (node for node in graph if node.op == "Continuation")
     kinds = [each.type for each in node.bodies["body"].inputs]
     assert any(isinstance(kind, TensorType) and not kind.is_static for kind in kinds)
+
+
+def _filled() -> Graph:
+    """As many rows as a number says, counted and all alike."""
+    build = GraphBuilder()
+    n, x = build.input("n", DType.I64, [1]), build.input("x", DType.F32, [6, 4])
+    one, zero = build.const(np.array(1)), build.const(np.array([0]))
+    value = np.array([2], np.float32)
+    alike = build.op("ConstantOfShape", n, value=value, name="alike")
+    numbers = build.op("Range", one, build.op("Squeeze", n, zero), one, name="numbers")
+    rows = build.op("Gather", x, numbers, axis=0)
+    build.output("y", build.op("MatMul", rows, build.const(W)))
+    total = build.op("ReduceSum", alike, keepdims=0)
+    build.output("z", build.op("Mul", total, build.op("ReduceMax", rows, keepdims=0)))
+    return build.finish()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_only_the_number_of_what_is_filled_is_taken(n: int) -> None:
+    graph = _filled()
+    before = graph.run([np.array([n]), ROWS])
+    run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
+    (node,) = (node for node in graph if node.op == "Continuation")
+    assert {"Range", "ConstantOfShape", "Rows"}.isdisjoint(operators(graph))
+    assert {"Range", "ConstantOfShape"} <= set(operators(node.bodies["body"]))
+    assert coverage(graph).lost == 0
+    assert_same(graph.run([np.array([n]), ROWS]), before)
+
+
+def test_a_size_that_cannot_be_names_its_operator() -> None:
+    graph = _filled()
+    run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
+    with pytest.raises(
+        ModelError, match=r"^operator 'alike' \(ConstantOfShape\): -2 is not a size"
+    ):
+        graph.run([np.array([-2]), ROWS])
+
+
+def test_only_the_rows_that_are_meant_are_taken() -> None:
+    build = GraphBuilder()
+    x, rows = build.input("x", DType.F32, [6]), build.input("rows", DType.F32, [6, 4])
+    places = build.op("Places", x, n_outputs=2)
+    at = build.op("Prefix", places[0], places[1])
+    build.output("y", build.op("MatMul", build.op("GatherND", rows, at), build.const(W)))
+    graph = build.finish()
+    before = graph.run([X, ROWS])
+    run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
+    assert sorted(operators(graph)) == ["Continuation", "Places"]
+    assert coverage(graph).lost == 0
+    assert_same(graph.run([X, ROWS]), before)

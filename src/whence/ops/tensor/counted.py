@@ -14,8 +14,8 @@ import math
 import numpy as np
 
 from whence.errors import ModelError
-from whence.ops.attributes import get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.attributes import get_int, get_ints
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import PARAMETER, UNARY, named
 from whence.ops.operands.checks import demand_elements, demand_one
 from whence.ops.precision import tensor
@@ -26,6 +26,17 @@ from whence.types import DType, TensorType, ValueType
 PLACES = "Places"
 DISTINCT = "Distinct"
 PREFIX = "Prefix"
+ROWS = "Rows"
+
+FIRST_ROWS, SIZES = "first_rows", "sizes"
+"""Attributes of a Continuation: the places among what it takes of values whose first rows are meant,
+by as many counts that come before them, and of numbers that stand for a value of that size.
+"""
+
+
+def entry_of(attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Both of these, in that order."""
+    return get_ints(attrs, FIRST_ROWS), get_ints(attrs, SIZES)
 
 
 def _places(call: Call) -> tuple[Value, Value]:
@@ -64,6 +75,27 @@ def _distinct_type(query: TypeQuery) -> tuple[ValueType, ...]:
     shape = None if x.static_shape is None else (math.prod(x.static_shape),)
     numbers = TensorType(DType.I64, shape)
     return TensorType(x.dtype, shape), numbers, numbers, numbers, TensorType(DType.I64, (1,))
+
+
+def empty_rows(count: int) -> np.ndarray:
+    """A value that has this size, and nothing else."""
+    if count < 0:
+        raise ModelError(f"{count} is not a size")
+    return np.empty(count, np.uint8)
+
+
+def _rows(call: Call) -> tuple[Value]:
+    return (empty_rows(int(tensor(call, 0).reshape(-1)[0])),)
+
+
+def _rows_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    count = const_ints(query, 0)
+    return (TensorType(DType.U8, (count[0] if count else None,)),)
+
+
+def _check_rows(query: TypeQuery) -> None:
+    demand_one(query, 0, "the count")
+    demand_elements(query, 0, (DType.I64,), "int64")
 
 
 def _prefix(call: Call) -> tuple[Value]:
@@ -116,5 +148,16 @@ OPS: tuple[OpDef, ...] = (
         flops=0,
         check=_check_prefix,
         operands=named("data", count=PARAMETER),
+    ),
+    # A value of so many rows that nobody reads: the size of a dimension that the data say.
+    OpDef(
+        ROWS,
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _rows_type,
+        _rows,
+        flops=0,
+        check=_check_rows,
+        operands=named(count=PARAMETER),
     ),
 )

@@ -3,8 +3,12 @@
 1. g(f(x)) = Continuation(g)(f(x)) where the shape of f(x) follows from the data: NonZero,
    NonMaxSuppression, a Range or Slice whose limits are computed, what a loop gives
 
+2. Range(a, b, 1) = Range(a, a + n, 1) and ConstantOfShape([n]) = ConstantOfShape(Shape(Rows(n))),
+   where n is the size of Rows(n), which only has a size
+
 f runs by its reference, and g, which is everything that reads such values and what stands between,
-is a nested graph whose inputs have open sizes. It is compiled for the sizes of the first run, and
+is a nested graph whose inputs have open sizes. Where f only says how many rows are meant (Prefix,
+Rows), it does not run either: the continuation is entered with these rows. It is compiled for the sizes of the first run, and
 like any model with open sizes serves others too (`runtime/bodies.py`); behind a size that is not
 known even then it is split again. What reads and makes values of known sizes stays where it is.
 """
@@ -13,20 +17,27 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import Change
+from whence.graph.display_name import display_name
 from whence.graph.guards import guards_of_nodes
 from whence.graph.node import Birth
 from whence.graph.state import BOUNDARY
-from whence.ops.definition import OpClass
+from whence.ops.definition import Attr, OpClass
 from whence.ops.registry import classes_of
+from whence.ops.tensor.counted import FIRST_ROWS, PREFIX, ROWS, SIZES
 from whence.passes.base import Pass
+from whence.passes.operands import tensor_of
 from whence.provenance import EdgeKind
 from whence.provenance.ledger import Entry
 from whence.types import DType, TensorType, ValueType
 
 CONTINUATION = "Continuation"
+_SIZE = "what fills so many elements needs only their number"
 _RULE = "what needs a size that only a run knows is compiled by itself"
 _WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
 _FEWEST = 8
@@ -45,7 +56,10 @@ class SplitAtRunTimeSizes(Pass):
             return
         late = _readers_of_unsized(graph)
         if late and _is_worth_it(late) and _run_together(graph, late):
-            _outline(rewriter, late)
+            if _only_sizes(rewriter, late):
+                late = _readers_of_unsized(graph)
+            if _run_together(graph, late):
+                _outline(rewriter, late)
 
 
 def _is_unsized(kind: ValueType) -> bool:
@@ -85,6 +99,51 @@ def _is_worth_it(nodes: Sequence[Node]) -> bool:
     return len(nodes) >= _FEWEST or any(classes_of(node.op) & _WORTH_IT for node in nodes)
 
 
+def _only_sizes(rewriter: Rewriter, late: Sequence[Node]) -> bool:
+    """Rule 2, where only these nodes read the result: then they need no more than its size."""
+    graph = rewriter.graph
+    inside = {node.id for node in late}
+    filling = [
+        node
+        for node in graph
+        if node.is_a("Range", "ConstantOfShape")
+        and node.id not in inside
+        and _is_unsized(node.type)
+        and all(each.id in inside for each in graph.consumers(node))
+    ]
+    made = [_by_size(rewriter, node) for node in filling]
+    return any(made)
+
+
+def _by_size(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    kind = tensor_of(graph, node.inputs[0])
+    if kind is None:
+        return False
+    edit = rewriter.edit(node, rule=_SIZE)
+
+    def make(op: str, *inputs: Ref | None, **attrs: Attr) -> Ref:
+        return edit.node(op, inputs, attrs).ref()
+
+    if node.op == "ConstantOfShape":
+        if kind.shape != (1,):
+            return False
+        size = make("Shape", make(ROWS, node.inputs[0]))
+        edit.replace(node.ref(), make("ConstantOfShape", size, **node.attrs))
+    else:
+        start, limit, step = node.inputs[:3]
+        if graph.const_value(start) is None or kind.dtype is not DType.I64 or kind.shape:
+            return False
+        if graph.const_value(step) != 1:
+            return False
+        length = make("Max", make("Sub", limit, start), edit.const(np.array(0, np.int64)))
+        size = make("Shape", make(ROWS, length))
+        scalar = make("Squeeze", size, edit.const(np.array([0], np.int64)))
+        edit.replace(node.ref(), make("Range", start, make("Add", scalar, start), step))
+    edit.apply()
+    return True
+
+
 def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
     """Move the nodes into a nested graph. No way leads from one of them to another through
     others.
@@ -101,12 +160,16 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
     if not given:
         return
     body, became = _body(rewriter, nodes, list(taken), list(given))
+    entries = _entries(graph, list(taken), inside)
+    for place in entries.sizes:
+        # For who is told that it cannot be.
+        body.inputs[place].name = display_name(graph[list(taken)[place].node])
     node = Node(
         graph.new_id(),
         CONTINUATION,
-        tuple(taken),
+        (*entries.counts, *entries.taken),
         tuple(graph.type_of(ref) for ref in given),
-        {"captures": len(taken)},
+        {"captures": len(taken), FIRST_ROWS: entries.first, SIZES: entries.sizes},
         bodies={"body": body},
     )
     # What is behind may stand anywhere after what it reads, and the continuation reads more.
@@ -122,13 +185,43 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
         added=[node],
         before=behind[0],
         redirects={ref: node.ref(index) for index, ref in enumerate(given)},
-        removed=list(nodes),
+        removed=[*nodes, *entries.replaced],
     )
     rewriter.applied(change, change.apply())
     graph.ledger.record_step(
         Entry(copy.id, ((each.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
         for each, copy in zip(nodes, became, strict=True)
     )
+
+
+class _Entered(NamedTuple):
+    """What a continuation takes in place of values that have no more than a size to be made."""
+
+    taken: Sequence[Ref]
+    counts: Sequence[Ref]
+    """How many rows are meant of those that `first` lists, by their places among `taken`."""
+    first: tuple[int, ...]
+    sizes: tuple[int, ...]
+    """The places of numbers that are sizes."""
+    replaced: Sequence[Node]
+
+
+def _entries(graph: Graph, taken: list[Ref], inside: Container[int]) -> _Entered:
+    counts: list[Ref] = []
+    first: list[int] = []
+    sizes: list[int] = []
+    replaced: list[Node] = []
+    for place, ref in enumerate(taken):
+        node = graph[ref.node]
+        if node.op not in (PREFIX, ROWS) or node.retained:
+            continue
+        if not all(each.id in inside for each in graph.consumers(node)):
+            continue
+        taken[place], *count = (each for each in node.inputs if each is not None)
+        counts += count
+        (first if count else sizes).append(place)
+        replaced.append(node)
+    return _Entered(taken, counts, tuple(first), tuple(sizes), replaced)
 
 
 def _behind(graph: Graph, inside: Container[int]) -> list[Node]:
