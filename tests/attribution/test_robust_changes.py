@@ -172,6 +172,42 @@ def test_an_unsteady_kernel_must_differ_by_much_more() -> None:
         assert ("operator76" in found.unclear) is (scatter == 0.06)
 
 
+UNSTEADY = (8, 18, 19, 37, 38)
+
+
+def test_what_unsteady_kernels_have_in_common_is_the_memory() -> None:
+    """Others use it less all through a profile; one that differs from the rest of them changed."""
+    profile = busy_profile(np.random.default_rng(14), runs=128)
+
+    def at(factors: dict[int, float]) -> Profile:
+        return dataclasses.replace(
+            profile,
+            kernels=tuple(
+                dataclasses.replace(
+                    row,
+                    shortest_busy_ns=tuple(
+                        round(factors.get(row.id, 1.0) * each) for each in sorted(row.runs_ns)[:24]
+                    ),
+                    busy_scatter=0.02 if row.id in UNSTEADY else 0.001,
+                )
+                for row in profile.kernels
+            ),
+        )
+
+    unsteady = dict.fromkeys(UNSTEADY, 1.16)
+    for factors, changed in (
+        (unsteady, set()),
+        ({38: 1.16}, {"operator76"}),
+        ({**unsteady, 38: 1.5}, {"operator76"}),
+        ({**unsteady, 7: 1.16}, {"operator14"}),
+    ):
+        found = robust_changes(at({}), at(factors))
+        assert found is not None
+        # Both operators of a kernel moved with it; the even ones have most of it.
+        named = {name for name, grown in found.grown.items() if grown}
+        assert {name for name in named if int(name.removeprefix("operator")) % 2 == 0} == changed
+
+
 @pytest.mark.parametrize("contraction", [True, False])
 def test_one_lucky_run_of_a_kernel_is_no_change(contraction: bool) -> None:
     profile = with_kernel(
