@@ -142,8 +142,16 @@ class SourceGraph:
         sized = self.graph.copy()
         run_passes(sized, [FoldShapes()])
         made: dict[int, list[bool]] = defaultdict(list)
-        for node in sized:
-            for number in node.origin:
+        nodes = {node.id: node for node in sized}
+        makers = [(node.origin, node) for node in nodes.values()]
+        # What is known to have none has become a constant, which carries no origin.
+        makers += [
+            (stone.origin, nodes[stone.into])
+            for stone in sized.ledger.tombstones
+            if stone.into in nodes
+        ]
+        for origin, node in makers:
+            for number in origin:
                 made[number].append(
                     all(
                         isinstance(each, TensorType) and each.elements == 0 for each in node.outputs
