@@ -11,6 +11,7 @@ import pytest
 from tests.foreign.models import Build, make
 from tests.foreign.record import MODEL
 from whence.foreign.checks import Cause
+from whence.foreign.openvino_reader import read_nodes
 from whence.foreign.placement import Placement, place
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.run import load_source
@@ -384,3 +385,27 @@ def test_what_is_computed_twice_is_in_the_kernel_that_computes_it_once(tmp_path:
     ]
     assert found.checks.heavy_elsewhere == {}
     assert found.checks.missing == ()
+
+
+def test_a_bias_that_openvino_converts_is_charged_to_its_convolution(tmp_path: Path) -> None:
+    """With bfloat16, its default where the processor has it: constants go through Reorders, which
+    take time.
+    """
+    build = Build((1, 3, 8, 8))
+    source = SourceGraph(
+        load_source(build.save(tmp_path / "m.onnx", build.conv("conv", "x", 16, 3)))
+    )
+    inputs: dict[str, tuple[str, list[str]]] = {
+        "x": ("Input", []),
+        "bias": ("Const", []),
+        "bias_f32_bf16_conv/WithoutBiases": ("Reorder", ["bias"]),
+        "conv/WithoutBiases": ("Convolution", ["x", "bias_f32_bf16_conv/WithoutBiases"]),
+    }
+    rows = [
+        {"name": name, "inputs": reads, "info": {"layerType": kind}}
+        for name, (kind, reads) in inputs.items()
+    ]
+    reorder, conv = placed(source, *read_nodes(source, rows)).places[2:]
+    assert reorder.is_inserted
+    assert not conv.is_inserted
+    assert tuple(reorder.weights) == tuple(conv.weights) == of(source, "conv")

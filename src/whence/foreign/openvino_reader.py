@@ -184,7 +184,8 @@ def _node(
         tuple(dict.fromkeys(number[name] for name in row["inputs"] if name in number)),
         holds=tuple(members or ()),
         runs=members is not None,
-        is_layout=members == [] and _may_be_inserted(source, row),
+        # One that only constants go through runs before the first inference, and takes time too.
+        is_layout=not members and _may_be_inserted(source, row),
         is_heavy=kind in _HEAVY,
         is_composite=kind in _CONTROL
         or (kind == "Subgraph" and any(source[each].is_heavy for each in members or ())),
