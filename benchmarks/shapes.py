@@ -49,6 +49,7 @@ _ROUND_NS = 30_000_000
 USUAL: Mapping[str, Sequence[str]] = {
     "minilm_l6_int8": ("batch=2", "sequence=8..160:8"),
     "t_distilgpt2_dyn": ("batch=2", "seq=8..160:8"),
+    "t_bert_base_dyn": ("batch=2", "seq=8..160:8"),
     "ppocrv4_rec": ("p2o.DynamicDimension.0=1", "?=48", "p2o.DynamicDimension.1=96..400:16"),
     "ppocrv6_rec_tiny": ("DynamicDimension.0=1", "DynamicDimension.1=96..400:16"),
     "ppocrv4_det": (
