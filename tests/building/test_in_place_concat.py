@@ -17,7 +17,7 @@ from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.building.allocate import allocate
 from whence.building.export import export
-from whence.building.memory_layout import Location, Region
+from whence.building.location import Location, Region
 from whence.building.reference_fallback import with_reference_steps
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph, Node, Ref

@@ -17,7 +17,8 @@ from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.aligned_memory import ALIGNMENT
-from whence.building.memory_layout import MemoryLayout, Region
+from whence.building.location import Region
+from whence.building.memory_layout import MemoryLayout
 from whence.codegen.emit import Emitted
 from whence.fusion.contiguous import input_offsets
 from whence.graph import Graph, Ref

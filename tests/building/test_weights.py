@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.building.aligned_memory import ALIGNMENT
-from whence.building.memory_layout import Location
+from whence.building.location import Location
 from whence.building.weights import Weights
 from whence.graph import Graph, Node
 from whence.graph.builder import GraphBuilder

@@ -20,7 +20,7 @@ from tests.runtime.stateful import (
     unsized,
     window,
 )
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.runtime.executable import Executable

@@ -19,7 +19,7 @@ from whence.building.backend import (
     Progress,
     Rendered,
 )
-from whence.building.memory_layout import Location
+from whence.building.location import Location
 from whence.building.program import Plan, Program, ReferenceStep
 from whence.building.program_parts import (
     details_of,

@@ -20,7 +20,7 @@ from whence.backends.cpu.instance import Instance
 from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers
 from whence.building.aligned_memory import ALIGNMENT, aligned_bytes
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.packed_weights import Packing
 from whence.building.program import Block, Program, ReferenceStep, Segment, make_segment

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.building.program import Program
 from whence.graph import Graph, Ref
 from whence.types import TensorType

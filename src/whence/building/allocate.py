@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from whence.building.arena import ArenaPlan, Lifetime, Planner, plan_arena
-from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region, SubBuffer
+from whence.building.location import Location, Region
+from whence.building.memory_layout import Aliasing, MemoryLayout, SubBuffer
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic
 from whence.graph import Graph, Ref

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from whence.building.allocate import is_planned, nbytes
-from whence.building.memory_layout import Location
+from whence.building.location import Location
 from whence.building.program import Program, Segment
 from whence.codegen.c_text import c_comment
 from whence.codegen.emit import source_files

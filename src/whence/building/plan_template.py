@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from whence.building.arena import Block as ArenaBlock
 from whence.building.arena import Lifetime, Planner, plan_arena
-from whence.building.memory_layout import Location, Region
+from whence.building.location import Location, Region
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import (
     Block,

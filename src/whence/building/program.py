@@ -20,7 +20,8 @@ from whence.building.native_code import Library, NativePlan, NativeSlot, NativeS
 if TYPE_CHECKING:
     from whence.building.arena import ArenaPlan
     from whence.building.kernel_programs import KernelPrograms
-    from whence.building.memory_layout import Location, MemoryLayout
+    from whence.building.location import Location
+    from whence.building.memory_layout import MemoryLayout
     from whence.building.packed_weights import PackedWeights
     from whence.building.program_template import ProgramTemplate
     from whence.codegen.emit import KernelUnit

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from whence.building.allocate import is_planned, nbytes
 from whence.building.backend import Lowered, LoweredStep
 from whence.building.kernel_programs import written_kernels
-from whence.building.memory_layout import Location, MemoryLayout, Region, written
+from whence.building.location import Location, Region, written
+from whence.building.memory_layout import MemoryLayout
 from whence.building.packed_weights import Packing
 from whence.building.program import Block, Copy, Details, ProgramStep
 from whence.building.weights import Weights

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import ALIGNMENT
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.errors import GraphError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from whence.building.arena import Lifetime
-from whence.building.memory_layout import Location, Region
+from whence.building.location import Location, Region
 from whence.building.plan_json import decode_variable, encode_variable
 from whence.building.plan_template import PlanTemplate, StepGuard, StepTemplate
 from whence.building.program import Block

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import aligned
+from whence.building.location import Location, Region
 from whence.building.mapped_pieces import PAGE, MappedRange
-from whence.building.memory_layout import Location, Region
 from whence.building.packed_weights import PackedWeights, Packing, Piece, file_bytes_of
 from whence.graph.equal_bytes import equal_bytes
 

@@ -20,7 +20,7 @@ from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import tile_for
 from whence.backends.cpu.step_timing import time_steps
 from whence.building.aligned_memory import aligned_bytes
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.calibration.probes import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.building.memory_layout import Location, Region, written
+from whence.building.location import Location, Region, written
 from whence.building.program import Program, ReferenceStep
 from whence.errors import ModelError
 from whence.runtime.host_arrays import copied, dense

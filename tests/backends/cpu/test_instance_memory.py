@@ -11,7 +11,7 @@ from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.aligned_memory import aligned_bytes
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.errors import ModelError, UnsupportedError
 from whence.graph.builder import GraphBuilder
 from whence.runtime.engine import Engine

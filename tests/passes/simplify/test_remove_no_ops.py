@@ -112,3 +112,15 @@ def test_a_concatenation_with_nothing_leaves(axis: int, leaves: bool) -> None:
     run_passes(graph, [RemoveNoOps()], check=CheckLevel.INVARIANTS)
     assert ("Concat" not in operators(graph)) is leaves
     np.testing.assert_array_equal(graph.run([x])[0], before)
+
+
+def test_an_input_without_elements_stays_though_nobody_reads_it() -> None:
+    """It is part of the model's signature: callers give it."""
+    build = GraphBuilder()
+    past = build.input("past", DType.F32, [0, 3])
+    x = build.input("x", DType.F32, [2, 3])
+    build.output("y", build.op("Concat", past, x, axis=0))
+    graph = build.finish()
+    run_passes(graph, [RemoveNoOps()], check=CheckLevel.INVARIANTS)
+    assert "Concat" not in operators(graph)
+    assert [node.name for node in graph.inputs] == ["past", "x"]

@@ -24,7 +24,7 @@ from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers, time_steps
 from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.backend import Progress
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.codegen.emit import emit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import aligned_bytes, empty_array
-from whence.building.memory_layout import Region
+from whence.building.location import Region
 from whence.building.program import Program, ReferenceStep, Segment
 from whence.errors import UnsupportedError
 from whence.runtime import native_library as native
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.backend import CpuBackend
     from whence.backends.cpu.loop_step import LoopStep
     from whence.backends.cpu.native_turns import NativeTurns
-    from whence.building.memory_layout import Location
+    from whence.building.location import Location
     from whence.graph import Node, Ref
     from whence.graph.interpreter import RunBody
     from whence.graph.turns import Turns

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from whence.backends.cpu.native_turns import NativeTurns, native_turns
-from whence.building.memory_layout import Location, Region
+from whence.building.location import Location, Region
 from whence.building.program import ReferenceStep
 from whence.errors import ModelError, WhenceError
 from whence.graph.display_name import display_name

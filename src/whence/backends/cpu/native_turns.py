@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import empty_array
-from whence.building.memory_layout import Location, Region
+from whence.building.location import Location, Region
 from whence.building.native_code import NativeSlot
 from whence.building.program import Block, Segment, make_segment
 from whence.graph.turns import Turns

@@ -21,7 +21,7 @@ from whence.building.export import (
     table,
     write_library,
 )
-from whence.building.memory_layout import Location
+from whence.building.location import Location
 from whence.building.program import Program
 from whence.building.program_parts import copies_of
 from whence.building.variables import variables_of

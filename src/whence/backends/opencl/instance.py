@@ -17,7 +17,7 @@ from whence.backends.opencl.profiler import DeviceProfiler
 from whence.backends.opencl.program import HostStep, LaunchStep, OpenClProgram
 from whence.backends.opencl.state import DeviceState
 from whence.building.aligned_memory import empty_array
-from whence.building.memory_layout import Location, Region, written
+from whence.building.location import Location, Region, written
 from whence.errors import InputError
 from whence.graph import Node, Ref
 from whence.graph.guards import holds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.building.memory_layout import Location
+from whence.building.location import Location
 from whence.building.packed_weights import PackedWeights
 from whence.building.program import Details, Plan, Program
 from whence.codegen.opencl.emit import Launch

@@ -1,8 +1,8 @@
 """Operators on constants are evaluated now, not in every run.
 
 1. A node all of whose inputs are constants becomes the constants it computes.
-2. A constant that a nested graph captures becomes a constant of that graph, where rule 1 applies in
-   transpose.
+2. A constant that a nested graph captures becomes a constant of that graph, where rule 1 applies
+   again.
 3. What has no elements is a constant, whatever it would be computed from.
 
 What is left alone, and why:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.change import Change, contradict
 from whence.graph.merge import merge
-from whence.graph.state import SOURCES
+from whence.graph.state import GIVEN, SOURCES
 from whence.provenance import Reason
 from whence.types import ValueType
 
@@ -94,6 +94,7 @@ class ForwardSweep:
                 if (
                     node.graph is self.graph
                     and not node.retained
+                    and node.op not in GIVEN
                     and node._uses.keys() <= unread.keys()
                 ):
                     unread[node.id] = spare
