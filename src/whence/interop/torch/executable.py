@@ -40,19 +40,29 @@ class TorchExecutable(Executable):
     """
 
     _program: Any = None
-    # Read from the program once: its signature lists every parameter of the module, and a call that
-    # goes through it takes longer the larger the module is.
+    # Read from the program once: its signature lists every parameter of the module, so that a call
+    # that goes through it takes longer the larger the module is, and its call_spec makes a class
+    # whenever it is asked for, which takes a tenth of a millisecond.
     _arguments: tuple[_Argument, ...] = ()
     _leaves: tuple[_Result, ...] = ()
+    _in_spec: Any = None
+    _out_spec: Any = None
+    _takes_leaves = False
+    """Are its arguments tensors and numbers, none by name and none in a list?"""
 
     @classmethod
     def of(cls, compiled: Executable, program: Any) -> TorchExecutable:
         """The compiled graph of an exported program."""
+        from torch.utils import _pytree
+
         own = cls(compiled.inputs, compiled.engine, compiled._specialise, lambda: compiled.graph)
         own._programs = compiled._programs
         own._program = program
         own._arguments = _arguments_of(program, {port.name for port in compiled.inputs})
         own._leaves = _results_of(program)
+        own._in_spec, own._out_spec = program.call_spec
+        leaves = tuple(range(len(own._arguments)))
+        own._takes_leaves = _pytree.tree_flatten((leaves, {}))[1] == own._in_spec
         return own
 
     def clone(self) -> TorchExecutable:
@@ -61,13 +71,22 @@ class TorchExecutable(Executable):
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
         from torch.utils import _pytree
 
-        leaves, spec = _pytree.tree_flatten((args, kwargs))
-        if not any(is_tensor(leaf) for leaf in leaves):
-            return super().__call__(*args, **kwargs)
-        if spec != self._program.call_spec.in_spec:
-            leaves = self._by_argument(args, kwargs)
+        leaves: Sequence[Value] = args
+        # Most calls: there is nothing to take apart.
+        is_plain = (
+            self._takes_leaves
+            and not kwargs
+            and len(args) == len(self._arguments)
+            and all(map(is_tensor, args))
+        )
+        if not is_plain:
+            leaves, spec = _pytree.tree_flatten((args, kwargs))
+            if not any(map(is_tensor, leaves)):
+                return super().__call__(*args, **kwargs)
+            if spec != self._in_spec:
+                leaves = self._by_argument(args, kwargs)
         outputs = self._run(self._binder.bind(self._given(leaves)), None)
-        return _pytree.tree_unflatten(self._results(outputs), self._program.call_spec.out_spec)
+        return _pytree.tree_unflatten(self._results(outputs), self._out_spec)
 
     def inputs_of(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[Value]:
         """What a call with these arguments gives the graph, in the order of its inputs."""
@@ -79,7 +98,7 @@ class TorchExecutable(Executable):
         """
         from torch.utils import _pytree
 
-        wanted = self._program.call_spec.in_spec
+        wanted = self._in_spec
         by_name = wanted.children()[1].context
         if set(kwargs) == set(by_name):
             kwargs = {name: kwargs[name] for name in by_name}
