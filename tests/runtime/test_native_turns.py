@@ -361,6 +361,52 @@ def test_loops_of_known_sizes_work_in_the_memory_of_the_program(engine: Engine) 
     assert not _is_step(_run(WHILE, engine, _while(3)))
 
 
+# As exporters write a recurrent layer: nothing says what is carried, and the condition counts.
+TEXT = """
+text (float[b,t,4] x) => (float[b1,t1,4] all, float[b2,4] last) <int32 start = {0}, float zero = {0}, int64[1] four = {4}> {
+  by_time = Transpose<perm = [1, 0, 2]>(x)
+  sizes = Shape(by_time)
+  long = Shape<start = 0, end = 1>(by_time)
+  batch = Shape<start = 1, end = 2>(by_time)
+  length1 = Cast<to = 6>(long)
+  length = Squeeze(length1)
+  begin = Concat<axis = 0>(batch, four)
+  h0 = Expand(zero, begin)
+  yes = Less(start, length)
+  n, last, m, rows = Loop (, yes, start, h0, length) <body = turn (int64 i, bool c, int32 k, float[p,q] h, int32 l)
+   => (bool go, int32 k1, float[p1,q1] h1, int32 l1, float[p2,q2] s) {
+    one = Constant<value = int32 {1}>()
+    k1 = Add(k, one)
+    row = Gather(by_time, k)
+    a1 = Add(row, h)
+    a2 = Tanh(a1)
+    a3 = Exp(a2)
+    a4 = Mul(a3, row)
+    h1 = Tanh(a4)
+    s = Neg(h1)
+    l1 = Identity(l)
+    f1 = Cast<to = 1>(k1)
+    f2 = Cast<to = 1>(l)
+    go = Less(f1, f2)
+  }>
+  all = Transpose<perm = [1, 0, 2]>(rows)
+}"""
+
+
+def test_a_loop_over_a_text_of_any_length_works_in_the_memory_of_the_program(
+    engine: Engine,
+) -> None:
+    calls = [
+        {"x": RNG.standard_normal((batch, length, 4)).astype(np.float32)}
+        for batch, length in ((1, 5), (1, 9), (1, 2), (1, 1), (3, 5), (1, 9))
+    ]
+    model = _run(TEXT, engine, *calls)
+    assert _is_step(model)
+    assert model.compilations == 3, "of one text, of a text of one word, and of several texts"
+    found = profile_executable(model, calls[0], runs=1, warmup=0)
+    assert not any(row.calls for row in found.kernels if not row.native)
+
+
 def test_rows_that_are_not_as_many_as_was_said(engine: Engine) -> None:
     graph = read_onnx(parser.parse_model(HEAD + WHILE))
     (loop,) = (node for node in graph if node.op == "Loop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from whence.graph.node import Node
 from whence.ops.definition import Value
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.types import DType, TensorType
+from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from whence.graph.graph import Graph
 
 TURNING = operators(Trait.TURNS)
 
@@ -59,7 +63,7 @@ class Turns:
         the turns made, as one array or as a list.
         """
         outputs = self.node.bodies["body"].outputs[self.is_counted + len(self.carried) :]
-        axes = _ints(self.node, "scan_output_axes", len(outputs))
+        axes = stacking_axes(self.node, len(outputs))
         reverses = _ints(self.node, "scan_output_directions", len(outputs))
         return [
             *carried,
@@ -88,6 +92,47 @@ def has_rows_in_order(node: Node) -> bool:
     """Are the rows of its turns read and made in the order in which they lie?"""
     names = ("input_axes", "input_directions", "output_axes", "output_directions")
     return not any(any(_ints(node, f"scan_{name}", 0)) for name in names)
+
+
+def stacking_axes(node: Node, count: int) -> tuple[int, ...]:
+    """The axes along which the rows are stacked that the turns make."""
+    return _ints(node, "scan_output_axes", count)
+
+
+def scanned_inputs(graph: Graph, node: Node) -> list[tuple[ValueType, int]]:
+    """The types of what a Scan reads a row of in each turn, and the axis of the rows."""
+    last, count = len(node.inputs) - captures(node), _int(node, "num_scan_inputs")
+    axes = _ints(node, "scan_input_axes", count)
+    kinds = [
+        UNKNOWN if ref is None else graph.type_of(ref) for ref in node.inputs[last - count : last]
+    ]
+    return list(zip(kinds, axes, strict=False))
+
+
+def row_length(kind: ValueType, axis: int) -> Dim:
+    """How many rows a tensor has along an axis."""
+    shape = kind.shape if isinstance(kind, TensorType) else None
+    return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
+
+
+def row_type(kind: ValueType, axis: int) -> ValueType:
+    """The type of one of the rows of a tensor along an axis."""
+    if not isinstance(kind, TensorType):
+        return UNKNOWN
+    if kind.shape is None or not -len(kind.shape) <= axis < len(kind.shape):
+        return TensorType(kind.dtype)
+    shape = list(kind.shape)
+    del shape[axis]
+    return TensorType(kind.dtype, tuple(shape))
+
+
+def stacked_type(kind: ValueType, count: Dim, axis: int = 0) -> ValueType:
+    """The type of so many values of type `kind`, stacked along an axis."""
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return TensorType(kind.dtype) if isinstance(kind, TensorType) else UNKNOWN
+    shape = list(kind.shape)
+    shape.insert(axis + len(shape) + 1 if axis < 0 else axis, count)
+    return TensorType(kind.dtype, tuple(shape))
 
 
 def is_true(condition: Value) -> bool:

@@ -35,6 +35,7 @@ from whence.frontends.origin_metadata import OriginMetadata
 from whence.graph.graph import Graph
 from whence.graph.merge import common, with_declared_elements
 from whence.graph.node import Ref
+from whence.graph.turns import row_length, row_type, stacked_type
 from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
 
 
@@ -208,7 +209,7 @@ def _loop(control: _Control) -> None:
     carried, scanned = kinds[: len(start)], kinds[len(start) :]
     # A loop that never runs yields what it started with.
     types = [common(before, after) for before, after in zip(start, carried, strict=True)]
-    control.finish({"body": body}, [*types, *(_rows(kind, None, 0) for kind in scanned)])
+    control.finish({"body": body}, [*types, *(stacked_type(kind, None) for kind in scanned)])
 
 
 def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, list[ValueType]]:
@@ -271,15 +272,6 @@ def _shapeless(kind: ValueType) -> ValueType:
     return kind
 
 
-def _rows(kind: ValueType, count: int | str | None, axis: int) -> ValueType:
-    """The type of values of type `kind` stacked along `axis`."""
-    if not isinstance(kind, TensorType) or kind.shape is None:
-        return TensorType(kind.dtype) if isinstance(kind, TensorType) else UNKNOWN
-    shape = list(kind.shape)
-    shape.insert(axis + len(shape) + 1 if axis < 0 else axis, count)
-    return TensorType(kind.dtype, tuple(shape))
-
-
 def _scan(control: _Control) -> None:
     record = control.record
     n_scans = record.integer("num_scan_inputs", 0)
@@ -288,25 +280,16 @@ def _scan(control: _Control) -> None:
         raise ModelError(f"{record} has {len(record.inputs)} inputs, of which it scans {n_scans}")
     kinds = [UNKNOWN if kind is None else kind for kind in control.inputs]
     axes = record.integers("scan_input_axes") or (0,) * n_scans
-    rows: list[ValueType] = []
-    count: int | str | None = None
-    for kind, axis in zip(kinds[n_states:], axes, strict=False):
-        if (
-            not isinstance(kind, TensorType)
-            or kind.shape is None
-            or not -len(kind.shape) <= axis < len(kind.shape)
-        ):
-            rows.append(TensorType(kind.dtype) if isinstance(kind, TensorType) else UNKNOWN)
-            continue
-        shape = list(kind.shape)
-        length = shape.pop(axis)
-        count = length if count is None else count
-        rows.append(TensorType(kind.dtype, tuple(shape)))
+    scans = list(zip(kinds[n_states:], axes, strict=False))
+    rows = [row_type(*each) for each in scans]
+    lengths = (row_length(*each) for each in scans)
+    count = next((length for length in lengths if length is not None), None)
     body = control.body("body", [*kinds[:n_states], *rows])
     made = _output_types(body)
     out_axes = record.integers("scan_output_axes") or (0,) * (len(made) - n_states)
     scanned = [
-        _rows(kind, count, axis) for kind, axis in zip(made[n_states:], out_axes, strict=False)
+        stacked_type(kind, count, axis)
+        for kind, axis in zip(made[n_states:], out_axes, strict=False)
     ]
     control.finish(
         {"body": body},

@@ -6,6 +6,8 @@
    whatever comes after it.
 3. A nested graph learns the types of the values it captures, and an `If` what both its branches
    agree on.
+4. What a Loop or Scan carries keeps the sizes that it begins with, where a turn that is given them
+   makes them again; and rows are as many as there are turns (`turn_count.py`).
 
 Nothing known is ever forgotten. What a file declares of a value is compared with what is found out
 about it here, and an operator of which it says something else is refused. Where inference disagrees
@@ -23,14 +25,24 @@ from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.change import contradict
+from whence.graph.copying import copy_graph
 from whence.graph.display_name import display_name
 from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
 from whence.graph.state import SOURCES
+from whence.graph.turns import (
+    TURNING,
+    loop_heads,
+    row_type,
+    scanned_inputs,
+    stacked_type,
+    stacking_axes,
+)
 from whence.ops.named_dimensions import named_sizes
 from whence.ops.types.inference import Inference
 from whence.passes.base import Pass
 from whence.passes.control.captures import capture_count
+from whence.passes.shapes.turn_count import turn_count
 from whence.types import Dim, DType, TensorType, ValueType, as_dims
 
 
@@ -112,22 +124,104 @@ class TypeRefresher:
         captures = capture_count(node)
         given = node.inputs[len(node.inputs) - captures :]
         for body in node.bodies.values():
-            inner = TypeRefresher(body)
-            for ref, entry in zip(given, body.inputs[len(body.inputs) - captures :], strict=True):
-                if ref is not None:
-                    inner.refine(entry, (self.graph.type_of(ref),))
-            if inner.learnt:
-                for each in body:
-                    inner.visit(each)
-            self.refined += inner.refined
+            entries = body.inputs[len(body.inputs) - captures :]
+            kinds = [None if ref is None else self.graph.type_of(ref) for ref in given]
+            self.refined += _enter(body, entries, kinds)
+        if node.op in TURNING:
+            return self._through_turns(node)
         if node.op != "If":
-            # What a loop carries may change from iteration to iteration.
             return node.outputs
         branches = [
             [body.type_of(ref) for output in body.outputs if (ref := output.inputs[0]) is not None]
             for body in node.bodies.values()
         ]
         return tuple(map(common, *branches))
+
+    def _through_turns(self, node: Node) -> tuple[ValueType, ...]:
+        """Tell the body of a Loop or Scan what is known of what it carries, and of its rows; returns
+        what that says of the node's outputs.
+        """
+        body, (first, head) = node.bodies["body"], loop_heads(node)
+        rows = [row_type(*each) for each in scanned_inputs(self.graph, node)]
+        states = len(node.inputs) - first - len(rows) - capture_count(node)
+        if len(node.outputs) != len(body.outputs) - head or states < 0:
+            return node.outputs
+        begins = [
+            None if ref is None else self.graph.type_of(ref)
+            for ref in node.inputs[first : first + states]
+        ]
+        carried = _steady_types(node, begins, rows)
+        if carried is None:
+            return node.outputs
+        entries = body.inputs[first : first + states + len(rows)]
+        self.refined += _enter(body, entries, [*carried, *rows])
+        made = [_made(output) for output in body.outputs[head + states :]]
+        is_known = all(isinstance(kind, TensorType) and kind.is_static for kind in node.outputs)
+        length = None if is_known else turn_count(self.graph, node)
+        axes = stacking_axes(node, len(made))
+        if len(axes) != len(made):
+            return node.outputs
+        return (
+            *carried,
+            *(stacked_type(kind, length, axis) for kind, axis in zip(made, axes, strict=True)),
+        )
+
+
+def _enter(body: Graph, entries: Sequence[Node], kinds: Sequence[ValueType | None]) -> int:
+    """Tell a nested graph the types of inputs; returns how many types it made better."""
+    types = TypeRefresher(body)
+    for entry, kind in zip(entries, kinds, strict=True):
+        if kind is not None:
+            types.refine(entry, (kind,))
+    if types.learnt:
+        for each in body:
+            types.visit(each)
+    return types.refined
+
+
+def _steady_types(
+    node: Node, begins: Sequence[ValueType | None], rows: Sequence[ValueType]
+) -> list[ValueType] | None:
+    """The types that hold for what a loop carries before and after every turn: those that it begins
+    with, less whatever a turn that is given them does not make again. `None` if the body contradicts
+    them.
+    """
+    body, (first, head) = node.bodies["body"], loop_heads(node)
+    last = first + len(begins)
+    declared = [entry.type for entry in body.inputs[first:last]]
+    if any(
+        kind is not None and contradict(kind, known)
+        for kind, known in zip(begins, declared, strict=True)
+    ):
+        return None
+    steady = [
+        known if kind is None else merge(kind, known)
+        for kind, known in zip(begins, declared, strict=True)
+    ]
+    while True:
+        turn = copy_graph(body, body.ledger)
+        try:
+            _enter(turn, turn.inputs[first : last + len(rows)], [*steady, *rows])
+        except ModelError:
+            # The file says otherwise of some value in it; whether it is wrong, the run will tell.
+            return None
+        after = [_made(output) for output in turn.outputs[head : head + len(begins)]]
+        if any(map(contradict, declared, after)):
+            return None
+        kept = [
+            merge(common(*pair), known)
+            for *pair, known in zip(steady, after, declared, strict=True)
+        ]
+        if kept == steady:
+            return steady
+        steady = kept
+
+
+def _made(output: Node) -> ValueType:
+    (ref,) = output.inputs
+    assert ref is not None
+    assert output.graph is not None
+    return output.graph.type_of(ref)
 
 
 def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
