@@ -312,6 +312,21 @@ BAD: list[tuple[str, ModelProto, type[WhenceError], str]] = [
         ModelError,
         "lacks its graph 'else_branch'",
     ),
+    *(
+        (
+            f"{op} without a graph",
+            nodes(node(op, ["c"], ["y"], name="p")),
+            ModelError,
+            "lacks its graph",
+        )
+        for op in ("If", "Loop", "Scan", "SequenceMap")
+    ),
+    (
+        "search without a graph",
+        nodes(node("GreedySearch", ["c"], ["y"], name="p", domain="com.microsoft")),
+        ModelError,
+        "lacks its graph 'decoder'",
+    ),
     (
         "branch operands",
         nodes(

@@ -13,6 +13,7 @@ from onnx import GraphProto, ValueInfoProto
 from whence.errors import ModelError, WhenceError
 from whence.frontends.importer import Constants, located, record_earlier
 from whence.frontends.naming import check_texts, quoted
+from whence.frontends.onnx.microsoft.search import MICROSOFT, SEARCHES
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
 from whence.frontends.onnx.record import OpRecord
@@ -34,8 +35,16 @@ from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombstone
 from whence.types import UNKNOWN, TensorType, ValueType
 
-_WITH_GRAPHS = frozenset({("ai.onnx.preview", "FlexAttention")})
-"""Operators that may hold graphs, and are made by the code that makes those, with or without."""
+_WITH_GRAPHS = frozenset(
+    {
+        ("ai.onnx.preview", "FlexAttention"),
+        *(("", op) for op in ("If", "Loop", "Scan", "SequenceMap")),
+        *((MICROSOFT, op) for op in SEARCHES),
+    }
+)
+"""Operators that hold graphs, or may, and are made by the code that makes those, even where a file
+has none for them.
+"""
 
 
 @dataclass(slots=True)
