@@ -352,6 +352,7 @@ _TAILS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("Cast", 1, {"to": 1}), ("Cast", 1, {"to": 3}), ("Cast", 1, {"to": 7}), ("Softmax", 1, {"axis": -1}),
     ("ReduceSum", 1, {"keepdims": 0}), ("ReduceMax", 1, {}), ("Shape", 1, {}), ("ArgMax", 1, {}),
     ("LeakyRelu", 1, {}), ("Identity", 1, {}), ("NonZero", 1, {}), ("Size", 1, {}), ("Not", 1, {}),
+    ("Unique", 1, {}), ("Unique", 1, {"sorted": 0}), ("Unique", 1, {"axis": 0}),
 )  # fmt: skip
 
 
