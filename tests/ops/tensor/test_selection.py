@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from tests.ops.oracle import onnxruntime_outputs
 from whence.errors import ModelError
-from whence.ops.definition import Call
+from whence.graph.change import contradict
+from whence.ops.definition import Call, TypeQuery
 from whence.ops.registry import evaluate
 from whence.ops.tensor.selection import top_k
+from whence.ops.types.inference import infer
+from whence.types import DType, TensorType
 
 
 def run(op: str, *inputs: Any, n_outputs: int = 1, **attrs: Any) -> Any:
@@ -73,6 +76,20 @@ def test_unique_rows_and_texts() -> None:
     texts = run("Unique", np.array(["b", "a", "b"], object))
     assert texts.dtype == np.object_
     assert texts.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("attrs", [{}, {"axis": 0}, {"axis": -1}, {"axis": 1, "sorted": 0}])
+def test_the_number_of_each_element_has_a_known_size(attrs: dict[str, Any]) -> None:
+    x = np.array([[1, 0, 1], [1, 0, 1]])
+    found = infer(TypeQuery("Unique", attrs, (TensorType.of(x),), (None,), 4))
+    made = run("Unique", x, n_outputs=4, **attrs)
+    assert not any(map(contradict, found, map(TensorType.of, made)))
+    assert found[2] == TensorType.of(made[2])
+
+
+def test_unique_along_no_axis_of_its_operand() -> None:
+    with pytest.raises(ModelError, match="axis"):
+        infer(TypeQuery("Unique", {"axis": 2}, (TensorType(DType.F32, (2, 3)),), (None,), 4))
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -199,6 +199,17 @@ def test_the_number_of_each_element_needs_no_count() -> None:
     assert not _check(model, runs)
 
 
+def test_what_reads_the_number_of_each_element_is_native() -> None:
+    nodes = [
+        helper.make_node("Unique", ["x"], ["a", "b", "inverse"]),
+        helper.make_node("Cast", ["inverse"], ["y"], to=TensorProto.INT32),
+    ]
+    rng = np.random.default_rng(3)
+    runs = [{"x": rng.integers(0, among, (5, 6))} for among in (1, 3, 100)]
+    model = _model(nodes, runs[0], {"y": TensorProto.INT32})
+    assert not _check(model, runs)
+
+
 def test_different_rows_stay_with_the_reference() -> None:
     nodes = [helper.make_node("Unique", ["x"], ["y"], axis=0)]
     runs = [{"x": np.random.default_rng(3).integers(0, 2, (8, 2))}]

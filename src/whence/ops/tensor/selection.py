@@ -4,6 +4,8 @@ that do not overlap; and between two values.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from whence.errors import ModelError
@@ -88,6 +90,20 @@ def _unique(call: Call) -> tuple[Value, Value, Value, Value]:
         # does.
         x = x.astype(np.str_)
     return distinct(x, axis, is_sorted=bool(get_int(call.attrs, "sorted", 1)))
+
+
+def _unique_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    x = tensor_type(query, 0)
+    some = TensorType(DType.I64, (None,))
+    if "axis" not in query.attrs:
+        # Of each element it is known which it is, so that there are as many numbers.
+        each = None if x.static_shape is None else math.prod(x.static_shape)
+        return TensorType(x.dtype, (None,)), some, TensorType(DType.I64, (each,)), some
+    if x.shape is None:
+        return TensorType(x.dtype), some, some, some
+    axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(x.shape))
+    parts = TensorType(x.dtype, (*x.shape[:axis], None, *x.shape[axis + 1 :]))
+    return parts, some, TensorType(DType.I64, (x.shape[axis],)), some
 
 
 def _one_hot(call: Call) -> tuple[Value]:
@@ -181,7 +197,7 @@ OPS: tuple[OpDef, ...] = (
         traits=Trait.EXACT,
     ),
     OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero, operands=UNARY),
-    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique, operands=UNARY),
+    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, _unique_type, _unique, operands=UNARY),
     OpDef(
         "OneHot",
         Pattern.INJECTIVE,
