@@ -15,6 +15,7 @@ from tests.mutation.rounding import (
     without_subnormals,
 )
 from tests.mutation.worker import Candidate, outcome, run_again
+from whence.errors import WhenceError
 from whence.runtime.engine import Engine
 
 
@@ -106,6 +107,25 @@ def test_a_subnormal_number_may_be_zero() -> None:
     np.testing.assert_array_equal(flushed, [[0, 1, 1], [0, 0, 1]])
     assert outcome(it, Engine(threads=1)) == ("ran", "")
     assert compared([flushed], [flushed[:, 1:]])[0] == "different"
+
+
+def test_the_largest_of_nothing_that_nobody_reads() -> None:
+    """A size that only the run knows is one that its operator may never see."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("NonZero", ["x"], ["places"]),
+            helper.make_node("ArgMax", ["places"], ["largest"], axis=1),
+            helper.make_node("Shape", ["largest"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    it = Candidate(0, "zeros", "onnx", model.SerializeToString(), [np.zeros(3, np.float32)], [])
+    with pytest.raises(WhenceError, match="empty"):
+        it.read().run(it.inputs)
+    assert outcome(it, Engine(threads=1)) == ("ran", "")
 
 
 @pytest.mark.parametrize(("found", "defect"), [(1, False), (2, True)])

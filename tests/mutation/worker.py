@@ -44,6 +44,7 @@ from whence.types import DType, TensorType, ValueType
 SECONDS_FOR_ONE = 30
 _OUTSIDE, _NO_MEMORY = "out of bounds for axis", "Unable to allocate"
 _NO_BROADCAST = "could not be broadcast together"
+_NO_ELEMENTS = "of an empty sequence"
 
 
 class Collected(BaseException):
@@ -252,7 +253,8 @@ def depends_on_values(graph: Graph, error: WhenceError) -> bool:
         return True
     for node in graph:
         if f"({node.op})" in str(error):
-            if _NO_BROADCAST in str(error) and not all(map(is_static, node_types(graph, node))):
+            of_sizes = _NO_BROADCAST in str(error) or _NO_ELEMENTS in str(error)
+            if of_sizes and not all(map(is_static, node_types(graph, node))):
                 return True
             for ref in node.inputs[1:]:
                 kind = None if ref is None else graph.type_of(ref)
