@@ -182,3 +182,22 @@ scanned (float[k] h, float[n,k,t] x) => (float[q] last, float[a,b,c] rows) {
     )
     found = loop_types(graph, "Scan", h=(3,), x=(2, 3, 5))
     assert found == [TensorType(F32, (3,)), TensorType(F32, (2, 3, 5))]
+
+
+def test_loops_in_loops_learn_once() -> None:
+    """Each tries what a turn makes of sizes, and the loops in it with it."""
+    depth, inner = 24, "o24 = Tanh(h24)"
+    for at in range(depth, 0, -1):
+        begin = "x" if at == 1 else f"h{at - 1}"
+        inner = f"""o{at - 1} = Loop (m, yes, {begin}) <body = turn{at}
+           (int64 i{at}, bool c{at}, float[p{at},q{at}] h{at}) => (bool g{at}, float[r{at},s{at}] o{at}) {{
+            g{at} = Identity(c{at})
+            {inner}
+        }}>"""
+    graph = read(
+        f"deep (float[a,b] x, int64 m) => (float[y,z] o0) <bool yes = {{1}}> {{ {inner} }}"
+    )
+    assert loop_types(graph, x=(2, 3)) == [TensorType(F32, (2, 3))]
+    while any(node.bodies for node in graph):
+        graph = only(graph, "Loop").bodies["body"]
+        assert graph.inputs[2].type == TensorType(F32, (2, 3))

@@ -150,11 +150,11 @@ class TypeRefresher:
             None if ref is None else self.graph.type_of(ref)
             for ref in node.inputs[first : first + states]
         ]
-        carried = _steady_types(node, begins, rows)
-        if carried is None:
+        steady = _steady_types(node, begins, rows)
+        if steady is None:
             return node.outputs
-        entries = body.inputs[first : first + states + len(rows)]
-        self.refined += _enter(body, entries, [*carried, *rows])
+        carried, turn = steady
+        self.refined += _learn(body, turn)
         made = [_made(output) for output in body.outputs[head + states :]]
         is_known = all(isinstance(kind, TensorType) and kind.is_static for kind in node.outputs)
         length = None if is_known else turn_count(self.graph, node)
@@ -181,10 +181,10 @@ def _enter(body: Graph, entries: Sequence[Node], kinds: Sequence[ValueType | Non
 
 def _steady_types(
     node: Node, begins: Sequence[ValueType | None], rows: Sequence[ValueType]
-) -> list[ValueType] | None:
+) -> tuple[list[ValueType], Graph] | None:
     """The types that hold for what a loop carries before and after every turn: those that it begins
-    with, less whatever a turn that is given them does not make again. `None` if the body contradicts
-    them.
+    with, less whatever a turn that is given them does not make again; and the body with what follows
+    from them. `None` if that contradicts them.
     """
     body, (first, head) = node.bodies["body"], loop_heads(node)
     last = first + len(begins)
@@ -199,9 +199,11 @@ def _steady_types(
         for kind, known in zip(begins, declared, strict=True)
     ]
     while True:
-        turn = copy_graph(body, body.ledger)
+        given = [*steady, *rows]
+        is_known = given == [entry.type for entry in body.inputs[first : last + len(rows)]]
+        turn = body if is_known else copy_graph(body, body.ledger)
         try:
-            _enter(turn, turn.inputs[first : last + len(rows)], [*steady, *rows])
+            _enter(turn, turn.inputs[first : last + len(rows)], given)
         except ModelError:
             # The file says otherwise of some value in it; whether it is wrong, the run will tell.
             return None
@@ -213,8 +215,23 @@ def _steady_types(
             for *pair, known in zip(steady, after, declared, strict=True)
         ]
         if kept == steady:
-            return steady
+            return steady, turn
         steady = kept
+
+
+def _learn(graph: Graph, copy: Graph) -> int:
+    """What a copy of a graph has found out, so that nobody finds it out again: loops in loops would
+    do so once more for each. Returns how many types are better.
+    """
+    refined = 0
+    for node in () if copy is graph else graph:
+        twin = copy[node.id]
+        if twin.outputs != node.outputs:
+            graph.set_types(node, twin.outputs)
+            refined += 1
+        for name, body in node.bodies.items():
+            refined += _learn(body, twin.bodies[name])
+    return refined
 
 
 def _made(output: Node) -> ValueType:
