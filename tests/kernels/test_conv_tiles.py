@@ -106,25 +106,28 @@ def _taps(shape: Shape) -> set[tuple[int, int]]:
 def test_border_tiles_of_open_rows_read_what_is_there(
     kernel: int, stride: int, dilation: int, begin: int, end: int, size: int
 ) -> None:
-    """Where rows are so long that both fit, whatever their length is."""
+    """Where rows are so long that both fit, whatever their length is, and however wide tiles are."""
     room = size + begin + end - (kernel - 1) * dilation - 1
     if room < 0:
         return
     columns = Field(size, room // stride + 1, kernel, stride, dilation, begin, end)
-    tiles = open_cover(Field(9, 9, 1, 1, 1, 0, 0), columns, 6)
-    pixels = tiles.largest
-    if columns.all_inside - -(-begin // stride) < pixels:
-        return
-    for shape, start in ((tiles.left, 0), (tiles.right, columns.out - pixels)):
-        if shape is not None:
-            assert _taps(shape) == {
-                (pixel, tap)
-                for pixel in range(pixels)
-                for tap in range(kernel)
-                if columns.reaches(start + pixel, tap)
-            }
-    assert (tiles.left is None) == (begin == 0)
-    assert (tiles.right is None) == (end == 0 or stride > 1)
+    widest = open_cover(Field(9, 9, 1, 1, 1, 0, 0), columns, 6, 3)
+    assert (widest.narrower is None) == (widest.largest == 3)
+    for tiles in filter(None, (widest, widest.narrower)):
+        pixels = tiles.largest
+        if columns.all_inside < pixels or columns.out - pixels < -(-begin // stride):
+            continue
+        for shape, start in ((tiles.left, 0), (tiles.right, columns.out - pixels)):
+            if shape is not None:
+                assert _taps(shape) == {
+                    (pixel, tap)
+                    for pixel in range(pixels)
+                    for tap in range(kernel)
+                    if columns.reaches(start + pixel, tap)
+                }
+        assert (tiles.left is None) == (begin == 0)
+        assert (tiles.right is None) == (end == 0 or stride > 1)
+        assert not tiles.knows_ends or (end == 0 or stride == 1)
 
 
 @given(_fields(), st.integers(1, 20))

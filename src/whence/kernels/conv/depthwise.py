@@ -41,6 +41,8 @@ from whence.ops.attributes import get_int
 
 # What a work item costs besides its arithmetic, in units of the cover.
 _ITEM_UNITS = 0.25
+# Where sizes are open, there are also tiles so many times as narrow, for short rows.
+_NARROWER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,9 @@ def slide(
 
 def _cover(rows: Field, columns: Field, pixels: int) -> Cover | OpenCover:
     is_open = rows.is_open or columns.is_open
-    return open_cover(rows, columns, pixels) if is_open else cover(rows, columns, pixels)
+    if is_open:
+        return open_cover(rows, columns, pixels, pixels // _NARROWER)
+    return cover(rows, columns, pixels)
 
 
 def _usual_pixels(tile: Tile) -> int:

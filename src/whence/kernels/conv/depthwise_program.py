@@ -39,6 +39,9 @@ from whence.kernels.ir import (
 )
 from whence.types import DType
 
+# Of a pixel in an edge tile, in eighths of one in another tile.
+_EDGE_COST = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Slide(Micro):
@@ -148,7 +151,7 @@ def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares
 
     cover, rows = slide.cover, slide.rows
     if isinstance(cover, OpenCover):
-        each_open_tile(build, cover, rows, first, last, whole_tile, edge_tile)
+        each_open_tile(build, cover, rows, first, last, whole_tile, edge_tile, _EDGE_COST)
     else:
         each_tile(build, cover, rows, first, last, whole_tile)
 

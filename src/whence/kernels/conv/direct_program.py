@@ -36,6 +36,8 @@ from whence.types import DType
 
 # As many products in a row as it takes to make the loop around them free.
 _PRODUCTS = 24
+# Of a pixel in an edge tile, in eighths of one in another tile: channels in blocks, and one by one.
+_EDGE_COST, _PLAIN_EDGE_COST = 10, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,7 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
                 last,
                 lambda tile: _tile(build, item, tile, vectors),
                 lambda tile: _edge_tile(build, item, tile, vectors),
+                _EDGE_COST if max(depth.lanes for depth in conv.depths) > 1 else _PLAIN_EDGE_COST,
             )
             return
         each_tile(

@@ -72,24 +72,31 @@ def each_open_tile(
     last: Count,
     inside: Callable[[TileAt], None],
     edge: Callable[[EdgeAt], None],
+    edge_cost: int,
 ) -> None:
-    """The tiles of the units `first` to `last` of an image whose size is open."""
-    pixels, columns = cover.largest, cover.columns
+    """The tiles of the units `first` to `last` of an image whose size is open. A pixel of an edge
+    tile costs `edge_cost` eighths of what one of another tile does.
+    """
+    widest, columns = cover, cover.columns
     out, begin = count(columns.out), -(-columns.begin // columns.stride)
 
     def known(shape: Shape, row: Count, column: Count) -> None:
         inside(TileAt(shape, row, column, _kernel_rows(build, rows, row)))
 
-    def tile(row: Count, column: Count, end: Count, length: Count) -> None:
-        has_padding = column + pixels > end
+    def tile(cover: OpenCover, row: Count, column: Count, end: Count, length: Count) -> None:
+        has_padding = column + cover.largest > end
         if not surely_equal(begin, 0):
             has_padding = (column < begin) | has_padding
         with build.when(has_padding):
-            at_border(row, column, end, length)
+            at_border(cover, row, column, end, length)
         with build.otherwise():
             known(cover.inside, row, column)
 
-    def at_border(row: Count, column: Count, end: Count, length: Count) -> None:
+    def at_border(cover: OpenCover, row: Count, column: Count, end: Count, length: Count) -> None:
+        pixels = cover.largest
+        # Narrower tiles are chosen only for rows in which all but the first and the last one lie
+        # inside.
+        may_be_edge = cover is widest or not cover.knows_ends
         # Where rows are short, no tile ends before they do.
         fits = end >= pixels
         borders: list[tuple[Shape, Condition]] = []
@@ -102,9 +109,20 @@ def each_open_tile(
         def any_of(left: Sequence[tuple[Shape, Condition]]) -> None:
             if not left:
                 have = build.count("have", least(pixels, length - column))
-                edge(EdgeAt(pixels, build.count("place", row * out + column), have))
+                place = build.count("place", row * out + column)
+                if not cover.is_row or pixels == 1:
+                    edge(EdgeAt(pixels, place, have))
+                    return
+                # A few pixels left at the end are a large part of a small image.
+                with build.when(have <= pixels // 2):
+                    edge(EdgeAt(pixels // 2, place, have))
+                with build.otherwise():
+                    edge(EdgeAt(pixels, place, have))
                 return
             (shape, condition), *others = left
+            if not others and not may_be_edge:
+                known(shape, row, column)
+                return
             with build.when(condition):
                 known(shape, row, column)
             with build.otherwise():
@@ -112,20 +130,65 @@ def each_open_tile(
 
         any_of(borders)
 
-    if cover.is_row:
+    if widest.is_row:
         with build.loop("unit", last, begin=first) as unit:
-            column = build.count("column", unit * pixels)
-            tile(count(0), column, count(columns.all_inside), out)
+            column = build.count("column", unit * widest.largest)
+            tile(widest, count(0), column, count(columns.all_inside), out)
         return
-    is_short = build.count("is_short", chosen(count(columns.all_inside - begin) < pixels, 1, 0))
-    lines = build.count("lines", chosen(is_short.equals(1), 1, last - first))
-    length = build.count("length", chosen(is_short.equals(1), (last - first) * out, out))
-    end = build.count("inside_end", chosen(is_short.equals(1), 0, columns.all_inside))
-    latest = build.count("latest", chosen(is_short.equals(1), length, out - pixels))
-    with build.loop("line", lines) as line:
-        row = build.count("row", first + line)
-        with build.loop("start", length, step=pixels) as start:
-            tile(row, build.count("column", least(start, latest)), end, length)
+
+    def every_row(cover: OpenCover) -> None:
+        latest = build.count("latest", out - cover.largest)
+        with (
+            build.loop("row", last, begin=first) as row,
+            build.loop("start", out, step=cover.largest) as start,
+        ):
+            column = build.count("column", least(start, latest))
+            tile(cover, row, column, count(columns.all_inside), out)
+
+    def joined_or_widest() -> None:
+        # Rows one after another if no tile fits, or too many pixels would be computed twice.
+        is_joined = chosen_pixels.equals(0)
+        lines = build.count("lines", chosen(is_joined, 1, last - first))
+        length = build.count("length", chosen(is_joined, (last - first) * out, out))
+        end = build.count("inside_end", chosen(is_joined, 0, columns.all_inside))
+        latest = build.count("latest", chosen(is_joined, length, out - widest.largest))
+        with build.loop("line", lines) as line:
+            row = build.count("row", first + line)
+            with build.loop("start", length, step=widest.largest) as start:
+                tile(widest, row, build.count("column", least(start, latest)), end, length)
+
+    chosen_pixels = _chosen_pixels(build, widest, edge_cost)
+    if widest.narrower is None:
+        joined_or_widest()
+        return
+    with build.when(chosen_pixels.equals(widest.narrower.largest)):
+        every_row(widest.narrower)
+    with build.otherwise():
+        joined_or_widest()
+
+
+def _chosen_pixels(build: Builder, cover: OpenCover, edge_cost: int) -> Count:
+    """In how wide tiles the rows of an image are cheapest; 0: one after another, in edge tiles.
+    Costs are in eighths of a pixel, a tile is one pixel more.
+    """
+    columns = cover.columns
+    out, begin = count(columns.out), -(-columns.begin // columns.stride)
+    end = build.count("all_inside", columns.all_inside)
+    found = build.count("tile_pixels", 0)
+    least_cost = build.count("tile_cost", out * edge_cost)
+    for each in filter(None, (cover, cover.narrower)):
+        pixels = each.largest
+        before_last = build.count("before_last", (out - 1) // pixels * pixels)
+        cost = (before_last // pixels + 1) * (8 * (pixels + 1))
+        if not each.knows_ends:
+            cost = cost + chosen(end < out, (edge_cost - 8) * pixels, 0)
+        cost = build.count("cost", cost)
+        # Tiles other than the first and the last one reach no padding.
+        fits = (end >= pixels) & (before_last <= end) & (out - pixels >= begin)
+        is_better = fits & (cost < least_cost) & (count(begin) <= pixels)
+        found = build.count("tile_pixels", chosen(is_better, pixels, found))
+        least_cost = build.count("tile_cost", chosen(is_better, cost, least_cost))
+    return found
 
 
 def edge_reads(

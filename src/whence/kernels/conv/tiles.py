@@ -13,7 +13,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from whence.extent import Relation, decide, estimate, is_symbolic, larger, smaller
+from whence.extent import (
+    Relation,
+    decide,
+    estimate,
+    is_symbolic,
+    larger,
+    smaller,
+    surely_equal,
+)
 
 # So long a row has no end in reach of its beginning.
 _FAR = 1 << 20
@@ -119,8 +127,8 @@ class OpenCover:
     pixels, neighbours in a row. The last one of a row begins so early that it ends with the row:
     some pixels are computed twice then. What the first and the last one read is known beforehand in
     most cases; other tiles that read padding are edge tiles, which find out at run time what each
-    of their pixels reads. If rows are so short that no other tile fits, they are one after another,
-    and edge tiles go over their ends.
+    of their pixels reads. If rows are so short that no other tile fits, or that too many pixels
+    would be computed twice, they are one after another, and edge tiles go over their ends.
     """
 
     inside: Shape
@@ -133,11 +141,21 @@ class OpenCover:
     is_row: bool
     """The image is one row, and a unit is a tile; else a unit is a row."""
     units: int
+    narrower: OpenCover | None = None
+    """The same image in narrower tiles, for rows that these divide better."""
 
     @property
     def largest(self) -> int:
         """Pixels of a tile."""
         return self.inside.pixels
+
+    @property
+    def knows_ends(self) -> bool:
+        """Is it known what the first and the last tile of a row read that is long enough?"""
+        begin, end = self.columns.begin, self.columns.end
+        return (self.left is not None or surely_equal(begin, 0)) and (
+            self.right is not None or (end is not None and surely_equal(end, 0))
+        )
 
     @property
     def per_unit(self) -> int:
@@ -166,14 +184,21 @@ class Cover:
         return sum(run.count for run in self.runs) if self.axis is Axis.ROWS else 1
 
 
-def open_cover(rows: Field, columns: Field, pixels: int) -> OpenCover:
+def open_cover(rows: Field, columns: Field, pixels: int, narrower: int = 0) -> OpenCover:
     """Tiles of at most `pixels` pixels for an image of any size, for the size at hand as equal as
-    can be.
+    can be; and of `narrower` ones, if that is less.
     """
     is_row = not is_symbolic(rows.out) and rows.out == 1
     across = estimate(columns.out)
     if across >= pixels and not is_row:
         pixels = -(-across // -(-across // pixels))
+    widest = _tiles_of(rows, columns, pixels, is_row)
+    if is_row or not 1 < narrower < pixels:
+        return widest
+    return replace(widest, narrower=_tiles_of(rows, columns, narrower, is_row))
+
+
+def _tiles_of(rows: Field, columns: Field, pixels: int, is_row: bool) -> OpenCover:
     everything = Read(None, 0, columns.kernel, tuple(range(pixels)))
     units = -(-columns.out // pixels) if is_row else rows.out
     return OpenCover(
