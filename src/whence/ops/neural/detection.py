@@ -18,10 +18,13 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import named, with_optional
+from whence.ops.operands.checks import demand, exceeds, shape_of
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, TensorType, ValueType
 
+_CODE = 4
+"""Numbers of a box: its place and its size, against those of an anchor."""
 _MOST = 1 << 24
 """No detector asks for more boxes; a file that does is hostile."""
 
@@ -242,6 +245,21 @@ def _post_process_type(query: TypeQuery) -> tuple[ValueType, ...]:
     )
 
 
+def _check_post_process(query: TypeQuery) -> None:
+    """As many codes and scores as there are anchors, of four numbers and of all classes."""
+    anchors = shape_of(query, 2)
+    boxes = anchors[0] if anchors else None
+    demand(query, 0, (1, boxes, None), "the list of boxes")
+    demand(query, 1, (1, boxes, None), "the list of scores")
+    demand(query, 2, (boxes, _CODE), "the list of anchors")
+    codes, scores = shape_of(query, 0), shape_of(query, 1)
+    if codes is not None and exceeds(_CODE, codes[2]):
+        raise ModelError(f"{query.op}: boxes {query.types[0]} have fewer than {_CODE} numbers")
+    classes = get_int(query.attrs, "num_classes", 0)
+    if scores is not None and (classes < 1 or exceeds(classes, scores[2])):
+        raise ModelError(f"{query.op}: {classes} classes do not fit scores {query.types[1]}")
+
+
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "PaddedNonMaxSuppression",
@@ -267,6 +285,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.NONE,
         _post_process_type,
         _post_process,
+        check=_check_post_process,
         operands=named("boxes", "scores", "anchors"),
     ),
 )

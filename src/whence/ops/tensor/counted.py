@@ -17,7 +17,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import PARAMETER, UNARY, named
-from whence.ops.operands.checks import demand_elements, demand_one
+from whence.ops.operands.checks import by_types, demand_elements, demand_one
 from whence.ops.precision import tensor
 from whence.ops.tensor.selection import distinct
 from whence.ops.types.type_rules import const_ints, tensor_type
@@ -136,6 +136,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.NONE,
         _distinct_type,
         _distinct,
+        check=by_types,
         operands=UNARY,
     ),
     # The first rows.

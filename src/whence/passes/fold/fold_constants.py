@@ -22,6 +22,7 @@ What is left alone, and why:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -273,6 +274,9 @@ def _is_empty(node: Node) -> bool:
         and kind.is_static
         and kind.elements == 0
         and kind.dtype is not DType.UNDEFINED
+        # NumPy has no array whose other axes are larger than any memory.
+        and kind.dtype.numpy.itemsize * math.prod(filter(None, kind.static_shape or ()))
+        <= np.iinfo(np.intp).max
         for kind in node.outputs
     )
 
