@@ -24,6 +24,7 @@ from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.pattern import axes_from_front
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -118,7 +119,10 @@ def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...]:
     values = None if given is None else graph.const_value(given)
     if given is not None and values is None:
         return ()
-    axes = () if values is None else tuple(sorted({int(axis) % rank for axis in values.flat}))
+    found = axes_from_front([] if values is None else map(int, values.flat), rank)
+    if found is None:
+        return ()
+    axes = tuple(sorted(set(found)))
     if axes or node.attrs.get("noop_with_empty_axes"):
         return axes
     return tuple(range(rank))
