@@ -133,7 +133,12 @@ def openvino_engine(folder: Path, threads: int, others: dict[str, str]) -> Measu
     given = others.get("openvino")
     if not given:
         raise SystemExit("openvino-genai reads a folder of its own, or a GGUF file: --openvino")
-    pipe = openvino_genai.LLMPipeline(given, "CPU", INFERENCE_NUM_THREADS=threads)
+    # Prompts are the same in every round, and none is to be found in a cache.
+    scheduler = openvino_genai.SchedulerConfig()
+    scheduler.enable_prefix_caching = False
+    pipe = openvino_genai.LLMPipeline(
+        given, "CPU", scheduler_config=scheduler, INFERENCE_NUM_THREADS=threads
+    )
 
     def measure(prompt: list[int], count: int) -> float:
         ids = openvino.Tensor(np.array([prompt], np.int64))
