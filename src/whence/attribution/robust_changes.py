@@ -49,8 +49,8 @@ _FEWEST_KERNELS = 6
 _LEAST_CHANGE, _LEAST_PART = 0.1, 0.001
 _SCATTERS = 3.0
 # How many times the scatter between moments a change must be, of a kernel that is steady and of one
-# that is not, and the least change of one that streams data. Chosen on 62 profiles of SqueezeNet, two
-# text recognisers and a face detector, with two threads at a load of 7 to 14 on two cores.
+# that is not, and the least change of one that streams data. Chosen on profiles of SqueezeNet, two
+# text recognisers and a face detector, with two threads on two cores that others used as well.
 _STEADY, _SCATTERS_OF_STEADY, _SCATTERS_OF_OTHERS = 0.05, 2.0, 4.0
 _LEAST_STREAMING = 0.12
 # With more noise, a kernel counts among those that are not steady; what so many of them have in
