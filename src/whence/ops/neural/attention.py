@@ -15,7 +15,6 @@ from whence.ops.definition import (
     Indexing,
     OpClass,
     OpDef,
-    Pattern,
     TypeQuery,
     Value,
 )
@@ -230,22 +229,19 @@ def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "Attention",
-        Pattern.OPAQUE,
-        OpClass.MATMUL,
+        classes=OpClass.MATMUL,
         reference=_attention,
         flops=_attention_flops,
         operands=named("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"),
     ),
     OpDef(
         "LinearAttention",
-        Pattern.OPAQUE,
-        OpClass.MATMUL,
+        classes=OpClass.MATMUL,
         operands=named("query", "key", "value", "past_state", "decay", "beta"),
     ),
     OpDef(
         "RotaryEmbedding",
-        Pattern.OPAQUE,
-        OpClass.ELEMENTWISE,
+        classes=OpClass.ELEMENTWISE,
         reference=_rotary_embedding,
         flops=3,
         operands=named("X", "cos_cache", "sin_cache", position_ids=INDEX),

@@ -20,6 +20,7 @@ is plain, which suits a first layer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -206,58 +207,38 @@ def _pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
+_relayout = partial(
+    OpDef,
+    pattern=Pattern.INJECTIVE,
+    classes=OpClass.MOVEMENT,
+    flops=0,
+    operands=UNARY,
+    traits=Trait.RELAYOUT,
+)
+_blocked_window = partial(
+    OpDef,
+    pattern=_ANCHOR,
+    classes=OpClass.POOL,
+    infer=_infer_pool,
+    reference=_blocked_pool,
+    flops=_pool_flops,
+    operands=UNARY,
+    traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
+)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "ToBlocked",
-        Pattern.INJECTIVE,
-        OpClass.MOVEMENT,
-        _infer_to_blocked,
-        _to_blocked,
-        0,
-        operands=UNARY,
-        traits=Trait.RELAYOUT,
-    ),
-    OpDef(
-        "FromBlocked",
-        Pattern.INJECTIVE,
-        OpClass.MOVEMENT,
-        _infer_from_blocked,
-        _from_blocked,
-        0,
-        operands=UNARY,
-        traits=Trait.RELAYOUT,
-    ),
+    _relayout("ToBlocked", infer=_infer_to_blocked, reference=_to_blocked),
+    _relayout("FromBlocked", infer=_infer_from_blocked, reference=_from_blocked),
     OpDef(
         "BlockedConv",
         _ANCHOR,
         OpClass.CONV | OpClass.ACTIVATION,
-        _infer_conv,
-        _blocked_conv,
-        _conv_flops,
+        infer=_infer_conv,
+        reference=_blocked_conv,
+        flops=_conv_flops,
         operands=named("X", "W", "B", "Z"),
         traits=Trait.CONVOLUTION | Trait.FUSED | Trait.BLOCKED,
         plain="Conv",
     ),
-    OpDef(
-        "BlockedMaxPool",
-        _ANCHOR,
-        OpClass.POOL,
-        _infer_pool,
-        _blocked_pool,
-        _pool_flops,
-        operands=UNARY,
-        traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
-        plain="MaxPool",
-    ),
-    OpDef(
-        "BlockedAveragePool",
-        _ANCHOR,
-        OpClass.POOL,
-        _infer_pool,
-        _blocked_pool,
-        _pool_flops,
-        operands=UNARY,
-        traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
-        plain="AveragePool",
-    ),
+    _blocked_window("BlockedMaxPool", plain="MaxPool"),
+    _blocked_window("BlockedAveragePool", plain="AveragePool"),
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -269,14 +270,16 @@ def _qlinear_conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int |
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
+_conv_op = partial(OpDef, classes=OpClass.CONV, flops=conv_flops)
+_quantised = partial(
+    OpDef, classes=OpClass.CONV | OpClass.QUANTISE, traits=Trait.INTEGER, flops=conv_flops
+)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
+    _conv_op(
         "Conv",
-        _ANCHOR,
-        OpClass.CONV,
+        pattern=_ANCHOR,
         infer=infer_conv,
         reference=_conv,
-        flops=conv_flops,
         operands=named("X", "W", "B"),
         traits=Trait.CONVOLUTION,
     ),
@@ -290,19 +293,14 @@ OPS: tuple[OpDef, ...] = (
         operands=named("X", "W", "B"),
         traits=Trait.TRANSPOSED_CONVOLUTION,
     ),
-    OpDef(
+    _quantised(
         "ConvInteger",
-        _ANCHOR,
-        OpClass.CONV | OpClass.QUANTISE,
+        pattern=_ANCHOR,
         reference=_conv_integer,
-        flops=conv_flops,
         operands=named("x", "w", x_zero_point=CODING, w_zero_point=CODING),
-        traits=Trait.INTEGER,
     ),
-    OpDef(
+    _quantised(
         "QLinearConv",
-        Pattern.OPAQUE,
-        OpClass.CONV | OpClass.QUANTISE,
         reference=_qlinear_conv,
         flops=_qlinear_conv_flops,
         operands=named(
@@ -316,28 +314,16 @@ OPS: tuple[OpDef, ...] = (
             y_zero_point=CODING,
             B=DATA,
         ),
-        traits=Trait.INTEGER,
     ),
-    OpDef(
-        "DeformConv",
-        Pattern.OPAQUE,
-        OpClass.CONV,
-        reference=_deform_conv,
-        flops=conv_flops,
-        operands=named("X", "W", "offset", "B", "mask"),
-    ),
-    OpDef(
+    _conv_op("DeformConv", reference=_deform_conv, operands=named("X", "W", "offset", "B", "mask")),
+    _conv_op(
         "CausalConvWithState",
-        Pattern.OPAQUE,
-        OpClass.CONV,
         reference=_causal_conv,
-        flops=conv_flops,
         operands=named("input", "weight", "bias", "past_state"),
     ),
     OpDef(
         "Col2Im",
-        Pattern.OPAQUE,
-        OpClass.MOVEMENT,
+        classes=OpClass.MOVEMENT,
         reference=_col2im,
         operands=named("input", image_shape=PARAMETER, block_shape=PARAMETER),
     ),

@@ -16,7 +16,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpDef, TypeQuery, Value
 from whence.ops.operand import named, with_optional
 from whence.ops.operands.checks import demand, exceeds, shape_of
 from whence.ops.precision import optional_tensor, tensor
@@ -263,10 +263,8 @@ def _check_post_process(query: TypeQuery) -> None:
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "PaddedNonMaxSuppression",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _padded_suppression_type,
-        _padded_suppression,
+        infer=_padded_suppression_type,
+        reference=_padded_suppression,
         operands=with_optional(
             4,
             named(
@@ -281,10 +279,8 @@ OPS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "DetectionPostProcess",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _post_process_type,
-        _post_process,
+        infer=_post_process_type,
+        reference=_post_process,
         check=_check_post_process,
         operands=named("boxes", "scores", "anchors"),
     ),

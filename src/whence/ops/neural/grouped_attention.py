@@ -16,7 +16,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, TypeQuery, Value
 from whence.ops.neural.attention import rotary_embedding, split_heads
 from whence.ops.operand import CODING, INDEX, PARAMETER, named, with_optional
 from whence.ops.operands.checks import (
@@ -218,8 +218,7 @@ def _check_append(query: TypeQuery) -> None:
 OPS: tuple[OpDef, ...] = (
     OpDef(
         GROUP_QUERY,
-        Pattern.OPAQUE,
-        OpClass.MATMUL,
+        classes=OpClass.MATMUL,
         infer=_infer_group_query,
         reference=_group_query,
         flops=_group_query_flops,
@@ -245,8 +244,7 @@ OPS: tuple[OpDef, ...] = (
     # past, whatever it was: nobody looks there. With `length`, the result has room for so many.
     OpDef(
         APPEND,
-        Pattern.OPAQUE,
-        OpClass.MOVEMENT,
+        classes=OpClass.MOVEMENT,
         infer=_infer_append,
         reference=_append,
         flops=0,

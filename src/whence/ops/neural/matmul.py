@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -169,50 +170,35 @@ def _det_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     return math.prod(shape[:-2]) * 2 * shape[-1] ** 3 // 3 if shape else None
 
 
+_product = partial(
+    OpDef,
+    pattern=Pattern.OUT_ELEMWISE_FUSABLE,
+    classes=OpClass.MATMUL,
+    flops=matmul_flops,
+    traits=Trait.PRODUCT,
+)
+_quantised = partial(
+    OpDef, classes=OpClass.MATMUL | OpClass.QUANTISE, flops=matmul_flops, traits=Trait.INTEGER
+)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "MatMul",
-        Pattern.OUT_ELEMWISE_FUSABLE,
-        OpClass.MATMUL,
-        infer=infer_matmul,
-        reference=_matmul,
-        flops=matmul_flops,
-        operands=named("A", "B"),
-        traits=Trait.PRODUCT,
-    ),
-    OpDef(
-        "Gemm",
-        Pattern.OUT_ELEMWISE_FUSABLE,
-        OpClass.MATMUL,
-        infer=infer_gemm,
-        reference=_gemm,
-        flops=matmul_flops,
-        operands=named("A", "B", "C"),
-        traits=Trait.PRODUCT,
-    ),
+    _product("MatMul", infer=infer_matmul, reference=_matmul, operands=named("A", "B")),
+    _product("Gemm", infer=infer_gemm, reference=_gemm, operands=named("A", "B", "C")),
     OpDef(
         "Einsum",
-        Pattern.OPAQUE,
-        OpClass.MATMUL,
+        classes=OpClass.MATMUL,
         reference=_einsum,
         flops=_einsum_flops,
         operands=variadic("Inputs"),
     ),
-    OpDef(
+    _quantised(
         "MatMulInteger",
-        Pattern.OUT_ELEMWISE_FUSABLE,
-        OpClass.MATMUL | OpClass.QUANTISE,
+        pattern=Pattern.OUT_ELEMWISE_FUSABLE,
         reference=_matmul_integer,
-        flops=matmul_flops,
         operands=named("A", "B", a_zero_point=CODING, b_zero_point=CODING),
-        traits=Trait.INTEGER,
     ),
-    OpDef(
+    _quantised(
         "QLinearMatMul",
-        Pattern.OPAQUE,
-        OpClass.MATMUL | OpClass.QUANTISE,
         reference=_qlinear_matmul,
-        flops=matmul_flops,
         operands=named(
             "a",
             a_scale=CODING,
@@ -223,7 +209,6 @@ OPS: tuple[OpDef, ...] = (
             y_scale=CODING,
             y_zero_point=CODING,
         ),
-        traits=Trait.INTEGER,
     ),
-    OpDef("Det", Pattern.OPAQUE, OpClass.NONE, reference=_det, flops=_det_flops, operands=UNARY),
+    OpDef("Det", reference=_det, flops=_det_flops, operands=UNARY),
 )

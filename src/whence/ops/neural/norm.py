@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -180,40 +181,34 @@ def _hardmax(call: Call) -> tuple[Value]:
     return (y,)
 
 
+_normalisation = partial(OpDef, classes=OpClass.NORM, infer=same_type)
+_of_input = partial(OpDef, classes=OpClass.NORM, infer=same_type, operands=named("input"))
 OPS: tuple[OpDef, ...] = (
     # Opaque because of its training mode; what is left of it in inference is a Mul and an Add,
     # which fuse on their own.
     OpDef(
         "BatchNormalization",
-        Pattern.OPAQUE,
-        OpClass.NORM,
+        classes=OpClass.NORM,
         infer=batch_normalisation,
         reference=_batch_normalisation,
         flops=2,
         operands=named("X", "scale", "B", "input_mean", "input_var"),
     ),
-    OpDef(
+    _normalisation(
         "InstanceNormalization",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
         reference=_instance_normalisation,
         flops=8,
         operands=named("input", "scale", "B"),
     ),
-    OpDef(
+    _normalisation(
         "GroupNormalization",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
         reference=_group_normalisation,
         flops=8,
         operands=named("X", "scale", "bias"),
     ),
     OpDef(
         "LayerNormalization",
-        Pattern.OPAQUE,
-        OpClass.NORM,
+        classes=OpClass.NORM,
         reference=_layer_normalisation,
         flops=8,
         operands=named("X", "Scale", "B"),
@@ -221,70 +216,35 @@ OPS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "RMSNormalization",
-        Pattern.OPAQUE,
-        OpClass.NORM,
+        classes=OpClass.NORM,
         infer=_like_scale,
         reference=_rms_normalisation,
         flops=5,
         operands=named("X", "scale"),
     ),
-    OpDef(
+    _of_input(
         "LpNormalization",
-        Pattern.OUT_ELEMWISE_FUSABLE,
-        OpClass.NORM,
-        infer=same_type,
+        pattern=Pattern.OUT_ELEMWISE_FUSABLE,
         reference=_lp_normalisation,
         flops=4,
-        operands=named("input"),
     ),
-    OpDef(
-        "MeanVarianceNormalization",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
-        reference=_mean_variance_normalisation,
-        flops=6,
-        operands=UNARY,
+    _normalisation(
+        "MeanVarianceNormalization", reference=_mean_variance_normalisation, flops=6, operands=UNARY
     ),
-    OpDef(
-        "LRN",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
-        reference=_local_response_normalisation,
-        flops=12,
-        operands=UNARY,
-    ),
-    OpDef(
+    _normalisation("LRN", reference=_local_response_normalisation, flops=12, operands=UNARY),
+    _of_input(
         "Softmax",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
         reference=_softmax,
         flops=5,
-        operands=named("input"),
         traits=Trait.SAME_AXIS | Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
         costs_like="Softmax",
     ),
-    OpDef(
+    _of_input(
         "LogSoftmax",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
         reference=_log_softmax,
         flops=5,
-        operands=named("input"),
         traits=Trait.SAME_AXIS | Trait.EXPONENTIAL,
         costs_like="Softmax",
     ),
-    OpDef(
-        "Hardmax",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
-        reference=_hardmax,
-        flops=2,
-        operands=named("input"),
-        traits=Trait.SAME_AXIS,
-    ),
+    _of_input("Hardmax", reference=_hardmax, flops=2, traits=Trait.SAME_AXIS),
 )

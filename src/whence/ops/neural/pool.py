@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -270,89 +271,45 @@ def _global_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
+_windows = partial(
+    OpDef, pattern=_ANCHOR, classes=OpClass.POOL, infer=pool, flops=_pool_flops, operands=UNARY
+)
+_global = partial(
+    OpDef,
+    pattern=_ANCHOR,
+    classes=OpClass.POOL,
+    infer=global_pool,
+    flops=_global_flops,
+    operands=UNARY,
+)
+_pool = partial(OpDef, classes=OpClass.POOL)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
+    _windows(
         "MaxPool",
-        _ANCHOR,
-        OpClass.POOL,
-        infer=pool,
         reference=_max_pool,
-        flops=_pool_flops,
-        operands=UNARY,
         traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT | Trait.POOLS_WINDOWS,
     ),
-    OpDef(
-        "AveragePool",
-        _ANCHOR,
-        OpClass.POOL,
-        infer=pool,
-        reference=_average_pool,
-        flops=_pool_flops,
-        operands=UNARY,
-        traits=Trait.POOLS_WINDOWS,
-    ),
-    OpDef(
-        "LpPool",
-        _ANCHOR,
-        OpClass.POOL,
-        infer=pool,
-        reference=_lp_pool,
-        flops=_pool_flops,
-        operands=UNARY,
-        traits=Trait.POOLS_WINDOWS,
-    ),
-    OpDef(
+    _windows("AveragePool", reference=_average_pool, traits=Trait.POOLS_WINDOWS),
+    _windows("LpPool", reference=_lp_pool, traits=Trait.POOLS_WINDOWS),
+    _global(
         "GlobalAveragePool",
-        _ANCHOR,
-        OpClass.POOL,
-        infer=global_pool,
         reference=_global_average_pool,
-        flops=_global_flops,
-        operands=UNARY,
         over_space="ReduceMean",
         traits=Trait.SUMS | Trait.POOLS_ALL,
     ),
-    OpDef(
+    _global(
         "GlobalMaxPool",
-        _ANCHOR,
-        OpClass.POOL,
-        infer=global_pool,
         reference=_global_max_pool,
-        flops=_global_flops,
-        operands=UNARY,
         over_space="ReduceMax",
         traits=Trait.EXACT | Trait.POOLS_ALL,
     ),
-    OpDef(
-        "GlobalLpPool",
-        _ANCHOR,
-        OpClass.POOL,
-        infer=global_pool,
-        reference=_global_lp_pool,
-        flops=_global_flops,
-        operands=UNARY,
-        traits=Trait.POOLS_ALL,
-    ),
-    OpDef(
+    _global("GlobalLpPool", reference=_global_lp_pool, traits=Trait.POOLS_ALL),
+    _pool(
         "MaxUnpool",
-        Pattern.OPAQUE,
-        OpClass.POOL,
         reference=_max_unpool,
         operands=named("X", I=INDEX, output_shape=PARAMETER),
         traits=Trait.GROWS,
     ),
-    OpDef(
-        "MaxRoiPool",
-        Pattern.OPAQUE,
-        OpClass.POOL,
-        reference=_max_roi_pool,
-        operands=named("X", "rois"),
-    ),
-    OpDef(
-        "RoiAlign",
-        Pattern.OPAQUE,
-        OpClass.POOL,
-        reference=_roi_align,
-        operands=named("X", "rois", batch_indices=INDEX),
-    ),
+    _pool("MaxRoiPool", reference=_max_roi_pool, operands=named("X", "rois")),
+    _pool("RoiAlign", reference=_roi_align, operands=named("X", "rois", batch_indices=INDEX)),
 )

@@ -10,13 +10,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, TypeQuery, Value
 from whence.ops.neural.activation import ACTIVATIONS, Activation
 from whence.ops.operand import named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
@@ -274,32 +275,19 @@ def _recurrent_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
     return 2 * math.prod(itertools.islice(x, 2)) * (math.prod(w) + math.prod(r))
 
 
+_recurrent = partial(
+    OpDef,
+    classes=OpClass.RECURRENT,
+    flops=_recurrent_flops,
+    traits=Trait.CHECKS_INDICES,
+    operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
+)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "RNN",
-        Pattern.OPAQUE,
-        OpClass.RECURRENT,
-        reference=_rnn,
-        flops=_recurrent_flops,
-        traits=Trait.CHECKS_INDICES,
-        operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
-    ),
-    OpDef(
-        "GRU",
-        Pattern.OPAQUE,
-        OpClass.RECURRENT,
-        reference=_gru,
-        flops=_recurrent_flops,
-        traits=Trait.CHECKS_INDICES,
-        operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
-    ),
-    OpDef(
+    _recurrent("RNN", reference=_rnn),
+    _recurrent("GRU", reference=_gru),
+    _recurrent(
         "LSTM",
-        Pattern.OPAQUE,
-        OpClass.RECURRENT,
         reference=_lstm,
-        flops=_recurrent_flops,
-        traits=Trait.CHECKS_INDICES,
         operands=named("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"),
     ),
 )

@@ -27,6 +27,7 @@ once, halves up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -274,43 +275,28 @@ def _transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
 
 _ANCHOR, _ELEMENTWISE = Pattern.OUT_ELEMWISE_FUSABLE, OpClass.ELEMENTWISE | OpClass.QUANTISE
 _CONV = OpClass.CONV | OpClass.QUANTISE
+_convolution = partial(
+    OpDef,
+    pattern=_ANCHOR,
+    classes=_CONV,
+    operands=with_optional(2, named("x", "w", x_zero_point=CODING, w_zero_point=CODING)),
+    traits=Trait.INTEGER,
+)
+_by_code = partial(OpDef, pattern=Pattern.BROADCAST, classes=_ELEMENTWISE)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "IntegerConv",
-        _ANCHOR,
-        _CONV,
-        _infer_conv,
-        _integer_conv,
-        _flops,
-        operands=with_optional(2, named("x", "w", x_zero_point=CODING, w_zero_point=CODING)),
-        traits=Trait.INTEGER,
-    ),
-    OpDef(
+    _convolution("IntegerConv", infer=_infer_conv, reference=_integer_conv, flops=_flops),
+    _convolution(
         "IntegerConvTranspose",
-        _ANCHOR,
-        _CONV,
-        _infer_conv_transpose,
-        _integer_conv_transpose,
-        _transpose_flops,
-        operands=with_optional(2, named("x", "w", x_zero_point=CODING, w_zero_point=CODING)),
-        traits=Trait.INTEGER,
+        infer=_infer_conv_transpose,
+        reference=_integer_conv_transpose,
+        flops=_transpose_flops,
     ),
-    OpDef(
+    _by_code(
         "FixedPointScale",
-        Pattern.BROADCAST,
-        _ELEMENTWISE,
-        _infer_scale,
-        _fixed_point_scale,
-        6,
+        infer=_infer_scale,
+        reference=_fixed_point_scale,
+        flops=6,
         operands=named("X", multiplier=CODING, shift=CODING),
     ),
-    OpDef(
-        "LookUp",
-        Pattern.BROADCAST,
-        _ELEMENTWISE,
-        _infer_look_up,
-        _look_up,
-        1,
-        operands=named("X", table=CODING),
-    ),
+    _by_code("LookUp", infer=_infer_look_up, reference=_look_up, operands=named("X", table=CODING)),
 )

@@ -9,6 +9,8 @@ LiteRT also has codes of int32, which ONNX's QuantizeLinear has not.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from whence.errors import ModelError
@@ -205,31 +207,30 @@ def _check_scale(query: TypeQuery) -> None:
         )
 
 
+_coding = partial(
+    OpDef,
+    pattern=Pattern.BROADCAST,
+    classes=OpClass.QUANTISE | OpClass.ELEMENTWISE,
+    traits=Trait.CODES,
+)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
+    _coding(
         "QuantizeLinear",
-        Pattern.BROADCAST,
-        OpClass.QUANTISE | OpClass.ELEMENTWISE,
-        _infer_quantise,
-        _quantise_linear,
+        infer=_infer_quantise,
+        reference=_quantise_linear,
         flops=4,
         operands=named("x", y_scale=CODING, y_zero_point=CODING),
-        traits=Trait.CODES,
     ),
-    OpDef(
+    _coding(
         "DequantizeLinear",
-        Pattern.BROADCAST,
-        OpClass.QUANTISE | OpClass.ELEMENTWISE,
-        _infer_dequantise,
-        _dequantise_linear,
+        infer=_infer_dequantise,
+        reference=_dequantise_linear,
         flops=2,
         operands=named("x", x_scale=CODING, x_zero_point=CODING),
-        traits=Trait.CODES,
     ),
     OpDef(
         "DynamicQuantizeLinear",
-        Pattern.OPAQUE,
-        OpClass.QUANTISE,
+        classes=OpClass.QUANTISE,
         reference=_dynamic_quantise_linear,
         flops=6,
         operands=named("x"),

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from whence.errors import ModelError
@@ -151,44 +153,20 @@ def _round_to(call: Call) -> tuple[Value]:
     return (cast(cast(x, target_dtype(call.op, get_int(call.attrs, "to", 0))), DType.of(x)),)
 
 
+_cast_op = partial(
+    OpDef, pattern=Pattern.ELEMWISE, classes=OpClass.ELEMENTWISE, operands=named("input")
+)
 OPS: tuple[OpDef, ...] = (
     # Rounded to what type `to` holds, and kept in the type it has: what a value in half precision
     # is when it is computed with in single.
-    OpDef(
-        "RoundTo",
-        Pattern.ELEMWISE,
-        OpClass.ELEMENTWISE,
-        same_type,
-        _round_to,
-        operands=named("input"),
-        traits=Trait.READS_TYPE,
-    ),
-    OpDef(
-        "Cast",
-        Pattern.ELEMWISE,
-        OpClass.ELEMENTWISE,
-        cast_type,
-        _cast,
-        operands=named("input"),
-        traits=Trait.CASTS,
-    ),
-    OpDef(
+    _cast_op("RoundTo", infer=same_type, reference=_round_to, traits=Trait.READS_TYPE),
+    _cast_op("Cast", infer=cast_type, reference=_cast, traits=Trait.CASTS),
+    _cast_op(
         "CastLike",
-        Pattern.ELEMWISE,
-        OpClass.ELEMENTWISE,
-        cast_like_type,
-        _cast_like,
+        infer=cast_like_type,
+        reference=_cast_like,
         operands=named("input", target_type=TYPE),
         traits=Trait.READS_TYPE | Trait.CASTS,
     ),
-    OpDef(
-        "BitCast",
-        Pattern.ELEMWISE,
-        OpClass.ELEMENTWISE,
-        cast_type,
-        _bit_cast,
-        flops=0,
-        operands=named("input"),
-        traits=Trait.READS_TYPE,
-    ),
+    _cast_op("BitCast", infer=cast_type, reference=_bit_cast, flops=0, traits=Trait.READS_TYPE),
 )

@@ -68,11 +68,9 @@ def _part(name: str, function: Callable[[np.ndarray], np.ndarray], flops: int) -
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "RealFourier2D",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _real_fourier_type,
-        _real_fourier,
-        _real_fourier_flops,
+        infer=_real_fourier_type,
+        reference=_real_fourier,
+        flops=_real_fourier_flops,
         operands=named("X", fft_length=PARAMETER),
     ),
     _part("RealPart", np.real, 0),

@@ -6,6 +6,8 @@ They have no reference implementation: the interpreter, which walks the graph, e
 
 from __future__ import annotations
 
+from functools import partial
+
 from whence.ops.definition import OpClass, OpDef, Pattern, TypeQuery
 from whence.ops.operand import CONDITION, UNARY, named, variadic, with_optional
 from whence.ops.traits import Trait
@@ -30,8 +32,11 @@ _DECODING = (
     *("vocab_mask", "prefix_vocab_mask", "attention_mask"),
 )
 
+_control = partial(OpDef, classes=OpClass.CONTROL, infer=_unknown, flops=0)
+_state = partial(OpDef, classes=OpClass.STATE, infer=_unknown, flops=0)
+_edge = partial(OpDef, infer=_unknown, flops=0)
 OPS: tuple[OpDef, ...] = (
-    OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=named(cond=CONDITION)),
+    _control("If", operands=named(cond=CONDITION)),
     # Whence's own: a nested graph that runs where it stands.
     _of_any_inputs("Branch"),
     # And one that is compiled when a run knows the sizes of what it takes.
@@ -40,61 +45,17 @@ OPS: tuple[OpDef, ...] = (
     _of_any_inputs("Call"),
     # And one that cannot work: it says why when it runs.
     _of_any_inputs("Fail"),
-    OpDef(
-        "Loop",
-        Pattern.OPAQUE,
-        OpClass.CONTROL,
-        _unknown,
-        flops=0,
-        operands=variadic("M", "cond", "v_initial"),
-        traits=Trait.TURNS,
-    ),
-    OpDef(
-        "Scan",
-        Pattern.OPAQUE,
-        OpClass.CONTROL,
-        _unknown,
-        flops=0,
-        operands=variadic("initial_state_and_scan_inputs"),
-        traits=Trait.TURNS,
-    ),
-    OpDef(
-        "SequenceMap",
-        Pattern.OPAQUE,
-        OpClass.CONTROL,
-        _unknown,
-        flops=0,
-        operands=variadic("input_sequence", "additional_inputs"),
-    ),
+    _control("Loop", operands=variadic("M", "cond", "v_initial"), traits=Trait.TURNS),
+    _control("Scan", operands=variadic("initial_state_and_scan_inputs"), traits=Trait.TURNS),
+    _control("SequenceMap", operands=variadic("input_sequence", "additional_inputs")),
     # ONNX Runtime's ways to generate text with a decoder that they hold.
-    OpDef(
-        "com.microsoft::GreedySearch",
-        Pattern.OPAQUE,
-        OpClass.CONTROL,
-        _unknown,
-        flops=0,
-        operands=with_optional(
-            5,
-            named(*_DECODING),
-        ),
-    ),
-    OpDef(
+    _control("com.microsoft::GreedySearch", operands=with_optional(5, named(*_DECODING))),
+    _control(
         "com.microsoft::Sampling",
-        Pattern.OPAQUE,
-        OpClass.CONTROL,
-        _unknown,
-        flops=0,
-        operands=with_optional(
-            7,
-            named(*_DECODING, "presence_mask", "seed"),
-        ),
+        operands=with_optional(7, named(*_DECODING, "presence_mask", "seed")),
     ),
-    OpDef(
+    _control(
         "com.microsoft::BeamSearch",
-        Pattern.OPAQUE,
-        OpClass.CONTROL,
-        _unknown,
-        flops=0,
         operands=with_optional(
             10,
             named(
@@ -113,48 +74,11 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
     ),
-    OpDef(
-        "Input",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _unknown,
-        flops=0,
-        traits=Trait.BOUNDARY | Trait.SOURCE | Trait.GIVEN,
-    ),
-    OpDef(
-        "Const",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _unknown,
-        flops=0,
-        traits=Trait.BOUNDARY | Trait.SOURCE,
-    ),
-    OpDef(
-        "Output",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _unknown,
-        flops=0,
-        operands=UNARY,
-        traits=Trait.BOUNDARY,
-    ),
+    _edge("Input", traits=Trait.BOUNDARY | Trait.SOURCE | Trait.GIVEN),
+    _edge("Const", traits=Trait.BOUNDARY | Trait.SOURCE),
+    _edge("Output", operands=UNARY, traits=Trait.BOUNDARY),
     # State: the value that a run begins with, and the one that the next run will begin with.
-    OpDef(
-        "Variable",
-        Pattern.OPAQUE,
-        OpClass.STATE,
-        _unknown,
-        flops=0,
-        traits=Trait.BOUNDARY | Trait.SOURCE | Trait.GIVEN,
-    ),
-    OpDef(
-        "Assign",
-        Pattern.OPAQUE,
-        OpClass.STATE,
-        _unknown,
-        flops=0,
-        operands=UNARY,
-        traits=Trait.BOUNDARY,
-    ),
+    _state("Variable", traits=Trait.BOUNDARY | Trait.SOURCE | Trait.GIVEN),
+    _state("Assign", operands=UNARY, traits=Trait.BOUNDARY),
 )
 INTERPRETED: frozenset[str] = frozenset(op.name for op in OPS)

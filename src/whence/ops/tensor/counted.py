@@ -15,7 +15,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
 from whence.ops.operand import PARAMETER, UNARY, named
 from whence.ops.operands.checks import by_types, demand_elements, demand_one
 from whence.ops.precision import tensor
@@ -119,33 +119,15 @@ def _check_prefix(query: TypeQuery) -> None:
 
 OPS: tuple[OpDef, ...] = (
     # Where elements are not zero: a row of coordinates for each, in order; and how many there are.
-    OpDef(
-        PLACES,
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _places_type,
-        _places,
-        check=_check_places,
-        operands=UNARY,
-    ),
+    OpDef(PLACES, infer=_places_type, reference=_places, check=_check_places, operands=UNARY),
     # The different elements, where each stood first, which of them each element is, how often each
     # is there; and how many there are. In order, or with `sorted=0` as they come.
-    OpDef(
-        DISTINCT,
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _distinct_type,
-        _distinct,
-        check=by_types,
-        operands=UNARY,
-    ),
+    OpDef(DISTINCT, infer=_distinct_type, reference=_distinct, check=by_types, operands=UNARY),
     # The first rows.
     OpDef(
         PREFIX,
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _prefix_type,
-        _prefix,
+        infer=_prefix_type,
+        reference=_prefix,
         flops=0,
         check=_check_prefix,
         operands=named("data", count=PARAMETER),
@@ -153,10 +135,8 @@ OPS: tuple[OpDef, ...] = (
     # A value of so many rows that nobody reads: the size of a dimension that the data say.
     OpDef(
         ROWS,
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _rows_type,
-        _rows,
+        infer=_rows_type,
+        reference=_rows,
         flops=0,
         check=_check_rows,
         operands=named(count=PARAMETER),

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
 from whence.ops.attributes import get_str
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpDef, TypeQuery, Value
 from whence.ops.operand import named
 from whence.ops.precision import tensor
 from whence.types import DType, TensorType, ValueType
@@ -58,12 +58,5 @@ def _decode(call: Call) -> tuple[Value]:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "ImageDecoder",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _decoded_type,
-        _decode,
-        operands=named("encoded_stream"),
-    ),
+    OpDef("ImageDecoder", infer=_decoded_type, reference=_decode, operands=named("encoded_stream")),
 )

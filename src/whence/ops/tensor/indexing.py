@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -164,74 +165,57 @@ _GATHERS = (
     | Trait.CHECKS_INDICES
 )
 
+_gathering = partial(
+    OpDef,
+    pattern=Pattern.INJECTIVE,
+    classes=OpClass.MOVEMENT,
+    flops=0,
+    operands=named("data", indices=INDEX),
+    traits=_GATHERS,
+)
+_scattering = partial(
+    OpDef,
+    classes=OpClass.MOVEMENT,
+    infer=same_type,
+    flops=0,
+    operands=named("data", indices=INDEX, updates=DATA),
+    traits=Trait.SCATTERS | Trait.CHECKS_INDICES,
+)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
+    _gathering(
         "Gather",
-        Pattern.INJECTIVE,
-        OpClass.MOVEMENT,
-        gather,
-        _gather,
-        flops=0,
-        operands=named("data", indices=INDEX),
-        traits=_GATHERS,
+        infer=gather,
+        reference=_gather,
         indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
     ),
-    OpDef(
+    _gathering(
         "GatherElements",
-        Pattern.INJECTIVE,
-        OpClass.MOVEMENT,
-        _gather_elements_type,
-        _gather_elements,
-        flops=0,
-        operands=named("data", indices=INDEX),
-        traits=_GATHERS,
+        infer=_gather_elements_type,
+        reference=_gather_elements,
         indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
     ),
-    OpDef(
-        "GatherND",
-        Pattern.INJECTIVE,
-        OpClass.MOVEMENT,
-        reference=_gather_nd,
-        flops=0,
-        operands=named("data", indices=INDEX),
-        traits=_GATHERS,
-        indexing=Indexing("data", "indices", IndexedAxes.TUPLE),
+    _gathering(
+        "GatherND", reference=_gather_nd, indexing=Indexing("data", "indices", IndexedAxes.TUPLE)
     ),
-    OpDef(
+    _scattering(
         "ScatterElements",
-        Pattern.OPAQUE,
-        OpClass.MOVEMENT,
-        same_type,
-        _scatter_elements,
-        flops=0,
-        operands=named("data", indices=INDEX, updates=DATA),
-        traits=Trait.SCATTERS | Trait.CHECKS_INDICES,
+        reference=_scatter_elements,
         indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
     ),
-    OpDef(
-        "ScatterND",
-        Pattern.OPAQUE,
-        OpClass.MOVEMENT,
-        same_type,
-        _scatter_nd,
-        flops=0,
-        operands=named("data", indices=INDEX, updates=DATA),
-        traits=Trait.SCATTERS | Trait.CHECKS_INDICES,
-        indexing=Indexing("data", "indices", IndexedAxes.TUPLE),
+    _scattering(
+        "ScatterND", reference=_scatter_nd, indexing=Indexing("data", "indices", IndexedAxes.TUPLE)
     ),
     OpDef(
         "TensorScatter",
-        Pattern.OPAQUE,
-        OpClass.MOVEMENT,
-        same_type,
-        _tensor_scatter,
+        classes=OpClass.MOVEMENT,
+        infer=same_type,
+        reference=_tensor_scatter,
         flops=0,
         operands=named("past_cache", "update", write_indices=INDEX),
     ),
     OpDef(
         "Compress",
-        Pattern.OPAQUE,
-        OpClass.MOVEMENT,
+        classes=OpClass.MOVEMENT,
         reference=_compress,
         flops=0,
         operands=named("input", condition=CONDITION),

@@ -115,10 +115,9 @@ OPS: tuple[OpDef, ...] = (
     # Random only in training mode; a pass that knows it is inference turns it into an identity.
     OpDef(
         "Dropout",
-        Pattern.OPAQUE,
-        OpClass.RANDOM,
-        _dropout_type,
-        _dropout,
+        classes=OpClass.RANDOM,
+        infer=_dropout_type,
+        reference=_dropout,
         check=_check_dropout,
         operands=named("data", ratio=PARAMETER, training_mode=PARAMETER),
     ),

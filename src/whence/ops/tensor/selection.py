@@ -189,27 +189,23 @@ def _check_choose(query: TypeQuery) -> None:
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "TopK",
-        Pattern.OPAQUE,
-        OpClass.REDUCE,
-        _top_k_type,
-        _top_k,
+        classes=OpClass.REDUCE,
+        infer=_top_k_type,
+        reference=_top_k,
         operands=named("X", K=PARAMETER),
         traits=Trait.EXACT,
     ),
-    OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero, operands=UNARY),
-    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, _unique_type, _unique, operands=UNARY),
+    OpDef("NonZero", reference=_non_zero, operands=UNARY),
+    OpDef("Unique", infer=_unique_type, reference=_unique, operands=UNARY),
     OpDef(
         "OneHot",
         Pattern.INJECTIVE,
-        OpClass.NONE,
         reference=_one_hot,
         operands=named(indices=INDEX, depth=PARAMETER, values=DATA),
         traits=Trait.REPEATS | Trait.GROWS,
     ),
     OpDef(
         "NonMaxSuppression",
-        Pattern.OPAQUE,
-        OpClass.NONE,
         reference=_non_max_suppression,
         operands=named(
             "boxes",
@@ -223,10 +219,8 @@ OPS: tuple[OpDef, ...] = (
     # what makes them stays apart and can be passed over.
     OpDef(
         "Choose",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _chosen_type,
-        _choose,
+        infer=_chosen_type,
+        reference=_choose,
         flops=0,
         check=_check_choose,
         operands=named(condition=CONDITION, X=DATA, Y=DATA),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -134,6 +135,7 @@ def _sequence(
     return OpDef(name, Pattern.OPAQUE, classes, reference=reference, flops=0, **facts)
 
 
+_optional_op = partial(OpDef, flops=0, operands=named("input"))
 OPS: tuple[OpDef, ...] = (
     _sequence("SequenceConstruct", _construct, operands=variadic("inputs")),
     _sequence("SequenceEmpty", _empty),
@@ -147,31 +149,7 @@ OPS: tuple[OpDef, ...] = (
     _sequence(
         "SplitToSequence", _split, OpClass.MOVEMENT, operands=named("input", split=PARAMETER)
     ),
-    OpDef(
-        "Optional",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _optional_type,
-        _optional,
-        flops=0,
-        operands=named("input"),
-    ),
-    OpDef(
-        "OptionalGetElement",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _get_element_type,
-        _get_element,
-        flops=0,
-        operands=named("input"),
-    ),
-    OpDef(
-        "OptionalHasElement",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _has_element_type,
-        _has_element,
-        flops=0,
-        operands=named("input"),
-    ),
+    _optional_op("Optional", infer=_optional_type, reference=_optional),
+    _optional_op("OptionalGetElement", infer=_get_element_type, reference=_get_element),
+    _optional_op("OptionalHasElement", infer=_has_element_type, reference=_has_element),
 )

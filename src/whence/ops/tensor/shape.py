@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,34 +186,19 @@ def _eye_like(call: Call) -> tuple[Value]:
     return (np.eye(x.shape[0], x.shape[1], k=get_int(call.attrs, "k", 0)).astype(dtype),)
 
 
+_shape_op = partial(OpDef, classes=OpClass.SHAPE, flops=0)
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "Shape",
-        Pattern.OPAQUE,
-        OpClass.SHAPE,
-        shape_of,
-        _shape,
-        flops=0,
-        operands=named("data"),
-        traits=Trait.SHAPE_ONLY,
+    _shape_op(
+        "Shape", infer=shape_of, reference=_shape, operands=named("data"), traits=Trait.SHAPE_ONLY
     ),
-    OpDef(
-        "Size",
-        Pattern.OPAQUE,
-        OpClass.SHAPE,
-        size_of,
-        _size,
-        flops=0,
-        operands=named("data"),
-        traits=Trait.SHAPE_ONLY,
+    _shape_op(
+        "Size", infer=size_of, reference=_size, operands=named("data"), traits=Trait.SHAPE_ONLY
     ),
-    OpDef(
+    _shape_op(
         "ConstantOfShape",
-        Pattern.INJECTIVE,
-        OpClass.SHAPE,
-        _constant_of_shape_type,
-        _constant_of_shape,
-        flops=0,
+        pattern=Pattern.INJECTIVE,
+        infer=_constant_of_shape_type,
+        reference=_constant_of_shape,
         operands=named(input=PARAMETER),
         traits=Trait.GROWS | Trait.TAKES_SIZES,
     ),
@@ -220,8 +206,8 @@ OPS: tuple[OpDef, ...] = (
         "Range",
         Pattern.INJECTIVE,
         OpClass.SHAPE,
-        _range_type,
-        _range,
+        infer=_range_type,
+        reference=_range,
         operands=named(start=PARAMETER, limit=PARAMETER, delta=PARAMETER),
         traits=Trait.GROWS | Trait.TAKES_SIZES,
     ),
@@ -234,11 +220,9 @@ OPS: tuple[OpDef, ...] = (
         _dimension_value,
         flops=0,
     ),
-    OpDef("Constant", Pattern.OPAQUE, OpClass.NONE, _constant_type, _constant, flops=0),
+    OpDef("Constant", infer=_constant_type, reference=_constant, flops=0),
     OpDef(
         "EyeLike",
-        Pattern.OPAQUE,
-        OpClass.NONE,
         reference=_eye_like,
         flops=0,
         operands=named("input"),

@@ -206,18 +206,14 @@ def _stft_length(query: TypeQuery, y: TensorType) -> int | None:
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "DFT",
-        Pattern.OPAQUE,
-        OpClass.NONE,
         reference=_dft,
         flops=_transform_flops(_dft_length),
         operands=named("input", dft_length=PARAMETER, axis=PARAMETER),
     ),
     OpDef(
         "STFT",
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _stft_type,
-        _stft,
+        infer=_stft_type,
+        reference=_stft,
         flops=_transform_flops(_stft_length),
         operands=named("signal", frame_step=PARAMETER, window=DATA, frame_length=PARAMETER),
     ),
@@ -226,8 +222,6 @@ OPS: tuple[OpDef, ...] = (
     _window("BlackmanWindow", (0.42, 0.5, 0.08)),
     OpDef(
         "MelWeightMatrix",
-        Pattern.OPAQUE,
-        OpClass.NONE,
         operands=named(
             "num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"
         ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str, get_strs
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpDef, TypeQuery, Value
 from whence.ops.limits import check_text
 from whence.ops.operand import UNARY, named
 from whence.ops.precision import tensor
@@ -92,11 +92,9 @@ def _normalise(call: Call) -> tuple[Value]:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "StringConcat", Pattern.OPAQUE, OpClass.NONE, broadcast, _concat, operands=named("X", "Y")
-    ),
-    OpDef("StringSplit", Pattern.OPAQUE, OpClass.NONE, reference=_split, operands=UNARY),
-    OpDef("RegexFullMatch", Pattern.OPAQUE, OpClass.NONE, _match_type, _full_match, operands=UNARY),
-    OpDef("StringNormalizer", Pattern.OPAQUE, OpClass.NONE, reference=_normalise, operands=UNARY),
-    OpDef("TfIdfVectorizer", Pattern.OPAQUE, OpClass.NONE, operands=UNARY),
+    OpDef("StringConcat", infer=broadcast, reference=_concat, operands=named("X", "Y")),
+    OpDef("StringSplit", reference=_split, operands=UNARY),
+    OpDef("RegexFullMatch", infer=_match_type, reference=_full_match, operands=UNARY),
+    OpDef("StringNormalizer", reference=_normalise, operands=UNARY),
+    OpDef("TfIdfVectorizer", operands=UNARY),
 )

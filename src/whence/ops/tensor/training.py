@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from whence.ops.definition import OpClass, OpDef, Pattern
+from whence.ops.definition import OpClass, OpDef
 from whence.ops.operand import named, variadic
 
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "NegativeLogLikelihoodLoss",
-        Pattern.OPAQUE,
-        OpClass.REDUCE,
+        classes=OpClass.REDUCE,
         operands=named("input", "target", "weight"),
     ),
     OpDef(
         "SoftmaxCrossEntropyLoss",
-        Pattern.OPAQUE,
-        OpClass.REDUCE,
+        classes=OpClass.REDUCE,
         operands=named("scores", "labels", "weights"),
     ),
     OpDef("ai.onnx.preview.training::Adagrad", operands=variadic("R", "T", "inputs")),
