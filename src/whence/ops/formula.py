@@ -12,61 +12,79 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from whence.ops.neural.erf import erf
 
 
+class _Evaluation(NamedTuple):
+    """How NumPy computes a function, its cost, and whether integers must become floats for it."""
+
+    numpy: Callable[..., np.ndarray]
+    operations: int = 1
+    of_reals: bool = False
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)) without overflow at either end, and relatively exact where it is tiny."""
+    decay = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1, decay) / (1 + decay)).astype(x.dtype, copy=False)
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    """log(1 + exp(x))"""
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).astype(x.dtype, copy=False)
+
+
 class Function(enum.Enum):
     """The functions that formulas apply. Kernels know each by the same name."""
 
-    ADD = enum.auto()
-    SUB = enum.auto()
-    MUL = enum.auto()
-    DIV = enum.auto()
-    MAX = enum.auto()
-    MIN = enum.auto()
-    LT = enum.auto()
-    LE = enum.auto()
-    EQ = enum.auto()
-    AND = enum.auto()
-    OR = enum.auto()
-    XOR = enum.auto()
-    NOT = enum.auto()
-    BIT_AND = enum.auto()
-    BIT_OR = enum.auto()
-    BIT_XOR = enum.auto()
-    BIT_NOT = enum.auto()
-    CHOOSE = enum.auto()
-    ABS = enum.auto()
-    NEG = enum.auto()
-    SIGN = enum.auto()
-    FLOOR = enum.auto()
-    CEIL = enum.auto()
-    ROUND = enum.auto()
-    ISNAN = enum.auto()
-    SQRT = enum.auto()
-    EXP = enum.auto()
-    EXPM1 = enum.auto()
-    LOG = enum.auto()
-    SIN = enum.auto()
-    COS = enum.auto()
-    TAN = enum.auto()
-    ASIN = enum.auto()
-    ACOS = enum.auto()
-    ATAN = enum.auto()
-    SINH = enum.auto()
-    COSH = enum.auto()
-    TANH = enum.auto()
-    ASINH = enum.auto()
-    ACOSH = enum.auto()
-    ATANH = enum.auto()
-    ERF = enum.auto()
-    SIGMOID = enum.auto()
-    """1 / (1 + exp(-x))"""
-    SOFTPLUS = enum.auto()
-    """log(1 + exp(x))"""
+    ADD = _Evaluation(np.add)
+    SUB = _Evaluation(np.subtract)
+    MUL = _Evaluation(np.multiply)
+    DIV = _Evaluation(np.divide)
+    MAX = _Evaluation(np.maximum)
+    MIN = _Evaluation(np.minimum)
+    LT = _Evaluation(np.less, operations=0)
+    LE = _Evaluation(np.less_equal)
+    EQ = _Evaluation(np.equal)
+    AND = _Evaluation(np.logical_and)
+    OR = _Evaluation(np.logical_or)
+    XOR = _Evaluation(np.logical_xor)
+    NOT = _Evaluation(np.logical_not)
+    BIT_AND = _Evaluation(np.bitwise_and)
+    BIT_OR = _Evaluation(np.bitwise_or)
+    BIT_XOR = _Evaluation(np.bitwise_xor)
+    BIT_NOT = _Evaluation(np.invert)
+    CHOOSE = _Evaluation(np.where)
+    ABS = _Evaluation(np.abs)
+    NEG = _Evaluation(np.negative)
+    SIGN = _Evaluation(np.sign)
+    FLOOR = _Evaluation(np.floor)
+    CEIL = _Evaluation(np.ceil)
+    ROUND = _Evaluation(np.rint, of_reals=True)
+    ISNAN = _Evaluation(np.isnan)
+    SQRT = _Evaluation(np.sqrt, of_reals=True)
+    EXP = _Evaluation(np.exp, operations=4, of_reals=True)
+    EXPM1 = _Evaluation(np.expm1, operations=4, of_reals=True)
+    LOG = _Evaluation(np.log, operations=4, of_reals=True)
+    SIN = _Evaluation(np.sin, operations=4, of_reals=True)
+    COS = _Evaluation(np.cos, operations=4, of_reals=True)
+    TAN = _Evaluation(np.tan, operations=4, of_reals=True)
+    ASIN = _Evaluation(np.arcsin, operations=4, of_reals=True)
+    ACOS = _Evaluation(np.arccos, operations=4, of_reals=True)
+    ATAN = _Evaluation(np.arctan, operations=4, of_reals=True)
+    SINH = _Evaluation(np.sinh, operations=4, of_reals=True)
+    COSH = _Evaluation(np.cosh, operations=4, of_reals=True)
+    TANH = _Evaluation(np.tanh, operations=6, of_reals=True)
+    ASINH = _Evaluation(np.arcsinh, operations=4, of_reals=True)
+    ACOSH = _Evaluation(np.arccosh, operations=4, of_reals=True)
+    ATANH = _Evaluation(np.arctanh, operations=4, of_reals=True)
+    ERF = _Evaluation(erf, operations=8)
+    SIGMOID = _Evaluation(sigmoid, operations=6, of_reals=True)
+    SOFTPLUS = _Evaluation(_softplus, operations=8, of_reals=True)
 
 
 class Formula:
@@ -167,14 +185,6 @@ def parameters(formula: Formula) -> dict[str, float]:
     return {part.name: part.default for part in _parts(formula) if isinstance(part, Parameter)}
 
 
-_OF_REALS = frozenset({
-    Function.ROUND, Function.SQRT, Function.EXP, Function.EXPM1, Function.LOG, Function.SIGMOID,
-    Function.SOFTPLUS, Function.SIN, Function.COS, Function.TAN, Function.ASIN, Function.ACOS,
-    Function.ATAN, Function.SINH, Function.COSH, Function.TANH, Function.ASINH, Function.ACOSH,
-    Function.ATANH,
-})  # fmt: skip
-
-
 def needs_reals(formula: Formula) -> bool:
     """Does it calculate with fractions, which whole numbers would cut off?"""
     return any(_makes_fractions(part) for part in _parts(formula))
@@ -186,7 +196,7 @@ def _makes_fractions(part: Formula) -> bool:
     if isinstance(part, Application):
         # A quotient of operands is what integers have too; one inside a formula is a step of it.
         within = not all(isinstance(argument, Operand) for argument in part.arguments)
-        return part.function in _OF_REALS or (part.function is Function.DIV and within)
+        return part.function.value.of_reals or (part.function is Function.DIV and within)
     return isinstance(part, Parameter)
 
 
@@ -202,7 +212,7 @@ def functions(formula: Formula) -> Iterator[Function]:
 
 def operations(formula: Formula) -> int:
     """The arithmetic operations of a formula, functions counted by what they are made of."""
-    return sum(_OPERATIONS.get(each, 1) for each in functions(formula))
+    return sum(each.value.operations for each in functions(formula))
 
 
 def evaluate(
@@ -221,19 +231,9 @@ def evaluate(
         if isinstance(part, Number):
             return number(part.value)
         assert isinstance(part, Application)
-        return _NUMPY[part.function](*map(value, part.arguments))
+        return part.function.value.numpy(*map(value, part.arguments))
 
     return np.asarray(value(formula))
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)) without overflow at either end, and relatively exact where it is tiny."""
-    decay = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1, decay) / (1 + decay)).astype(x.dtype, copy=False)
-
-
-def _softplus(x: np.ndarray) -> np.ndarray:
-    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).astype(x.dtype, copy=False)
 
 
 def _parts(formula: Formula) -> Iterator[Formula]:
@@ -241,64 +241,3 @@ def _parts(formula: Formula) -> Iterator[Formula]:
     if isinstance(formula, Application):
         for argument in formula.arguments:
             yield from _parts(argument)
-
-
-_OPERATIONS: Mapping[Function, int] = {
-    Function.LT: 0,
-    Function.EXP: 4,
-    Function.EXPM1: 4,
-    Function.LOG: 4,
-    Function.TANH: 6,
-    Function.SIGMOID: 6,
-    Function.SOFTPLUS: 8,
-    Function.ERF: 8,
-    **dict.fromkeys((Function.SIN, Function.COS, Function.TAN, Function.ASIN, Function.ACOS), 4),
-    **dict.fromkeys((Function.ATAN, Function.SINH, Function.COSH, Function.ASINH), 4),
-    **dict.fromkeys((Function.ACOSH, Function.ATANH), 4),
-}
-_NUMPY: Mapping[Function, Callable[..., np.ndarray]] = {
-    Function.ADD: np.add,
-    Function.SUB: np.subtract,
-    Function.MUL: np.multiply,
-    Function.DIV: np.divide,
-    Function.MAX: np.maximum,
-    Function.MIN: np.minimum,
-    Function.LT: np.less,
-    Function.LE: np.less_equal,
-    Function.EQ: np.equal,
-    Function.AND: np.logical_and,
-    Function.OR: np.logical_or,
-    Function.XOR: np.logical_xor,
-    Function.NOT: np.logical_not,
-    Function.BIT_AND: np.bitwise_and,
-    Function.BIT_OR: np.bitwise_or,
-    Function.BIT_XOR: np.bitwise_xor,
-    Function.BIT_NOT: np.invert,
-    Function.CHOOSE: np.where,
-    Function.ABS: np.abs,
-    Function.NEG: np.negative,
-    Function.SIGN: np.sign,
-    Function.FLOOR: np.floor,
-    Function.CEIL: np.ceil,
-    Function.ROUND: np.rint,
-    Function.ISNAN: np.isnan,
-    Function.SQRT: np.sqrt,
-    Function.EXP: np.exp,
-    Function.EXPM1: np.expm1,
-    Function.LOG: np.log,
-    Function.SIN: np.sin,
-    Function.COS: np.cos,
-    Function.TAN: np.tan,
-    Function.ASIN: np.arcsin,
-    Function.ACOS: np.arccos,
-    Function.ATAN: np.arctan,
-    Function.SINH: np.sinh,
-    Function.COSH: np.cosh,
-    Function.TANH: np.tanh,
-    Function.ASINH: np.arcsinh,
-    Function.ACOSH: np.arccosh,
-    Function.ATANH: np.arctanh,
-    Function.ERF: erf,
-    Function.SIGMOID: sigmoid,
-    Function.SOFTPLUS: _softplus,
-}

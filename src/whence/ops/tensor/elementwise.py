@@ -20,7 +20,17 @@ from whence.ops.definition import (
     TypeQuery,
     Value,
 )
-from whence.ops.formula import Function, X, Y, apply
+from whence.ops.formula import (
+    Formula,
+    Function,
+    X,
+    Y,
+    apply,
+    evaluate,
+    maximum,
+    minimum,
+    operations,
+)
 from whence.ops.neural.erf import erf
 from whence.ops.operand import UNARY, named, variadic
 from whence.ops.operands.checks import demand_numbers, demand_one, demand_same_elements
@@ -85,75 +95,89 @@ def _identity(call: Call) -> tuple[Value]:
     return (call.inputs[0],)
 
 
+def _pow(call: Call) -> tuple[Value]:
+    return (raise_to(tensor(call, 0), tensor(call, 1)),)
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    return narrow(erf(widen(x)), x.dtype)
+
+
 def _reciprocal(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(np.ones((), x.dtype), x))
 
 
 def unary(
     name: str,
-    function: _Function,
+    formula: Formula,
+    function: _Function | None = None,
+    /,
     *,
-    flops: int = 1,
     infer: Infer = same_type,
-    pattern: Pattern = Pattern.ELEMWISE,
-    widened: bool = False,
     **facts: Unpack[Facts],
 ) -> OpDef:
-    """An operator of one input. `widened` functions are not NumPy's own and get narrow floats as
-    float32.
+    """An operator of one input. Its reference evaluates the formula, or `function` where NumPy has
+    more to heed than the formula says.
     """
 
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
-        return (narrow(np.asarray(function(widen(x))), x.dtype) if widened else function(x),)
+        return (evaluate(formula, (x,), {}) if function is None else function(x),)
 
     facts.setdefault("operands", UNARY)
-    return OpDef(name, pattern, OpClass.ELEMENTWISE, infer, reference, flops, **facts)
-
-
-def _function(name: str, function: _Function, formula: Function) -> OpDef:
-    """A function that takes an approximation."""
-    return unary(
+    facts["formula"] = formula
+    return OpDef(
         name,
-        function,
-        formula=apply(formula, X),
-        flops=4,
-        operands=named("input"),
+        Pattern.ELEMWISE,
+        OpClass.ELEMENTWISE,
+        infer,
+        reference,
+        operations(formula),
+        **facts,
     )
+
+
+def _of_input(name: str, function: Function) -> OpDef:
+    return unary(name, apply(function, X), operands=named("input"))
 
 
 def binary(
     name: str,
-    function: _Function,
+    formula: Formula,
+    function: _Function | None = None,
+    /,
     *,
     infer: Infer = broadcast,
     commutative: bool = False,
-    flops: int = 1,
     **facts: Unpack[Facts],
 ) -> OpDef:
+    """As `unary`, of two inputs that are broadcast."""
+
     def reference(call: Call) -> tuple[Value]:
-        return (function(tensor(call, 0), tensor(call, 1)),)
+        a, b = tensor(call, 0), tensor(call, 1)
+        return (evaluate(formula, (a, b), {}) if function is None else function(a, b),)
 
     facts.setdefault("operands", named("A", "B"))
+    facts["formula"] = formula
     return OpDef(
         name,
         Pattern.BROADCAST,
         OpClass.ELEMENTWISE,
         infer,
         reference,
-        flops,
-        commutative,
+        commutative=commutative,
         **facts,
     )
 
 
-def _variadic(name: str, function: _Function, **facts: Unpack[Facts]) -> OpDef:
+def _variadic(name: str, function: _Function, formula: Formula, /, **facts: Unpack[Facts]) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         return (
             functools.reduce(function, (tensor(call, index) for index in range(len(call.inputs)))),
         )
 
     facts.setdefault("operands", variadic("data_0"))
+    facts["formula"] = formula
     return OpDef(
         name,
         Pattern.BROADCAST,
@@ -178,6 +202,9 @@ def _check_clip(query: TypeQuery) -> None:
         demand_same_elements(query, index, 0)
 
 
+_ROUNDS = Trait.EXACT | Trait.IDEMPOTENT
+_EXTREME = Trait.SELECTS | Trait.COMPARES | Trait.EXACT
+
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "Identity",
@@ -197,66 +224,35 @@ OPS: tuple[OpDef, ...] = (
     ),
     unary(
         "Abs",
-        np.abs,
-        formula=apply(Function.ABS, X),
+        apply(Function.ABS, X),
         traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE,
     ),
-    unary(
-        "Neg",
-        np.negative,
-        formula=apply(Function.NEG, X),
-        traits=Trait.EXACT,
-        involution="-(-x) = x",
-    ),
-    unary(
-        "Sign",
-        np.sign,
-        formula=apply(Function.SIGN, X),
-        operands=named("input"),
-        traits=Trait.EXACT | Trait.IDEMPOTENT,
-    ),
-    unary("Ceil", np.ceil, formula=apply(Function.CEIL, X), traits=Trait.EXACT | Trait.IDEMPOTENT),
-    unary(
-        "Floor", np.floor, formula=apply(Function.FLOOR, X), traits=Trait.EXACT | Trait.IDEMPOTENT
-    ),
-    unary(
-        "Round", np.rint, formula=apply(Function.ROUND, X), traits=Trait.EXACT | Trait.IDEMPOTENT
-    ),
-    unary("Reciprocal", _reciprocal, formula=1 / X, involution="1 / (1 / x) = x"),
-    unary(
-        "Sqrt",
-        np.sqrt,
-        formula=apply(Function.SQRT, X),
-        traits=Trait.NOT_NEGATIVE,
-    ),
+    unary("Neg", apply(Function.NEG, X), traits=Trait.EXACT, involution="-(-x) = x"),
+    unary("Sign", apply(Function.SIGN, X), operands=named("input"), traits=_ROUNDS),
+    unary("Ceil", apply(Function.CEIL, X), traits=_ROUNDS),
+    unary("Floor", apply(Function.FLOOR, X), traits=_ROUNDS),
+    unary("Round", apply(Function.ROUND, X), traits=_ROUNDS),
+    unary("Reciprocal", 1 / X, _reciprocal, involution="1 / (1 / x) = x"),
+    unary("Sqrt", apply(Function.SQRT, X), traits=Trait.NOT_NEGATIVE),
     unary(
         "Exp",
-        np.exp,
-        formula=apply(Function.EXP, X),
-        flops=4,
+        apply(Function.EXP, X),
         operands=named("input"),
         traits=Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
     ),
-    _function("Log", np.log, Function.LOG),
-    _function("Sin", np.sin, Function.SIN),
-    _function("Cos", np.cos, Function.COS),
-    _function("Tan", np.tan, Function.TAN),
-    _function("Asin", np.arcsin, Function.ASIN),
-    _function("Acos", np.arccos, Function.ACOS),
-    _function("Atan", np.arctan, Function.ATAN),
-    _function("Sinh", np.sinh, Function.SINH),
-    _function("Cosh", np.cosh, Function.COSH),
-    _function("Asinh", np.arcsinh, Function.ASINH),
-    _function("Acosh", np.arccosh, Function.ACOSH),
-    _function("Atanh", np.arctanh, Function.ATANH),
-    unary(
-        "Erf",
-        erf,
-        formula=apply(Function.ERF, X),
-        flops=8,
-        widened=True,
-        operands=named("input"),
-    ),
+    _of_input("Log", Function.LOG),
+    _of_input("Sin", Function.SIN),
+    _of_input("Cos", Function.COS),
+    _of_input("Tan", Function.TAN),
+    _of_input("Asin", Function.ASIN),
+    _of_input("Acos", Function.ACOS),
+    _of_input("Atan", Function.ATAN),
+    _of_input("Sinh", Function.SINH),
+    _of_input("Cosh", Function.COSH),
+    _of_input("Asinh", Function.ASINH),
+    _of_input("Acosh", Function.ACOSH),
+    _of_input("Atanh", Function.ATANH),
+    unary("Erf", apply(Function.ERF, X), _erf, operands=named("input")),
     OpDef(
         "Clip",
         Pattern.ELEMWISE,
@@ -270,41 +266,28 @@ OPS: tuple[OpDef, ...] = (
     ),
     binary(
         "Add",
-        np.add,
-        formula=apply(Function.ADD, X, Y),
+        X + Y,
         commutative=True,
         traits=Trait.ADDS,
         symbol="+",
         neutral=Neutral(0, "x + 0 = x"),
     ),
-    binary(
-        "Sub",
-        np.subtract,
-        formula=apply(Function.SUB, X, Y),
-        symbol="-",
-        neutral=Neutral(0, "x - 0 = x"),
-    ),
+    binary("Sub", X - Y, symbol="-", neutral=Neutral(0, "x - 0 = x")),
     binary(
         "Mul",
-        np.multiply,
-        formula=apply(Function.MUL, X, Y),
+        X * Y,
         commutative=True,
         traits=Trait.SCALES,
         symbol="·",
         neutral=Neutral(1, "x * 1 = x"),
     ),
-    binary(
-        "Div",
-        divide,
-        formula=apply(Function.DIV, X, Y),
-        traits=Trait.SCALES,
-        symbol="/",
-        neutral=Neutral(1, "x / 1 = x"),
-    ),
-    binary(
+    binary("Div", X / Y, divide, traits=Trait.SCALES, symbol="/", neutral=Neutral(1, "x / 1 = x")),
+    OpDef(
         "Pow",
-        raise_to,
+        Pattern.BROADCAST,
+        OpClass.ELEMENTWISE,
         infer=power,
+        reference=_pow,
         flops=8,
         operands=named("X", "Y"),
         neutral=Neutral(1, "x ^ 1 = x"),
@@ -319,19 +302,9 @@ OPS: tuple[OpDef, ...] = (
         operands=named("A", "B"),
         costs_like="Mod",
     ),
-    _variadic("Sum", np.add, formula=apply(Function.ADD, X, Y), symbol="+", traits=Trait.ADDS),
-    _variadic(
-        "Max",
-        np.maximum,
-        formula=apply(Function.MAX, X, Y),
-        traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT,
-    ),
-    _variadic(
-        "Min",
-        np.minimum,
-        formula=apply(Function.MIN, X, Y),
-        traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT,
-    ),
+    _variadic("Sum", np.add, X + Y, symbol="+", traits=Trait.ADDS),
+    _variadic("Max", np.maximum, maximum(X, Y), traits=_EXTREME),
+    _variadic("Min", np.minimum, minimum(X, Y), traits=_EXTREME),
     OpDef(
         "Mean",
         Pattern.BROADCAST,

@@ -53,10 +53,15 @@ def _where(call: Call) -> tuple[Value]:
     return (np.where(tensor(call, 0), tensor(call, 1), tensor(call, 2)),)
 
 
+def _logical(name: str, function: Function, neutral: Neutral) -> OpDef:
+    formula = apply(function, X, Y)
+    return binary(name, formula, infer=compare, commutative=True, neutral=neutral)
+
+
 OPS: tuple[OpDef, ...] = (
-    unary("Not", np.logical_not, formula=apply(Function.NOT, X), involution="not not x = x"),
-    unary("BitwiseNot", np.invert, formula=apply(Function.BIT_NOT, X), involution="not not x = x"),
-    unary("IsNaN", np.isnan, formula=apply(Function.ISNAN, X), infer=predicate),
+    unary("Not", apply(Function.NOT, X), involution="not not x = x"),
+    unary("BitwiseNot", apply(Function.BIT_NOT, X), involution="not not x = x"),
+    unary("IsNaN", apply(Function.ISNAN, X), infer=predicate),
     OpDef(
         "IsInf",
         Pattern.ELEMWISE,
@@ -65,38 +70,17 @@ OPS: tuple[OpDef, ...] = (
         reference=_is_inf,
         operands=UNARY,
     ),
-    binary("Equal", np.equal, formula=apply(Function.EQ, X, Y), infer=compare, commutative=True),
-    binary("Greater", np.greater, formula=Y < X, infer=compare),
-    binary("GreaterOrEqual", np.greater_equal, formula=apply(Function.LE, Y, X), infer=compare),
-    binary("Less", np.less, formula=apply(Function.LT, X, Y), infer=compare),
-    binary("LessOrEqual", np.less_equal, formula=apply(Function.LE, X, Y), infer=compare),
-    binary(
-        "And",
-        np.logical_and,
-        formula=apply(Function.AND, X, Y),
-        infer=compare,
-        commutative=True,
-        neutral=Neutral(True, "x and true = x"),
-    ),
-    binary(
-        "Or",
-        np.logical_or,
-        formula=apply(Function.OR, X, Y),
-        infer=compare,
-        commutative=True,
-        neutral=Neutral(False, "x or false = x"),
-    ),
-    binary(
-        "Xor",
-        np.logical_xor,
-        formula=apply(Function.XOR, X, Y),
-        infer=compare,
-        commutative=True,
-        neutral=Neutral(False, "x xor false = x"),
-    ),
-    binary("BitwiseAnd", np.bitwise_and, formula=apply(Function.BIT_AND, X, Y), commutative=True),
-    binary("BitwiseOr", np.bitwise_or, formula=apply(Function.BIT_OR, X, Y), commutative=True),
-    binary("BitwiseXor", np.bitwise_xor, formula=apply(Function.BIT_XOR, X, Y), commutative=True),
+    binary("Equal", apply(Function.EQ, X, Y), infer=compare, commutative=True),
+    binary("Greater", Y < X, infer=compare),
+    binary("GreaterOrEqual", apply(Function.LE, Y, X), infer=compare),
+    binary("Less", X < Y, infer=compare),
+    binary("LessOrEqual", apply(Function.LE, X, Y), infer=compare),
+    _logical("And", Function.AND, Neutral(True, "x and true = x")),
+    _logical("Or", Function.OR, Neutral(False, "x or false = x")),
+    _logical("Xor", Function.XOR, Neutral(False, "x xor false = x")),
+    binary("BitwiseAnd", apply(Function.BIT_AND, X, Y), commutative=True),
+    binary("BitwiseOr", apply(Function.BIT_OR, X, Y), commutative=True),
+    binary("BitwiseXor", apply(Function.BIT_XOR, X, Y), commutative=True),
     OpDef(
         "BitShift",
         Pattern.BROADCAST,
