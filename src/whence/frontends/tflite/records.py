@@ -89,13 +89,13 @@ class TensorRecord:
     type: str
     """The element type as the schema names it: FLOAT32, INT8, INT4, ..."""
     shape: tuple[int, ...]
-    signature: tuple[int, ...] | None
+    signature: tuple[int, ...] | None = None
     """The shape with -1 where a dimension is open; `None` when the file does not say."""
-    buffer: int
-    quantisation: QuantisationRecord | None
-    sparsity: SparsityRecord | None
-    is_variable: bool
-    has_rank: bool
+    buffer: int = 0
+    quantisation: QuantisationRecord | None = None
+    sparsity: SparsityRecord | None = None
+    is_variable: bool = False
+    has_rank: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,6 @@ from whence.frontends.tflite.export.units import RELU, RELU6, RELU_N1_TO_1, acti
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
-_PLAIN: dict[str, Option] = {"fused_activation_function": 0}
 _CLIPS = {RELU: "RELU", RELU6: "RELU6", RELU_N1_TO_1: "RELU_N1_TO_1"}
 
 
@@ -34,9 +33,7 @@ def _clip(call: ExportCall) -> None:
         else:
             tensor = call.step(op, [tensor, call.input(index)], kind)
     if not bounds:
-        call.emit(
-            "RESHAPE", [tensor, call.ints(call.output_shape())], {"new_shape": call.output_shape()}
-        )
+        call.emit_reshape(tensor, call.output_shape())
 
 
 def _leaky_relu(call: ExportCall) -> None:
@@ -65,8 +62,8 @@ def _elu(call: ExportCall) -> None:
     below = call.step(
         "ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind
     )
-    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind, _PLAIN)
-    call.emit("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], _PLAIN)
+    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind)
+    call.emit("ADD", [scaled, call.step("RELU", [call.input(0)], kind)])
 
 
 def _selu(call: ExportCall) -> None:
@@ -79,18 +76,16 @@ def _selu(call: ExportCall) -> None:
     below = call.step(
         "ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind
     )
-    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind, _PLAIN)
-    whole = call.step("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], kind, _PLAIN)
-    call.emit("MUL", [whole, call.scalar(gamma, kind)], _PLAIN)
+    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind)
+    whole = call.step("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], kind)
+    call.emit("MUL", [whole, call.scalar(gamma, kind)])
 
 
 def _hard_sigmoid(call: ExportCall) -> None:
     # max(0, min(1, alpha · x + beta))
     kind = call.type(0)
-    scaled = call.step(
-        "MUL", [call.input(0), call.scalar(call.number("alpha", 0.2), kind)], kind, _PLAIN
-    )
-    moved = call.step("ADD", [scaled, call.scalar(call.number("beta", 0.5), kind)], kind, _PLAIN)
+    scaled = call.step("MUL", [call.input(0), call.scalar(call.number("alpha", 0.2), kind)], kind)
+    moved = call.step("ADD", [scaled, call.scalar(call.number("beta", 0.5), kind)], kind)
     call.emit("MINIMUM", [call.step("RELU", [moved], kind), call.scalar(1, kind)])
 
 
@@ -99,30 +94,24 @@ def _swish(call: ExportCall) -> None:
     inner = (
         call.input(0)
         if alpha == 1.0
-        else call.step("MUL", [call.input(0), call.scalar(alpha, kind)], kind, _PLAIN)
+        else call.step("MUL", [call.input(0), call.scalar(alpha, kind)], kind)
     )
-    call.emit("MUL", [call.input(0), call.step("LOGISTIC", [inner], kind)], _PLAIN)
+    call.emit("MUL", [call.input(0), call.step("LOGISTIC", [inner], kind)])
 
 
 def _mish(call: ExportCall) -> None:
     # x · tanh(log(1 + exp(x))) = x · n / (n + 2) with n = e · (e + 2), e = exp(min(x, 20))
     kind = call.type(0)
     e = call.step("EXP", [call.step("MINIMUM", [call.input(0), call.scalar(20, kind)], kind)], kind)
-    n = call.step(
-        "MUL", [e, call.step("ADD", [e, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN
-    )
-    ratio = call.step(
-        "DIV", [n, call.step("ADD", [n, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN
-    )
-    call.emit("MUL", [call.input(0), ratio], _PLAIN)
+    n = call.step("MUL", [e, call.step("ADD", [e, call.scalar(2, kind)], kind)], kind)
+    ratio = call.step("DIV", [n, call.step("ADD", [n, call.scalar(2, kind)], kind)], kind)
+    call.emit("MUL", [call.input(0), ratio])
 
 
 def _softsign(call: ExportCall) -> None:
     kind = call.type(0)
-    size = call.step(
-        "ADD", [call.step("ABS", [call.input(0)], kind), call.scalar(1, kind)], kind, _PLAIN
-    )
-    call.emit("DIV", [call.input(0), size], _PLAIN)
+    size = call.step("ADD", [call.step("ABS", [call.input(0)], kind), call.scalar(1, kind)], kind)
+    call.emit("DIV", [call.input(0), size])
 
 
 def _thresholded(call: ExportCall) -> None:

@@ -7,10 +7,8 @@ import math
 import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
-from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
-_PLAIN: dict[str, Option] = {"fused_activation_function": 0}
 _HIDDEN = -1e9
 """What is added to the score of a key that is not seen: minus infinity would make a row without
 keys no number.
@@ -40,13 +38,12 @@ def _attention(call: ExportCall) -> None:
         "MUL",
         [call.input(0), call.scalar(call.number("scale", 1 / math.sqrt(size)), kind)],
         kind,
-        _PLAIN,
     )
     scores = call.step(
         "BATCH_MATMUL", [scaled, call.input(1)], scores_kind, {"adj_x": False, "adj_y": True}
     )
     for mask in _masks(call, queries, keys):
-        scores = call.step("ADD", [scores, mask], scores_kind, _PLAIN)
+        scores = call.step("ADD", [scores, mask], scores_kind)
     weights = call.step("SOFTMAX", [scores], scores_kind, {"beta": 1.0})
     call.emit(
         "BATCH_MATMUL",

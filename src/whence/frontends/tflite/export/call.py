@@ -41,6 +41,12 @@ Exporter: TypeAlias = "Callable[[ExportCall], None]"
 Exports: TypeAlias = Mapping[str, Exporter]
 
 
+_ACTIVATED = frozenset(
+    {"ADD", "SUB", "MUL", "DIV", "CONCATENATION", "FULLY_CONNECTED", "L2_NORMALIZATION"}
+)
+"""Operators that may hold an activation; they hold none unless their exporter says so."""
+
+
 class ExportCall:
     """One operator of the graph while it is written."""
 
@@ -316,11 +322,12 @@ class ExportCall:
             if outputs is None
             else outputs
         )
+        plain = {"fused_activation_function": NONE} if op in _ACTIVATED else {}
         self.writer.subgraph.operator(
             op,
             inputs,
             made,
-            options or {},
+            {**plain, **(options or {})},
             version,
             self.writer.origins_of_unit(self.unit),
             custom,
@@ -340,10 +347,17 @@ class ExportCall:
         made = self.between(
             TensorType(self.type_of_tensor(tensor), tuple(shape)), self.codes_of_tensor(tensor)
         )
-        self.emit(
-            "RESHAPE", [tensor, self.ints(shape)], {"new_shape": tuple(shape)}, outputs=[made]
-        )
+        self.emit_reshape(tensor, shape, made)
         return made
+
+    def emit_reshape(self, tensor: int, shape: Sequence[int], made: int | None = None) -> None:
+        """Write a RESHAPE, which has the shape as an operand and as an option; without `made`, the
+        one that makes the result of the node.
+        """
+        outputs = None if made is None else [made]
+        self.emit(
+            "RESHAPE", [tensor, self.ints(shape)], {"new_shape": tuple(shape)}, outputs=outputs
+        )
 
     def bias_of_unit(self) -> Ref | None:
         """The row that is added to a product."""

@@ -17,7 +17,7 @@ The operators inside must have no other readers; they are then written with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,14 +44,22 @@ class Composite:
     options: dict[str, Option] = field(default_factory=dict)
 
 
+class _NoMatchError(Exception):
+    """The operators are no such composite."""
+
+
 def find_composites(graph: Graph) -> dict[int, Composite]:
     """By the last of its operators."""
     found: dict[int, Composite] = {}
     for node in graph:
-        match = _MATCHERS.get(node.op)
-        composite = None if match is None else match(graph, node)
-        if composite is not None and _is_closed(graph, node, composite):
-            found[node.id] = composite
+        for match in _MATCHERS.get(node.op, ()):
+            try:
+                composite = match(graph, node)
+            except _NoMatchError:
+                continue
+            if _is_closed(graph, node, composite):
+                found[node.id] = composite
+                break
     return found
 
 
@@ -62,76 +70,87 @@ def _is_closed(graph: Graph, root: Node, composite: Composite) -> bool:
     )
 
 
-def _maker(graph: Graph, ref: Ref | None, op: str) -> Node | None:
-    node = None if ref is None else graph[ref.node]
-    return node if node is not None and node.op == op else None
+def _require(holds: bool) -> None:
+    if not holds:
+        raise _NoMatchError
 
 
-def _shape(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
-    kind = None if ref is None else graph.type_of(ref)
-    return kind.static_shape if isinstance(kind, TensorType) else None
+def _input(node: Node, index: int) -> Ref:
+    ref = node.input(index)
+    if ref is None:
+        raise _NoMatchError
+    return ref
 
 
-def _number(graph: Graph, ref: Ref | None) -> float | None:
-    value = graph.const_value(ref)
-    return (
-        None
-        if value is None or np.size(value) != 1 or value.dtype == np.object_
-        else float(np.asarray(value).reshape(-1)[0])
-    )
+def _maker(graph: Graph, node: Node, index: int, *ops: str) -> Node:
+    """What makes an input, which must be one of these operators."""
+    maker = graph[_input(node, index).node]
+    _require(maker.op in ops)
+    return maker
 
 
-def _floor_mod(graph: Graph, node: Node) -> Composite | None:
+def _type(graph: Graph, ref: Ref) -> TensorType:
+    kind = graph.type_of(ref)
+    if not isinstance(kind, TensorType):
+        raise _NoMatchError
+    return kind
+
+
+def _rank(graph: Graph, ref: Ref) -> int:
+    shape = _type(graph, ref).shape
+    if shape is None:
+        raise _NoMatchError
+    return len(shape)
+
+
+def _shape(graph: Graph, ref: Ref, rank: int) -> tuple[int, ...]:
+    shape = _type(graph, ref).static_shape
+    if shape is None or len(shape) != rank:
+        raise _NoMatchError
+    return shape
+
+
+def _value(graph: Graph, node: Node, index: int) -> np.ndarray:
+    """An input that is constant."""
+    value = graph.const_value(node.input(index))
+    if value is None:
+        raise _NoMatchError
+    return np.asarray(value)
+
+
+def _number(graph: Graph, node: Node, index: int) -> float:
+    """An input that is one constant number."""
+    value = _value(graph, node, index)
+    _require(value.size == 1 and value.dtype != np.object_)
+    return float(value.reshape(-1)[0])
+
+
+def _floor_mod(graph: Graph, node: Node) -> Composite:
     # where(xor(r < 0, b < 0) and not r = 0, r + b, r) with r = mod(a, b)
-    both, add, rest = (
-        _maker(graph, node.inputs[0], "And"),
-        _maker(graph, node.inputs[1], "Add"),
-        _maker(graph, node.inputs[2], "Mod"),
-    )
-    if both is None or add is None or rest is None or not get_int(rest.attrs, "fmod", 0):
-        return None
-    apart, unequal = _maker(graph, both.inputs[0], "Xor"), _maker(graph, both.inputs[1], "Not")
-    signs = [] if apart is None else [_maker(graph, ref, "Less") for ref in apart.inputs]
-    equal = None if unequal is None else _maker(graph, unequal.inputs[0], "Equal")
-    divisor = rest.inputs[1]
-    if (
-        apart is None
-        or unequal is None
-        or equal is None
-        or signs[0] is None
-        or signs[1] is None
-        or divisor is None
-        or rest.inputs[0] is None
-    ):
-        return None
-    fits = (
-        signs[0].inputs[0] == equal.inputs[0] == add.inputs[0] == rest.ref()
-        and signs[1].inputs[0] == divisor == add.inputs[1]
-    )
-    zeros = all(_number(graph, each.inputs[1]) == 0 for each in (signs[0], signs[1], equal))
-    inside = (both, add, rest, apart, unequal, signs[0], signs[1], equal)
-    return Composite("FLOOR_MOD", (rest.inputs[0], divisor), inside) if fits and zeros else None
+    both, add = _maker(graph, node, 0, "And"), _maker(graph, node, 1, "Add")
+    rest = _maker(graph, node, 2, "Mod")
+    differ, unequal = _maker(graph, both, 0, "Xor"), _maker(graph, both, 1, "Not")
+    signs = [_maker(graph, differ, index, "Less") for index in (0, 1)]
+    equal = _maker(graph, unequal, 0, "Equal")
+    dividend, divisor = _input(rest, 0), _input(rest, 1)
+    _require(bool(get_int(rest.attrs, "fmod", 0)))
+    _require(signs[0].inputs[0] == equal.inputs[0] == add.inputs[0] == rest.ref())
+    _require(signs[1].inputs[0] == divisor == add.inputs[1])
+    _require(all(_number(graph, each, 1) == 0 for each in (*signs, equal)))
+    inside = (both, add, rest, differ, unequal, *signs, equal)
+    return Composite("FLOOR_MOD", (dividend, divisor), inside)
 
 
-def _pack(graph: Graph, node: Node) -> Composite | None:
+def _pack(graph: Graph, node: Node) -> Composite:
     axis = get_int(node.attrs, "axis", 0)
-    rows = [_maker(graph, ref, "Unsqueeze") for ref in node.inputs]
-    if (
-        len(rows) < 2
-        or any(
-            row is None or row.inputs[0] is None or _number(graph, row.inputs[1]) != axis
-            for row in rows
-        )
-        or axis < 0
-    ):
-        return None
-    inside = [row for row in rows if row is not None]
-    inputs = [ref for row in inside if (ref := row.inputs[0]) is not None]
+    rows = [_maker(graph, node, index, "Unsqueeze") for index in range(len(node.inputs))]
+    _require(len(rows) > 1 and axis >= 0)
+    _require(all(_number(graph, row, 1) == axis for row in rows))
     return Composite(
         "PACK",
-        inputs,
-        list({row.id: row for row in inside}.values()),
-        {"values_count": len(inputs), "axis": axis},
+        [_input(row, 0) for row in rows],
+        list({row.id: row for row in rows}.values()),
+        {"values_count": len(rows), "axis": axis},
     )
 
 
@@ -140,27 +159,13 @@ _TO_BATCH = (2, 4, 0, 1, 3, 5)
 _FROM_BATCH = (2, 3, 0, 4, 1, 5)
 
 
-def _blocks(graph: Graph, node: Node) -> Composite | None:
-    transpose = _maker(graph, node.inputs[0], "Transpose")
-    cut = None if transpose is None else _maker(graph, transpose.inputs[0], "Reshape")
-    if transpose is None or cut is None or cut.inputs[0] is None:
-        return None
-    source = cut.inputs[0]
+def _blocks(graph: Graph, node: Node) -> Composite:
+    transpose = _maker(graph, node, 0, "Transpose")
+    cut = _maker(graph, transpose, 0, "Reshape")
+    source = _input(cut, 0)
     order = get_ints(transpose.attrs, "perm", ())
-    before, middle, after = (
-        _shape(graph, source),
-        _shape(graph, cut.ref()),
-        _shape(graph, node.ref()),
-    )
-    if (
-        before is None
-        or middle is None
-        or after is None
-        or len(before) != 4
-        or len(middle) != 6
-        or len(after) != 4
-    ):
-        return None
+    before, middle = _shape(graph, source, 4), _shape(graph, cut.ref(), 6)
+    after = _shape(graph, node.ref(), 4)
     if order == _DEPTH:
         n, h, p, w, q, c = middle
         if p == q and before == (n, h * p, w * q, c) and after == (n, h, w, p * q * c):
@@ -180,151 +185,71 @@ def _blocks(graph: Graph, node: Node) -> Composite | None:
             return Composite(
                 "BATCH_TO_SPACE_ND", (source, np.array([p, q]), np.zeros((2, 2))), (transpose, cut)
             )
-    return None
+    raise _NoMatchError
 
 
-def _normalised(graph: Graph, node: Node) -> Composite | None:
-    floor = _maker(graph, node.inputs[1], "Max")
-    length = None if floor is None else _maker(graph, floor.inputs[0], "ReduceL2")
-    if (
-        floor is None
-        or length is None
-        or length.inputs[0] != node.inputs[0]
-        or node.inputs[0] is None
-        or len(floor.inputs) != 2
-    ):
-        return None
-    shape, axis = graph.type_of(node.inputs[0]), _number(graph, length.inputs[1])
-    rank = len(shape.shape) if isinstance(shape, TensorType) and shape.shape is not None else 0
-    least = _number(graph, floor.inputs[1])
-    last = axis is not None and rank > 0 and int(axis) % rank == rank - 1
-    if (
-        not last
-        or not get_int(length.attrs, "keepdims", 1)
-        or least is None
-        or not np.isclose(least, _SHORTEST)
-    ):
-        return None
+def _normalised(graph: Graph, node: Node) -> Composite:
+    floor = _maker(graph, node, 1, "Max")
+    length = _maker(graph, floor, 0, "ReduceL2")
+    source = _input(node, 0)
+    _require(len(floor.inputs) == 2 and length.inputs[0] == source)
+    rank = _rank(graph, source)
+    _require(rank > 0 and int(_number(graph, length, 1)) % rank == rank - 1)
+    _require(bool(get_int(length.attrs, "keepdims", 1)))
+    _require(bool(np.isclose(_number(graph, floor, 1), _SHORTEST)))
     return Composite(
-        "L2_NORMALIZATION", (node.inputs[0],), (floor, length), {"fused_activation_function": 0}
+        "L2_NORMALIZATION", (source,), (floor, length), {"fused_activation_function": 0}
     )
 
 
-def _one_hot(graph: Graph, node: Node) -> Composite | None:
-    equal = _maker(graph, node.inputs[0], "Equal")
-    spread = None if equal is None else _maker(graph, equal.inputs[0], "Unsqueeze")
-    if (
-        equal is None
-        or spread is None
-        or spread.inputs[0] is None
-        or node.inputs[1] is None
-        or node.inputs[2] is None
-    ):
-        return None
-    places, axis = graph.const_value(equal.inputs[1]), _number(graph, spread.inputs[1])
-    kind = graph.type_of(spread.inputs[0])
-    if (
-        places is None
-        or axis is None
-        or axis < 0
-        or not isinstance(kind, TensorType)
-        or kind.shape is None
-        or _shape(graph, node.inputs[1]) != ()
-    ):
-        return None
-    rank = len(kind.shape)
-    wanted = (places.size,) + (1,) * (rank - int(axis))
-    if (
-        places.shape != wanted
-        or not np.array_equal(places.reshape(-1), np.arange(places.size))
-        or _shape(graph, node.inputs[2]) != ()
-    ):
-        return None
-    indices, inside = spread.inputs[0], [equal, spread]
-    cast = _maker(graph, indices, "Cast")
-    if (
-        cast is not None
-        and cast.inputs[0] is not None
-        and isinstance(inner := graph.type_of(cast.inputs[0]), TensorType)
-        and inner.dtype is DType.I32
-    ):
-        indices, inside = cast.inputs[0], [equal, spread, cast]
-    depth = np.array(places.size)
+def _one_hot(graph: Graph, node: Node) -> Composite:
+    equal = _maker(graph, node, 0, "Equal")
+    spread = _maker(graph, equal, 0, "Unsqueeze")
+    indices, on, off = _input(spread, 0), _input(node, 1), _input(node, 2)
+    places, axis = _value(graph, equal, 1), int(_number(graph, spread, 1))
+    rank = _rank(graph, indices)
+    _require(axis >= 0 and places.shape == (places.size,) + (1,) * (rank - axis))
+    _require(np.array_equal(places.reshape(-1), np.arange(places.size)))
+    _require(_shape(graph, on, 0) == _shape(graph, off, 0))
+    inside = [equal, spread]
+    cast = graph[indices.node]
+    if cast.op == "Cast" and _type(graph, _input(cast, 0)).dtype is DType.I32:
+        indices, inside = _input(cast, 0), [equal, spread, cast]
     return Composite(
         "ONE_HOT",
-        (indices, depth, node.inputs[1], node.inputs[2]),
+        (indices, np.array(places.size), on, off),
         inside,
-        {"axis": -1 if axis == rank else int(axis)},
+        {"axis": -1 if axis == rank else axis},
     )
 
 
-def _logical(graph: Graph, node: Node) -> Composite | None:
-    kind = node.type
-    reduce = next(
-        (
-            found
-            for op in ("ReduceMax", "ReduceMin")
-            if (found := _maker(graph, node.inputs[0], op)) is not None
-        ),
-        None,
-    )
-    cast = None if reduce is None else _maker(graph, reduce.inputs[0], "Cast")
-    if (
-        reduce is None
-        or cast is None
-        or cast.inputs[0] is None
-        or reduce.input(1) is None
-        or not isinstance(kind, TensorType)
-    ):
-        return None
-    given, axes = graph.type_of(cast.inputs[0]), graph.const_value(reduce.inputs[1])
-    if (
-        kind.dtype is not DType.BOOL
-        or not isinstance(given, TensorType)
-        or given.dtype is not DType.BOOL
-        or axes is None
-        or not axes.size
-    ):
-        return None
-    op = "REDUCE_ANY" if reduce.op == "ReduceMax" else "REDUCE_ALL"
+def _logical(graph: Graph, node: Node) -> Composite:
+    reduce = _maker(graph, node, 0, "ReduceMax", "ReduceMin")
+    cast = _maker(graph, reduce, 0, "Cast")
+    given, axes = _input(cast, 0), _value(graph, reduce, 1)
+    _require(_type(graph, given).dtype is _type(graph, node.ref()).dtype is DType.BOOL)
+    _require(axes.size > 0)
     return Composite(
-        op,
-        (cast.inputs[0], axes),
+        "REDUCE_ANY" if reduce.op == "ReduceMax" else "REDUCE_ALL",
+        (given, axes),
         (reduce, cast),
         {"keep_dims": bool(get_int(reduce.attrs, "keepdims", 1))},
     )
 
 
-def _softmax(graph: Graph, node: Node) -> Composite | None:
-    product = _maker(graph, node.inputs[0], "Mul")
-    kind = node.type
-    beta = None if product is None else _number(graph, product.inputs[1])
-    if (
-        product is None
-        or beta is None
-        or beta <= 0
-        or product.inputs[0] is None
-        or not isinstance(kind, TensorType)
-        or kind.shape is None
-    ):
-        return None
-    if (
-        get_int(node.attrs, "axis", -1) % len(kind.shape) != len(kind.shape) - 1
-        or _shape(graph, product.inputs[1]) != ()
-    ):
-        return None
-    return Composite("SOFTMAX", (product.inputs[0],), (product,), {"beta": beta})
+def _softmax(graph: Graph, node: Node) -> Composite:
+    product = _maker(graph, node, 0, "Mul")
+    beta, rank = _number(graph, product, 1), _rank(graph, node.ref())
+    _require(beta > 0 and _shape(graph, _input(product, 1), 0) == ())
+    _require(rank > 0 and get_int(node.attrs, "axis", -1) % rank == rank - 1)
+    return Composite("SOFTMAX", (_input(product, 0),), (product,), {"beta": beta})
 
 
-def _where(graph: Graph, node: Node) -> Composite | None:
-    return _floor_mod(graph, node) or _one_hot(graph, node)
-
-
-_MATCHERS: dict[str, Callable[[Graph, Node], Composite | None]] = {
-    "Cast": _logical,
-    "Concat": _pack,
-    "Div": _normalised,
-    "Reshape": _blocks,
-    "Softmax": _softmax,
-    "Where": _where,
+_MATCHERS: Mapping[str, tuple[Callable[[Graph, Node], Composite], ...]] = {
+    "Cast": (_logical,),
+    "Concat": (_pack,),
+    "Div": (_normalised,),
+    "Reshape": (_blocks,),
+    "Softmax": (_softmax,),
+    "Where": (_floor_mod, _one_hot),
 }

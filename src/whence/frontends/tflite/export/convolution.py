@@ -152,7 +152,7 @@ def _group_by_group(
                 _options(frame, call.activation),
             )
         )
-    call.emit("CONCATENATION", made, {"axis": 3, "fused_activation_function": 0}, outputs=outputs)
+    call.emit("CONCATENATION", made, {"axis": 3}, outputs=outputs)
 
 
 def _transposed_weights(call: ExportCall, order: Sequence[int]) -> int:
@@ -178,7 +178,7 @@ def _conv_1d(call: ExportCall, frame: Frame, group: int) -> None:
     tensor, _ = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat)
     made = call.between(TensorType(kind.dtype, (y[0], 1, *y[1:])))
     _conv_2d(call, tensor, flat, (group, x[-1], w[0]), lambda each: each[:, :, None], [made])
-    call.emit("RESHAPE", [made, call.ints(y)], {"new_shape": y})
+    call.emit_reshape(made, y)
 
 
 def _conv_3d(call: ExportCall, frame: Frame, group: int) -> None:
@@ -292,7 +292,7 @@ def _conv_transpose(call: ExportCall) -> None:
             cut = call.step(
                 "SLICE", [made, call.ints((0, *begins, 0)), call.ints(y)], TensorType(kind, y)
             )
-            call.emit("ADD", [cut, bias], {"fused_activation_function": 0})
+            call.emit("ADD", [cut, bias])
 
 
 def _cut_before(call: ExportCall, full: Sequence[int], wanted: Sequence[int]) -> list[int]:

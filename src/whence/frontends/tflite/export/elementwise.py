@@ -37,21 +37,10 @@ def _folded(op: str) -> Exporter:
     def export(call: ExportCall) -> None:
         tensors = [call.input(index) for index in range(len(call.node.inputs))]
         if len(tensors) == 1:
-            call.emit(
-                "RESHAPE",
-                [tensors[0], call.ints(call.output_shape())],
-                {"new_shape": call.output_shape()},
-            )
+            call.emit_reshape(tensors[0], call.output_shape())
             return
         while len(tensors) > 2:
-            tensors[:2] = [
-                call.step(
-                    op,
-                    tensors[:2],
-                    call.output_type(),
-                    {"fused_activation_function": 0} if op in _ACTIVATED else {},
-                )
-            ]
+            tensors[:2] = [call.step(op, tensors[:2], call.output_type())]
         call.emit(op, tensors, binary_options(call, op))
 
     return export
@@ -60,11 +49,9 @@ def _folded(op: str) -> Exporter:
 def _mean(call: ExportCall) -> None:
     tensors = [call.input(index) for index in range(len(call.node.inputs))]
     while len(tensors) > 1:
-        tensors[:2] = [
-            call.step("ADD", tensors[:2], call.output_type(), {"fused_activation_function": 0})
-        ]
+        tensors[:2] = [call.step("ADD", tensors[:2], call.output_type())]
     count = call.scalar(len(call.node.inputs), call.output_type())
-    call.emit("DIV", [tensors[0], count], {"fused_activation_function": 0})
+    call.emit("DIV", [tensors[0], count])
 
 
 def _multiply(call: ExportCall) -> None:
@@ -98,9 +85,7 @@ def _paired(alone: str, together: str) -> Exporter:
 def _reciprocal(call: ExportCall) -> None:
     inner = call.absorbed()
     if inner is None:
-        call.emit(
-            "DIV", [call.scalar(1, call.type(0)), call.input(0)], {"fused_activation_function": 0}
-        )
+        call.emit("DIV", [call.scalar(1, call.type(0)), call.input(0)])
     else:
         call.emit("RSQRT", inner)
 
@@ -111,13 +96,10 @@ def _remainder(call: ExportCall) -> None:
         kind = call.output_type()
         if kind.dtype is not DType.F32:
             call.unsupported("the remainder with the sign of the dividend, of whole numbers")
-        plain: dict[str, Option] = {"fused_activation_function": 0}
-        quotient = call.step("DIV", [call.input(0), call.input(1)], kind, plain)
+        quotient = call.step("DIV", [call.input(0), call.input(1)], kind)
         size = call.step("FLOOR", [call.step("ABS", [quotient], kind)], kind)
-        whole = call.step("MUL", [size, call.step("SIGN", [quotient], kind)], kind, plain)
-        call.emit(
-            "SUB", [call.input(0), call.step("MUL", [whole, call.input(1)], kind, plain)], plain
-        )
+        whole = call.step("MUL", [size, call.step("SIGN", [quotient], kind)], kind)
+        call.emit("SUB", [call.input(0), call.step("MUL", [whole, call.input(1)], kind)])
     else:
         call.emit("FLOOR_MOD", [call.input(0), call.input(1)])
 
@@ -181,18 +163,17 @@ def _is_nan(call: ExportCall) -> None:
 def _softplus(call: ExportCall) -> None:
     # log(1 + exp(-|x|)) + max(x, 0), which overflows nowhere
     kind = call.type(0)
-    plain: dict[str, Option] = {"fused_activation_function": 0}
     falling = call.step(
         "EXP", [call.step("NEG", [call.step("ABS", [call.input(0)], kind)], kind)], kind
     )
-    rest = call.step("LOG", [call.step("ADD", [falling, call.scalar(1, kind)], kind, plain)], kind)
-    call.emit("ADD", [rest, call.step("RELU", [call.input(0)], kind)], plain)
+    rest = call.step("LOG", [call.step("ADD", [falling, call.scalar(1, kind)], kind)], kind)
+    call.emit("ADD", [rest, call.step("RELU", [call.input(0)], kind)])
 
 
 def _tan(call: ExportCall) -> None:
     kind = call.type(0)
     parts = [call.step(op, [call.input(0)], kind) for op in ("SIN", "COS")]
-    call.emit("DIV", parts, {"fused_activation_function": 0})
+    call.emit("DIV", parts)
 
 
 EXPORTS: Exports = {

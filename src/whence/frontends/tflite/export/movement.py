@@ -192,7 +192,7 @@ def _depth_to_space(call: ExportCall) -> None:
         [cut, call.ints((0, 1, 4, 2, 5, 3))],
         TensorType(kind, (n, c, h // size, size, w // size, size)),
     )
-    call.emit("RESHAPE", [moved, call.ints((n, c, h, w))], {"new_shape": (n, c, h, w)})
+    call.emit_reshape(moved, (n, c, h, w))
 
 
 def _space_to_depth(call: ExportCall) -> None:

@@ -14,8 +14,6 @@ from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
 from whence.types import TensorType
 
-_PLAIN: dict[str, Option] = {"fused_activation_function": 0}
-
 
 def _batch(call: ExportCall) -> None:
     """With known statistics: x · s + t along axis 1."""
@@ -30,10 +28,10 @@ def _batch(call: ExportCall) -> None:
     spread = (-1,) + (1,) * (call.rank(0) - 2)
     kind = call.output_type()
     scaled = call.step(
-        "MUL", [call.input(0), call.const(factor.astype(np.float32).reshape(spread))], kind, _PLAIN
+        "MUL", [call.input(0), call.const(factor.astype(np.float32).reshape(spread))], kind
     )
     offset = (shift.astype(np.float64) - mean.astype(np.float64) * factor).astype(np.float32)
-    call.emit("ADD", [scaled, call.const(offset.reshape(spread))], _PLAIN)
+    call.emit("ADD", [scaled, call.const(offset.reshape(spread))])
 
 
 def _instance(call: ExportCall) -> None:
@@ -61,10 +59,8 @@ def _instance(call: ExportCall) -> None:
     spread = (-1,) + (1,) * (rank - 2)
     if scale is None or shift is None:
         call.unsupported("its scale or shift is computed while the model runs")
-    scaled = call.step(
-        "MUL", [normal, call.const(scale.reshape(spread))], call.output_type(), _PLAIN
-    )
-    call.emit("ADD", [scaled, call.const(shift.reshape(spread))], _PLAIN)
+    scaled = call.step("MUL", [normal, call.const(scale.reshape(spread))], call.output_type())
+    call.emit("ADD", [scaled, call.const(shift.reshape(spread))])
 
 
 def _standardised(call: ExportCall, axes: Sequence[int], epsilon: float) -> int:
@@ -76,14 +72,14 @@ def _standardised(call: ExportCall, axes: Sequence[int], epsilon: float) -> int:
     )
     listed, keep = call.ints(axes), {"keep_dims": True}
     mean = call.step("MEAN", [call.input(0), listed], reduced, keep)
-    centred = call.step("SUB", [call.input(0), mean], kind, _PLAIN)
+    centred = call.step("SUB", [call.input(0), mean], kind)
     variance = call.step("MEAN", [call.step("SQUARE", [centred], kind), listed], reduced, keep)
     root = call.step(
         "RSQRT",
-        [call.step("ADD", [variance, call.scalar(epsilon, kind)], reduced, _PLAIN)],
+        [call.step("ADD", [variance, call.scalar(epsilon, kind)], reduced)],
         reduced,
     )
-    return call.step("MUL", [centred, root], kind, _PLAIN)
+    return call.step("MUL", [centred, root], kind)
 
 
 def _layer(call: ExportCall) -> None:
@@ -97,10 +93,10 @@ def _layer(call: ExportCall) -> None:
     )
     made = [call.output(0)]
     if call.has(2):
-        scaled = call.step("MUL", [normal, call.input(1)], call.output_type(), _PLAIN)
-        call.emit("ADD", [scaled, call.input(2)], _PLAIN, outputs=made)
+        scaled = call.step("MUL", [normal, call.input(1)], call.output_type())
+        call.emit("ADD", [scaled, call.input(2)], outputs=made)
     else:
-        call.emit("MUL", [normal, call.input(1)], _PLAIN, outputs=made)
+        call.emit("MUL", [normal, call.input(1)], outputs=made)
 
 
 def _rms(call: ExportCall) -> None:
@@ -123,9 +119,9 @@ def _rms(call: ExportCall) -> None:
         {"keep_dims": True},
     )
     root = call.step(
-        "RSQRT", [call.step("ADD", [mean, call.scalar(epsilon, kind)], reduced, _PLAIN)], reduced
+        "RSQRT", [call.step("ADD", [mean, call.scalar(epsilon, kind)], reduced)], reduced
     )
-    call.emit("MUL", [call.step("MUL", [call.input(0), root], kind, _PLAIN), call.input(1)], _PLAIN)
+    call.emit("MUL", [call.step("MUL", [call.input(0), root], kind), call.input(1)])
 
 
 def _local_response(call: ExportCall) -> None:
@@ -151,7 +147,7 @@ def _length(call: ExportCall) -> None:
     axis, p = call.axis("axis", -1, call.rank(0)), call.integer("p", 2)
     if p != 2 or axis != call.rank(0) - 1:
         call.unsupported(f"the norm {p} along axis {axis}")
-    call.emit("L2_NORMALIZATION", [call.input(0)], _PLAIN)
+    call.emit("L2_NORMALIZATION", [call.input(0)])
 
 
 EXPORTS: Exports = {

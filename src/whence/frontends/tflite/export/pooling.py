@@ -74,7 +74,7 @@ def _finish(
     elif scale is not None:
         call.emit("MUL", [made, call.const(scale)], {"fused_activation_function": call.activation})
         return
-    call.emit("RESHAPE", [made, call.ints(y)], {"new_shape": y})
+    call.emit_reshape(made, y)
 
 
 def _maximum(call: ExportCall) -> None:

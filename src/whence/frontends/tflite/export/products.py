@@ -44,7 +44,7 @@ def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) 
         outputs=[flat],
         version=version,
     )
-    call.emit("RESHAPE", [flat, call.ints(shape)], {"new_shape": shape}, outputs=[made])
+    call.emit_reshape(flat, shape, made)
 
 
 def _gemm(call: ExportCall) -> None:
@@ -87,7 +87,6 @@ def _product_and_sum(call: ExportCall, alpha: float, beta: float) -> None:
     if last and not call.activation:
         call.emit("BATCH_MATMUL", [call.input(0), call.input(1)], options)
         return
-    plain: dict[str, Option] = {"fused_activation_function": 0}
     ending: dict[str, Option] = {"fused_activation_function": call.activation}
     made = call.step("BATCH_MATMUL", [call.input(0), call.input(1)], kind, options)
     if alpha != 1.0 or not call.has(2):
@@ -95,10 +94,10 @@ def _product_and_sum(call: ExportCall, alpha: float, beta: float) -> None:
         if not call.has(2):
             call.emit("MUL", [made, factor], ending)
             return
-        made = call.step("MUL", [made, factor], kind, plain)
+        made = call.step("MUL", [made, factor], kind)
     added = call.input(2)
     if beta != 1.0:
-        added = call.step("MUL", [added, call.scalar(beta, kind)], call.type(2), plain)
+        added = call.step("MUL", [added, call.scalar(beta, kind)], call.type(2))
     call.emit("ADD", [made, added], ending)
 
 
@@ -151,7 +150,7 @@ def _with_vectors(call: ExportCall, left: int, right: int) -> None:
         TensorType(call.output_type().dtype, full),
         {"adj_x": False, "adj_y": False},
     )
-    call.emit("RESHAPE", [made, call.ints(shape)], {"new_shape": shape})
+    call.emit_reshape(made, shape)
 
 
 EXPORTS: Exports = {"Gemm": _gemm, "MatMul": _matmul}

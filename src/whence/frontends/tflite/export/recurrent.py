@@ -189,12 +189,7 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
     if call.graph.uses(call.node.ref(0)):
         every = (time, count, batch, hidden)
         if count == 1:
-            call.emit(
-                "RESHAPE",
-                [made[0], call.ints(every)],
-                {"new_shape": every},
-                outputs=[call.output(0)],
-            )
+            call.emit_reshape(made[0], every, call.output(0))
         else:
             call.emit("PACK", made, {"values_count": count, "axis": 1}, outputs=[call.output(0)])
     if _gives_last(call):
@@ -210,17 +205,12 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
                 )
             )
         if count == 1:
-            call.emit(
-                "RESHAPE",
-                [ends[0], call.ints((1, batch, hidden))],
-                {"new_shape": (1, batch, hidden)},
-                outputs=[call.output(1)],
-            )
+            call.emit_reshape(ends[0], (1, batch, hidden), call.output(1))
         else:
             call.emit(
                 "CONCATENATION",
                 ends,
-                {"axis": 0, "fused_activation_function": 0},
+                {"axis": 0},
                 outputs=[call.output(1)],
             )
 
@@ -272,9 +262,7 @@ def _gru(call: ExportCall) -> None:
     made = call.step("GRU", inputs, TensorType(DType.F32, shape), options)
     index = 0 if used[0] else 1
     wanted = call.output_shape(index)
-    call.emit(
-        "RESHAPE", [made, call.ints(wanted)], {"new_shape": wanted}, outputs=[call.output(index)]
-    )
+    call.emit_reshape(made, wanted, call.output(index))
 
 
 EXPORTS: Exports = {"GRU": _gru, "LSTM": _lstm, "RNN": _rnn}

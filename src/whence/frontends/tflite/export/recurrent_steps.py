@@ -12,11 +12,9 @@ from typing import TypeAlias
 import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall
-from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
 _MOST_STEPS = 256
-_PLAIN: dict[str, Option] = {"fused_activation_function": 0}
 Constants: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Of one direction: weights (gates · hidden, input), recurrent weights (gates · hidden, hidden),
 biases of both (2 · gates · hidden).
@@ -39,13 +37,13 @@ def lstm_steps(
     h, c = _state(call, 5, number, kind), _state(call, 6, number, kind)
     matrix, made = call.const(np.ascontiguousarray(recurrence)), []
     for x in reversed(inputs) if backwards else inputs:
-        total = call.step("ADD", [x, _connected(call, h, matrix, None)], _wide(kind, 4), _PLAIN)
+        total = call.step("ADD", [x, _connected(call, h, matrix, None)], _wide(kind, 4))
         i, o, f, g = _gates(call, total, kind, 4)
         i, o, f = (call.step("LOGISTIC", [gate], kind) for gate in (i, o, f))
-        kept = call.step("MUL", [f, c], kind, _PLAIN)
-        taken = call.step("MUL", [i, call.step("TANH", [g], kind)], kind, _PLAIN)
-        c = call.step("ADD", [kept, taken], kind, _PLAIN)
-        h = call.step("MUL", [o, call.step("TANH", [c], kind)], kind, _PLAIN)
+        kept = call.step("MUL", [f, c], kind)
+        taken = call.step("MUL", [i, call.step("TANH", [g], kind)], kind)
+        c = call.step("ADD", [kept, taken], kind)
+        h = call.step("MUL", [o, call.step("TANH", [c], kind)], kind)
         made.append(h)
     return _together(call, made, backwards, kind), c
 
@@ -70,18 +68,16 @@ def gru_steps(
         product = _connected(call, h, first, biases if late else biases[: 2 * hidden])
         hz, hr, *rest = _gates(call, product, kind, 3 if late else 2)
         z, r = (
-            call.step("LOGISTIC", [call.step("ADD", each, kind, _PLAIN)], kind)
+            call.step("LOGISTIC", [call.step("ADD", each, kind)], kind)
             for each in ([xz, hz], [xr, hr])
         )
         if late:
-            reset = call.step("MUL", [r, rest[0]], kind, _PLAIN)
+            reset = call.step("MUL", [r, rest[0]], kind)
         else:
-            reset = _connected(
-                call, call.step("MUL", [r, h], kind, _PLAIN), second, biases[2 * hidden :]
-            )
-        n = call.step("TANH", [call.step("ADD", [xn, reset], kind, _PLAIN)], kind)
-        away = call.step("MUL", [z, call.step("SUB", [h, n], kind, _PLAIN)], kind, _PLAIN)
-        h = call.step("ADD", [n, away], kind, _PLAIN)
+            reset = _connected(call, call.step("MUL", [r, h], kind), second, biases[2 * hidden :])
+        n = call.step("TANH", [call.step("ADD", [xn, reset], kind)], kind)
+        away = call.step("MUL", [z, call.step("SUB", [h, n], kind)], kind)
+        h = call.step("ADD", [n, away], kind)
         made.append(h)
     return _together(call, made, backwards, kind), h
 
@@ -107,7 +103,7 @@ def _products_with_input(
         "FULLY_CONNECTED",
         inputs,
         TensorType(DType.F32, (time * batch, width)),
-        {**_PLAIN, "weights_format": 0},
+        {"weights_format": 0},
     )
     every = call.reshaped(made_flat, (time, batch, width))
     made = [call.between(TensorType(DType.F32, (batch, width))) for _ in range(time)]
@@ -123,7 +119,7 @@ def _connected(call: ExportCall, state: int, matrix: int, bias: np.ndarray | Non
         "FULLY_CONNECTED",
         [state, matrix, row],
         TensorType(DType.F32, (batch, count)),
-        {**_PLAIN, "weights_format": 0},
+        {"weights_format": 0},
     )
 
 

@@ -58,11 +58,7 @@ def _reduction(op: str) -> Exporter:
                 TensorType(call.output_type().dtype, shape),
                 {"keep_dims": True},
             )
-            call.emit(
-                "RESHAPE",
-                [made, call.ints(call.output_shape())],
-                {"new_shape": call.output_shape()},
-            )
+            call.emit_reshape(made, call.output_shape())
         else:
             call.emit(op, [call.input(0), axes], {"keep_dims": keep}, version=version)
 
@@ -107,14 +103,12 @@ def _mean_of_means(call: ExportCall, axes: Sequence[int], keep: bool) -> None:
         TensorType(DType.F32, tuple(shape)),
         {"keep_dims": True},
     )
-    call.emit("RESHAPE", [made, call.ints(call.output_shape())], {"new_shape": call.output_shape()})
+    call.emit_reshape(made, call.output_shape())
 
 
 def _of_squares(call: ExportCall, then: str) -> None:
     kind = call.type(0)
-    square = call.step(
-        "MUL", [call.input(0), call.input(0)], kind, {"fused_activation_function": 0}
-    )
+    square = call.step("MUL", [call.input(0), call.input(0)], kind)
     options: dict[str, Option] = {"keep_dims": bool(call.integer("keepdims", 1))}
     if then:
         call.emit(then, [call.step("SUM", [square, _axes(call)[0]], call.output_type(), options)])
@@ -155,17 +149,14 @@ def _log_sum_exp(call: ExportCall) -> None:
     reduced = TensorType(
         kind.dtype, tuple(1 if axis in known else dim for axis, dim in enumerate(shape))
     )
-    plain: dict[str, Option] = {"fused_activation_function": 0}
     top = call.step("REDUCE_MAX", [call.input(0), axes], reduced, {"keep_dims": True})
-    small = call.step("EXP", [call.step("SUB", [call.input(0), top], kind, plain)], kind)
+    small = call.step("EXP", [call.step("SUB", [call.input(0), top], kind)], kind)
     log = call.step("LOG", [call.step("SUM", [small, axes], reduced, {"keep_dims": True})], reduced)
     if keep:
-        call.emit("ADD", [log, top], plain)
+        call.emit("ADD", [log, top])
     else:
-        made = call.step("ADD", [log, top], reduced, plain)
-        call.emit(
-            "RESHAPE", [made, call.ints(call.output_shape())], {"new_shape": call.output_shape()}
-        )
+        made = call.step("ADD", [log, top], reduced)
+        call.emit_reshape(made, call.output_shape())
 
 
 def _cumulative_sum(call: ExportCall) -> None:

@@ -79,7 +79,7 @@ def _contiguous(
     source = call.reshaped(call.input(0), lengths)
     made = call.between(TensorType(call.type_of_tensor(source), kept), call.codes_of_tensor(source))
     call.emit("SLICE", [source, call.ints(begins), call.ints(kept)], outputs=[made])
-    call.emit("RESHAPE", [made, call.ints(sizes)], {"new_shape": tuple(sizes)})
+    call.emit_reshape(made, sizes)
 
 
 def _strided(begin_mask: int, end_mask: int) -> dict[str, Option]:
@@ -103,12 +103,7 @@ def _computed_slice(call: ExportCall, axes: list[int], steps: tuple[int, ...]) -
     if len(axes) < rank:
         kind = TensorType(DType.I32, (rank,))
         rest = call.ints([0] * (rank - len(axes)))
-        bounds = [
-            call.step(
-                "CONCATENATION", [each, rest], kind, {"axis": 0, "fused_activation_function": 0}
-            )
-            for each in bounds
-        ]
+        bounds = [call.step("CONCATENATION", [each, rest], kind, {"axis": 0}) for each in bounds]
     call.emit(
         "STRIDED_SLICE",
         [call.input(0), *bounds, call.ints((*steps, *(1,) * (rank - len(axes))))],
@@ -188,7 +183,7 @@ def _arg(op: str) -> Exporter:
             if position != call.axis("axis", 0, call.rank(0))
         )
         made = call.step(op, [call.input(0), axis], TensorType(DType.I64, kept), options)
-        call.emit("RESHAPE", [made, call.ints(shape)], {"new_shape": shape})
+        call.emit_reshape(made, shape)
 
     return export
 

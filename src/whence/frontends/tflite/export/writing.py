@@ -104,25 +104,18 @@ class Subgraph:
                 _type_name(name, kind.dtype),
                 sizes,
                 signature,
-                0,
-                _record(codes),
-                None,
-                False,
-                shape is not None,
+                quantisation=_record(codes),
+                has_rank=shape is not None,
             )
         )
 
     def handle(self, name: str) -> int:
         """A tensor that says which variable is meant."""
-        return self._add(
-            TensorRecord(self._fresh(name), "RESOURCE", (), None, 0, None, None, False, True)
-        )
+        return self._add(TensorRecord(self._fresh(name), "RESOURCE", ()))
 
     def variable(self, name: str, shape: tuple[int, ...]) -> int:
         """A tensor of floats that an operator keeps from one run to the next; zeros at first."""
-        return self._add(
-            TensorRecord(self._fresh(name), "FLOAT32", shape, None, 0, None, None, True, True)
-        )
+        return self._add(TensorRecord(self._fresh(name), "FLOAT32", shape, is_variable=True))
 
     def copy_of(self, record: TensorRecord, data: np.ndarray) -> int:
         """A tensor as another file has it, with its data."""
@@ -138,12 +131,8 @@ class Subgraph:
                 self._fresh(name or "constant"),
                 kind,
                 tuple(array.shape),
-                None,
-                buffer,
-                _record(codes),
-                None,
-                False,
-                True,
+                buffer=buffer,
+                quantisation=_record(codes),
             )
             self._constants[key] = self._add(record)
         return self._constants[key]
@@ -188,17 +177,7 @@ class Subgraph:
         """Give a tensor the name it has outside."""
         old = self.tensors[index]
         self._names.discard(old.name)
-        fields = (
-            old.type,
-            old.shape,
-            old.signature,
-            old.buffer,
-            old.quantisation,
-            old.sparsity,
-            old.is_variable,
-            old.has_rank,
-        )
-        self.tensors[index] = TensorRecord(self._fresh(name), *fields)
+        self.tensors[index] = replace(old, name=self._fresh(name))
 
     def reserve(self, names: Sequence[str]) -> None:
         """Keep names for the inputs and outputs, whatever is called so inside."""
