@@ -38,9 +38,7 @@ def read_member(archive: Path, member: str) -> bytes:
 
 
 def onnx_folder() -> Path:
-    """The folder of the installed onnx package, which carries the light models for its own
-    tests.
-    """
+    """The folder of the installed onnx package, which has the light models of its own tests."""
     spec = find_spec("onnx")
     if spec is None or spec.origin is None:
         raise FetchError("the onnx package is not installed")

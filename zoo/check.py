@@ -111,9 +111,7 @@ def check(file: Path, engine: str = "") -> Verdict:
 
 
 def _with_weights(file: Path, folder: Path) -> Path:
-    """The file, or the same model with random weights, where the file repeats one number to be
-    small.
-    """
+    """The file, or the model with random weights where the file repeats one number."""
     if file.stat().st_size > _SMALL_FILE:
         return file
     import onnx
@@ -305,9 +303,7 @@ def _compare(
     limit: float,
     allowed: Sequence[float] | None = None,
 ) -> Verdict:
-    """Each output against the other engine's: within `limit`, or within what the model's
-    quantisation allows it.
-    """
+    """Each output against the other engine's: within `limit`, or the model's quantisation."""
     from whence.passes.equivalence import difference
 
     if len(expected) != len(actual):

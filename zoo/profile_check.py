@@ -107,9 +107,7 @@ def main() -> int:
 
 
 def _in_a_process(file: Path, timeout: float, flags: Sequence[str]) -> Account:
-    """A process each, so that a crash or a hang is one model's verdict and not the end of the
-    run.
-    """
+    """A process each, so that a crash or a hang fails one model and not the run."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "zoo.profile_check", "--one", str(file), *flags],

@@ -25,9 +25,7 @@ MOST_REFERENCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one model. `status` is ok, differs, failed, or peer (the other engine does not
-    load or run it).
-    """
+    """The result of one model: ok, differs, failed, or peer (the other engine failed)."""
 
     name: str
     status: str
@@ -114,9 +112,7 @@ def check_all(
 
 
 def _batches(files: list[Path]) -> list[list[Path]]:
-    """A process each for large models; small ones together, for starting a process takes longer
-    than checking them.
-    """
+    """A process each for large models; small ones share one, as starting it takes longest."""
     batches: list[list[Path]] = []
     for file in files:
         small = file.stat().st_size <= _SMALL

@@ -48,9 +48,7 @@ def find_node_must_be_const(graph: Graph, node_id: int) -> Node | None:
 
 
 def find_node_must_be_const_from_ref(graph: Graph, ref: Ref | None) -> Node | None:
-    """The constant `ref` points at. Only output 0 of a constant exists, any other index finds
-    nothing.
-    """
+    """The constant `ref` points at. A constant has only output 0."""
     return find_node_must_be_const(graph, ref.node) if ref is not None and ref.index == 0 else None
 
 

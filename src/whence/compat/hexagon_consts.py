@@ -23,9 +23,7 @@ _Key = tuple[DType, bytes]
 
 
 class ConstCache:
-    """The scalar constants of one graph, by value. Lives as long as whoever prepares the graph
-    wants it to.
-    """
+    """The scalar constants of one graph, by value, while it is prepared."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -115,16 +113,12 @@ def get_inf_node(consts: ConstCache) -> int:
 
 
 def purge_const_cache(consts: ConstCache, node_id: int) -> None:
-    """To be called when the data of a constant is changed in place, so that nobody takes it for
-    what it was.
-    """
+    """Forget a constant whose data is changed in place."""
     consts.purge(node_id)
 
 
 def prepend_const(graph: Graph, node_id: int, value: np.ndarray, *, name: str = "") -> Node:
-    """A constant with this id and value at the front of the list, where any node may refer to
-    it.
-    """
+    """A constant with this id and value at the front, where any node may refer to it."""
     return graph.prepend(
         Node(node_id, "Const", (), (TensorType.of(value),), value=value, name=name)
     )

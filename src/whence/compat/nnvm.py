@@ -25,9 +25,7 @@ class DecoratedGraph:
     group_root: tuple[int, ...]
     """For each node, the position of the root of its group."""
     group_master: tuple[int, ...]
-    """For each node, the position of its anchor, which NNVM calls master; its own where it has
-    none.
-    """
+    """For each node, the position of its anchor (NNVM's master); its own where it has none."""
     pattern: tuple[Pattern, ...]
     fused_entry: tuple[FuseEntry, ...] = ()
 

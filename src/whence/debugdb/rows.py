@@ -62,9 +62,7 @@ class OptimisedRow(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """A command in execution order. One operator may have several, and in a fused kernel several
-    operators have one.
-    """
+    """A command in execution order. Operators and commands may have several of each other."""
 
     offset: int
     """In bytes from the start of the command stream."""
@@ -73,9 +71,7 @@ class QueueRow(NamedTuple):
 
 
 class CmdstreamRow(NamedTuple):
-    """A command stream, and where in the output file it begins; `None` when the form does not
-    say.
-    """
+    """A command stream, and its offset in the output file; `None` when the form lacks it."""
 
     id: int
     file_offset: int | None
@@ -211,9 +207,7 @@ class MeasuredRow(NamedTuple):
 
 
 class EfficiencyRow(NamedTuple):
-    """How close a kernel comes to what the machine can do. Operations, bytes and the least time are
-    of one call.
-    """
+    """How close a kernel comes to the machine's peak. Operations, bytes and time are per call."""
 
     kernel_id: int
     flops: int
@@ -248,9 +242,7 @@ class ExecutedRow(NamedTuple):
 
 
 class AttributedRow(NamedTuple):
-    """What a profile says of a source operator in a kernel. The times of a kernel add up to that in
-    `measured`.
-    """
+    """A source operator's time in a kernel; those of a kernel add up to that in `measured`."""
 
     source_id: int
     kernel_id: int
@@ -261,9 +253,7 @@ class AttributedRow(NamedTuple):
 
 
 class ResidualRow(NamedTuple):
-    """Time of a profile that no source operator has. With those in `attributed` the times add up to
-    the wall time.
-    """
+    """Time of no source operator. With those in `attributed`, it adds up to the wall time."""
 
     name: str
     time_ns: int

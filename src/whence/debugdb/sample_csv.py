@@ -1,6 +1,4 @@
-"""Samples that another program took, as a CSV file of table `sample`: what `examples/run_model.c`
-writes.
-"""
+"""Samples of another program as a CSV of table `sample`, as `examples/run_model.c` writes."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ class Answer(NamedTuple):
 
 
 def write_duckdb(db: DebugDatabase, path: Path) -> None:
-    """Write the database to a DuckDB file, in place of one that is there. The file is whole or not
-    there at all.
-    """
+    """Write the database to a DuckDB file, replacing one that is there, wholly or not at all."""
     unfinished = path.with_name(path.name + ".part")
     with _explained(f"'{path}' cannot be written"):
         unfinished.unlink(missing_ok=True)
@@ -180,9 +178,7 @@ def _typed(kind: Kind, cell: str) -> Cell:
 
 
 def _plain(name: str, taken: set[str]) -> str:
-    """A name of letters, digits and underscores that is not taken yet, whatever case SQL would see
-    it in.
-    """
+    """A name of letters, digits and underscores that is not taken, in any case."""
     base = re.sub(r"[^a-z0-9_]+", "_", name.lower(), flags=re.ASCII)[:60] or "unnamed"
     base = f"_{base}" if base[0].isdigit() else base
     found, number = base, 1
@@ -201,9 +197,7 @@ def _escaped(cell: Cell) -> Cell:
 
 
 def read_duckdb(path: Path) -> DebugDatabase:
-    """Read a DuckDB file that `write_duckdb` wrote. Raises a `ModelError` of one line when it is
-    something else.
-    """
+    """Read a DuckDB file of `write_duckdb`; anything else is a `ModelError` of one line."""
     if not path.is_file():
         raise ModelError(f"'{path}': no such file")
     with (

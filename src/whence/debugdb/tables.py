@@ -1,6 +1,4 @@
-"""The debug database of one compilation: what the file held, what it became, what runs, and when it
-ran.
-"""
+"""The debug database of one compilation: what was read, what it became, what ran, and when."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ RESERVED = frozenset({*(table.name for table in TABLES), "whence_format", "whenc
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A table that is not one of ours, kept as it was read: every cell is text, empty where there
-    was none.
-    """
+    """A table that is not one of ours, as read: every cell is text, empty where there was none."""
 
     name: str
     columns: tuple[str, ...]

@@ -96,9 +96,7 @@ class _Writer:
 
 
 def read_xml(path: Path) -> DebugDatabase:
-    """Read a debug database of either form. Raises a `ModelError` of one line when nothing can be
-    made of the file.
-    """
+    """Read a debug database of either form; raises a `ModelError` of one line if it is none."""
     try:
         if not path.is_file():
             raise ModelError(f"'{path}': no such file")
@@ -175,9 +173,7 @@ _ROOT = re.compile(rb'<debug source="(?P<source>.*?)"(?: optimised="(?P<optimise
 
 
 def _mended(data: bytes) -> bytes | None:
-    """The file with its root's attributes escaped, which Vela since 4.5 does not do; `None` when
-    that changes nothing.
-    """
+    """The file with its root's attributes escaped, as Vela since 4.5 fails to; else `None`."""
     root = _ROOT.search(data, 0, 1 << 16)
     if root is None:
         return None

@@ -47,9 +47,7 @@ class Cell:
 
     @property
     def folder(self) -> str:
-        """Where in the table the cell lies: by date and by model. Two models of one name differ in
-        their digests.
-        """
+        """Where the cell lies in the table: by date, model name and digest."""
         return f"night={plain(self.night)}/model={self.model_folder}"
 
     @property

@@ -70,9 +70,7 @@ class Change:
 def find_changes(
     series: Sequence[Series], *, least: float = 0.05, level: float = 0.001
 ) -> list[Change]:
-    """The changes of all series, dearest first: at least so large a part of the time, and at most
-    so likely by chance.
-    """
+    """All changes, costliest first, of at least this relative size and at most this p-value."""
     rpt, stats = _libraries()
     found = [change for each in series for change in _candidates(rpt, stats, each)]
     if not found:

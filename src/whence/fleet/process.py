@@ -38,9 +38,7 @@ class Limits:
 
 
 def measure(cell: Cell, path: Path, limits: Limits, checkout: Checkout) -> CellResult:
-    """Measure a cell, the model of which lies at `path`. What goes wrong in it is an outcome, not
-    an error.
-    """
+    """Measure a cell, whose model lies at `path`. A failure is an outcome, not an error."""
     request = {
         "path": str(path),
         "engine": cell.engine,

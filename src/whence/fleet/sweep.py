@@ -1,6 +1,4 @@
-"""A sweep: the cells of a spec that the table does not have yet, measured and written one by
-one.
-"""
+"""A sweep: the cells of a spec that the table lacks, measured and written one by one."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class Runner(Protocol):
     """Where cells are measured: here, or on a cluster."""
 
     def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Finished]:
-        """Results in whatever order they come. The caller writes each before it asks for the
-        next.
-        """
+        """Results in any order. The caller writes each before it asks for the next."""
 
 
 class LocalRunner:
@@ -103,9 +99,7 @@ def sweep(
     retry: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
-    """Measure what is missing. A cell that is in the table is not measured again; with `retry`, one
-    that failed is.
-    """
+    """Measure the cells that the table lacks; with `retry`, those that failed, too."""
     finished = table.finished()
     if retry:
         with table.connected() as connection:
@@ -128,9 +122,7 @@ def sweep(
 
 
 def _installed(engines: Sequence[str]) -> dict[str, str]:
-    """The versions of the engines that are not ours. One that is not installed is an error before
-    anything is measured.
-    """
+    """Versions of the other engines; a missing one is an error before anything is measured."""
     others = [engine for engine in engines if engine != WHENCE]
     if not others:
         return {}

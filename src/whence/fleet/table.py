@@ -151,9 +151,7 @@ class Table:
         ]
 
     def _compact(self) -> list[Path]:
-        """The newest file of each model: an older one is about to be removed, and all of it is in
-        the newer.
-        """
+        """The newest file of each model; it contains all of the older ones."""
         folder = self.folder / _COMPACT
         found = []
         for model in _folders(folder, "model="):
@@ -178,9 +176,7 @@ class Table:
 
     @contextlib.contextmanager
     def connected(self, files: Iterable[Path] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in which the views of `whence.fleet.views` are over this table, or over some
-        of its files.
-        """
+        """A connection with the views of `whence.fleet.views` over this table or some files."""
         chosen = _literals(self.files() if files is None else files)
         with contextlib.closing(_connect()) as connection:
             if chosen:

@@ -24,9 +24,7 @@ _MEDIAN = 1.2533
 
 
 def measure(request: dict[str, Any]) -> dict[str, Any]:
-    """The profile that is asked for: as many runs as make the error of the median small enough, or
-    as fit into the time.
-    """
+    """The profile asked for: enough runs for a small error of the median, within the time."""
     profile_once = _of_whence(request) if request["engine"] == "whence" else _of_other(request)
     end = time.monotonic() + request["seconds"]
     runs = _FIRST_RUNS

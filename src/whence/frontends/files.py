@@ -1,6 +1,4 @@
-"""What all readers do around the reading: get a file's bytes, and keep the garbage collector out of
-the way.
-"""
+"""Reading a file's bytes, and keeping the garbage collector out of the way meanwhile."""
 
 from __future__ import annotations
 

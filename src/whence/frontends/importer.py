@@ -40,9 +40,7 @@ class OperatorOrigin:
 
     name: str
     number: int
-    """Its number among the source operators; 0 when it stems from several, or from operators of an
-    earlier file.
-    """
+    """Its number among the source operators; 0 when it stems from several, or an earlier file."""
     origin: Origin
     folded: Origin = NO_ORIGIN
     """The part of the origin that left no run-time work in the operator, where the file says so."""
@@ -245,9 +243,7 @@ def record_earlier(
 
 
 def located(error: WhenceError, operator: str) -> WhenceError:
-    """The same error, naming the user's operator when it does not yet; `operator` begins with that
-    word.
-    """
+    """The same error, naming the user's operator ("operator ...") when it does not yet."""
     text = str(error)
     if text.startswith("operator "):
         return error

@@ -1,6 +1,4 @@
-"""Models that are given as objects of other libraries, and files that are none of a model whence
-reads.
-"""
+"""Models given as objects of other libraries, and files of no model that whence reads."""
 
 from __future__ import annotations
 

@@ -61,9 +61,7 @@ def merged_origins(parts: Iterable[OriginMetadata]) -> OriginMetadata:
 
 
 def read_folded(text: str, n_operators: int, n_sources: int) -> dict[int, Origin]:
-    """By position of an operator in the file: the source operators that left no run-time work in
-    it.
-    """
+    """By position of an operator: the source operators that left no run-time work in it."""
     folded: dict[int, Origin] = {}
     for number, row in enumerate(_parse(text, FOLDED), 1):
         try:

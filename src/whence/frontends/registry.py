@@ -36,9 +36,7 @@ class Frontend:
     """In small letters, with their dot."""
     read: Reader
     magic: bytes = b""
-    """What a file of this format begins with, for files of any other name; none where the ending
-    has to do.
-    """
+    """The bytes that files of this format begin with; empty where the ending has to do."""
 
 
 def find_reader(path: Path) -> Reader:

@@ -1,6 +1,4 @@
-"""Typed reading of an operator's attributes: a wrong kind of value is the model's fault and is said
-so in one line.
-"""
+"""Typed reading of an operator's attributes. A wrong kind of value is an error of the model."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ def get_float(attrs: Attrs, name: str, default: float) -> float:
 
 
 def get_str(attrs: Attrs, name: str, default: str) -> str:
-    """The text attribute `name`, or `default` when it is absent. ONNX stores text as bytes, so both
-    kinds are accepted.
-    """
+    """The text attribute `name`, which ONNX stores as bytes, or `default` when it is absent."""
     return _text(name, attrs.get(name, default))
 
 

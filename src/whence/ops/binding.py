@@ -24,9 +24,7 @@ class Port(NamedTuple):
 
 
 class Binder:
-    """What a model declares, looked at once, so that checking what a caller gives takes next to no
-    time.
-    """
+    """What a model declares, prepared so that checking the inputs of a call is cheap."""
 
     def __init__(
         self, ports: Sequence[Port], adopt: Callable[[Port, Value], Value] | None = None
@@ -53,9 +51,7 @@ class Binder:
         self._takes_no_mapping = not kinds or kinds[0] is not None
 
     def bind(self, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
-        """The inputs, given by name or in order, in the order of the ports, checked against what
-        those declare.
-        """
+        """The inputs, given by name or in order, as a list in the order of the ports, checked."""
         return self._by_name(inputs) if isinstance(inputs, Mapping) else self._in_order(inputs)
 
     def _by_name(self, inputs: Mapping[str, Value]) -> list[Value]:
@@ -115,9 +111,7 @@ class Binder:
 def bind_values(
     ports: Sequence[Port], inputs: Mapping[str, Value] | Sequence[Value]
 ) -> list[Value]:
-    """The inputs, given by name or in order, in the order of `ports`, checked against what those
-    declare.
-    """
+    """The inputs, given by name or in order, as a list in the order of `ports`, checked."""
     return Binder(ports).bind(inputs)
 
 

@@ -30,9 +30,7 @@ _MEASURED: Mapping[Function, str] = {
 
 
 def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
-    """Arithmetic operations, and bytes read plus written; `None` when a dimension that matters is
-    unknown.
-    """
+    """Operations, and bytes read plus written; `None` when a needed dimension is unknown."""
     count = _flops(op, query, outputs)
     moved = _bytes(op, query, outputs)
     return None if count is None or moved is None else Cost(count, moved)

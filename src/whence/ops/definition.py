@@ -37,9 +37,7 @@ Value: TypeAlias = Any
 
 
 class Pattern(enum.IntEnum):
-    """How an operator's output elements depend on its input elements; fusion decides by it. Numbers
-    as in NNVM.
-    """
+    """How output elements depend on input elements; fusion decides by it. Numbers as in NNVM."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -50,9 +48,7 @@ class Pattern(enum.IntEnum):
 
 
 class OpClass(enum.Flag):
-    """Classes of operators. A pass names the classes it works on and is skipped when the graph
-    holds none of them.
-    """
+    """Classes of operators. A pass is skipped when the graph has none of the classes it names."""
 
     NONE = 0
     CONV = enum.auto()
@@ -105,9 +101,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The work of one application: arithmetic operations, and bytes read plus written when nothing
-    is cached.
-    """
+    """The work of one application: operations, and bytes read plus written without a cache."""
 
     flops: int
     bytes: int
@@ -121,15 +115,11 @@ Reference: TypeAlias = Callable[[Call], Sequence[Value]]
 Check: TypeAlias = Callable[[TypeQuery], None]
 """Raises `ModelError` when operands or attributes certainly do not fit each other."""
 Flops: TypeAlias = Callable[[TypeQuery, Sequence[ValueType]], int | None]
-"""Arithmetic operations from the input types and the output types; `None` when dimensions are
-unknown.
-"""
+"""Operations from input and output types; `None` when dimensions are unknown."""
 
 
 class Neutral(NamedTuple):
-    """An operand that changes nothing: the right one, and in a commutative operator the left
-    one.
-    """
+    """The right operand (of a commutative operator, either) that changes nothing."""
 
     value: float
     law: str
@@ -196,9 +186,7 @@ class OpDef:
     """The law f(f(x)) = x, for operators that undo themselves."""
     indexing: Indexing | None = None
     plain: str = ""
-    """The ONNX operator that it computes in another layout, or fused with others; itself if
-    empty.
-    """
+    """The ONNX operator that it computes in another layout or fused; itself if empty."""
     formula: Formula | None = None
     """What it computes for each element, for operators that are no more than that."""
     costs_like: str = ""

@@ -1,6 +1,4 @@
-"""Evaluation of one operator by the `onnx` package's own reference implementation: slow, and
-right.
-"""
+"""Evaluation by the `onnx` package's own reference implementation: slow, and right."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def onnx_reference(call: Call) -> tuple[Value, ...]:
-    """The outputs of `call`, exactly `n_outputs` of them, at the newest opset. An input that is
-    `None` counts as absent.
-    """
+    """Exactly `n_outputs` outputs of `call`, at the newest opset. `None` is an absent input."""
     if schema_of(call.op) is None:
         raise UnsupportedError(f"{call.op}: there is no reference implementation")
     inputs = ["" if value is None else f"i{index}" for index, value in enumerate(call.inputs)]

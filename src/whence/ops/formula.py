@@ -218,9 +218,7 @@ def operations(formula: Formula) -> int:
 def evaluate(
     formula: Formula, operands: Sequence[np.ndarray], given: Mapping[str, float]
 ) -> np.ndarray:
-    """The value of a formula, in the type of its operands; `given` are parameters that do not have
-    their defaults.
-    """
+    """The value of a formula, in the type of its operands; `given` overrides the defaults."""
     number = float if operands[0].dtype.kind == "f" else int
 
     def value(part: Formula) -> np.ndarray | float:

@@ -40,9 +40,7 @@ def open_sizes(ports: Sequence[Port]) -> Iterator[OpenSize]:
 
 
 def dimension_name(port: str, axis: int, dim: Dim) -> str:
-    """What an open size is called: by the file, or, where that says nothing or `?`, by its
-    place.
-    """
+    """The name of an open size: the file's, or one by its place where that is empty or `?`."""
     named = isinstance(dim, str) and any(char.isalnum() for char in dim)
     return dim if named and isinstance(dim, str) else f"{port}_{axis}"
 

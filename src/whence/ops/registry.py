@@ -143,9 +143,7 @@ def form_of(plain: str, form: Trait) -> str | None:
 
 
 def lookup(op: str) -> OpDef:
-    """The definition of an operator. An unknown one raises `UnsupportedError` with the names that
-    come closest.
-    """
+    """The definition of an operator. Raises `UnsupportedError`, with similar names."""
     definition = REGISTRY.get(op)
     if definition is None:
         close = difflib.get_close_matches(op, REGISTRY, n=3)

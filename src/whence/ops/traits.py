@@ -24,9 +24,7 @@ class Trait(enum.Flag):
     RESHAPE = enum.auto()
     """A view that only states another shape."""
     STRIDED = enum.auto()
-    """Its elements are those of its input at other strides, so that a kernel can read through
-    it.
-    """
+    """Its elements are those of its input at other strides: kernels can read through it."""
     PERMUTES = enum.auto()
     """Every element of its data appears once in its result."""
     SELECTS = enum.auto()

@@ -36,9 +36,7 @@ class EdgeKind(enum.StrEnum):
     LOWER = "lower"
     """A node was restated in other operators."""
     FOLD = "fold"
-    """The parent's work is done at compile time; only its effect on constants is left in the
-    child.
-    """
+    """The parent's work is done at compile time; the child's constants have its effect."""
     CSE = "cse"
     """The child does the work for an identical twin as well."""
     INSERT = "insert"
@@ -118,9 +116,7 @@ class Ledger:
         self.edges: list[Edge] = []
         self.tombstones: list[Tombstone] = []
         self.passes: list[PassReport] = []
-        """What every pass did, in the order they ran; of passes before the file was written, the
-        edges alone tell.
-        """
+        """What every pass did, in order; of passes before the file was written, only the edges."""
         self._carriers: list[int] = [0]
         self._suspects: set[int] = set()
         self._next_id = 1
@@ -129,9 +125,7 @@ class Ledger:
     # ---- ids ----
 
     def add_source(self, source: SourceOp) -> None:
-        """Enter the next operator of the file. All sources are entered before the first node is
-        made.
-        """
+        """Enter the next operator of the file; all come before the first node."""
         if source.id != len(self.sources) + 1 or self._next_id != source.id:
             raise ProvenanceError(
                 f"source operator {source.name!r} has number {source.id}; the next free number is"
@@ -168,9 +162,7 @@ class Ledger:
     def resume(
         self, edges: Iterable[Edge], tombstones: Iterable[Tombstone], next_id: int, next_step: int
     ) -> None:
-        """Take up a history that was written down, when all sources are entered and no node is
-        made yet.
-        """
+        """Take up a written history, after all sources and before the first node."""
         self.edges.extend(edges)
         for stone in tombstones:
             self.bury(stone)
@@ -238,9 +230,7 @@ class Ledger:
         return self._carriers[source_id]
 
     def lost(self) -> list[SourceOp]:
-        """Source operators that no node carries and no tombstone explains. Must be empty after
-        every pass.
-        """
+        """Source operators without carrier or tombstone. Must be empty after every pass."""
         self._suspects = {s for s in self._suspects if self._carriers[s] == 0}
         return [self.source(s) for s in sorted(self._suspects)]
 

@@ -41,9 +41,7 @@ _ENTRY_HEAD = struct.Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class Decoded(Generic[V]):
-    """A table read from bytes: its entries in file order, and one line for each kind of oddity
-    met.
-    """
+    """A table read from bytes: its entries in order, and one line for each kind of oddity."""
 
     entries: Mapping[int, V]
     notes: tuple[str, ...] = ()
@@ -51,9 +49,7 @@ class Decoded(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[V]):
-    """The codec of one table. Both directions raise `ModelError` naming the table; decoding also
-    gives the byte offset.
-    """
+    """The codec of a table. Errors are `ModelError`s with its name, when decoding the offset."""
 
     name: str
     key: str
@@ -82,9 +78,7 @@ class Table(Generic[V]):
         return b"".join(parts)
 
     def decode(self, data: bytes) -> Decoded[V]:
-        """The entries in `data`, in time and memory linear in `len(data)` whatever its counts
-        claim.
-        """
+        """The entries in `data`, in time linear in `len(data)` whatever its counts claim."""
         if len(data) < _COUNT.size:
             raise self._malformed(f"{len(data)} bytes are too few for the entry count", 0)
         (declared,) = _COUNT.unpack_from(data)

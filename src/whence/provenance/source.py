@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Origin: TypeAlias = frozenset[int]
-"""The ids of the source operators a node came from. Immutable and shared, so that copying one is
-free.
-"""
+"""The ids of the source operators a node came from, immutable and shared."""
 
 NO_ORIGIN: Origin = frozenset()
 
@@ -28,9 +26,7 @@ class SourceOp:
 
     id: int
     name: str
-    """Unique within the model; made up from the outputs or the type where the file leaves it
-    empty.
-    """
+    """Unique within the model; made from outputs or type where the file has none."""
     op: str
     """The operator's type, as the file calls it."""
     scope: str = ""
@@ -38,9 +34,7 @@ class SourceOp:
     `if_3/then_branch`.
     """
     module: str = ""
-    """The module of the program the file was exported from (`layer1.0.bn1`), when the file says
-    so.
-    """
+    """The module that it was exported from (`layer1.0.bn1`), when the file says so."""
     line: str = ""
     """`file:line` of that program, when the file says so."""
     stack: str = ""
@@ -53,6 +47,4 @@ class SourceOp:
     `None` where there is no file.
     """
     table_id: int | None = field(default=None, compare=False)
-    """Its id in the file's own table of source operators (luci-profile's), where the file has
-    one.
-    """
+    """Its id in the file's own table of source operators (luci-profile's), if it has one."""

@@ -60,14 +60,10 @@ class TurnBody(NamedTuple):
 
 
 class Bodies:
-    """The compiled bodies of one program's control operators. Any number of runs may use them at
-    the same time.
-    """
+    """Compiled bodies of a program's control operators, for any number of runs at a time."""
 
     def __init__(self, graph: Graph, engine: Engine) -> None:
-        """`graph` is that of the program, or of the template that it is made of: bodies serve all
-        its sizes then.
-        """
+        """`graph` is the program's, or that of its template: bodies serve all its sizes then."""
         self._graph = graph
         self._engine = engine
         self._lock = threading.Lock()
@@ -140,9 +136,7 @@ class Bodies:
 
 
 class _Body:
-    """One body: which of its inputs are given to the compiled program, and where its outputs come
-    from.
-    """
+    """One body: which inputs the compiled program is given, and where outputs come from."""
 
     def __init__(
         self,

@@ -23,9 +23,7 @@ class KnownInputs(NamedTuple):
     constants: Mapping[int, np.ndarray]
     """What they are in every turn, where the model holds that as a constant."""
     sizes: Mapping[int, np.ndarray]
-    """What follows from the sizes that the program around it is open for, as numbers and
-    expressions.
-    """
+    """What follows from the dimensions of the enclosing program, as numbers and expressions."""
 
     @property
     def dimensions(self) -> list[str]:

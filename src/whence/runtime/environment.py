@@ -1,6 +1,4 @@
-"""What a result was made with: versions, the machine, and settings from outside. In words, for
-people and for files.
-"""
+"""What a result was made with: versions, machine, settings. In words, for people and files."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def environment(toolchain: Toolchain | None = None) -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """The variables of the environment that change what whence does. Where its cache lies does
-    not.
-    """
+    """The environment variables that change what whence does; not where its cache lies."""
     return {
         name: value
         for name, value in sorted(os.environ.items())

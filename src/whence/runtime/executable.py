@@ -98,9 +98,7 @@ class Executable:
         self._stateful: dict[object, Executable] = {}
         """The same model with inputs as state."""
         self.with_state: WithState | None = None
-        """Compiles the same model with inputs as state, of these shapes; whoever compiled it sets
-        it.
-        """
+        """Compiles the same model with inputs as state; set by whoever compiled it."""
         self._making_state = threading.Lock()
 
     def reset(self) -> None:
@@ -206,9 +204,7 @@ class Executable:
 
     @property
     def graph(self) -> Graph:
-        """The model as loaded: its inputs and outputs. One that comes from the cache is loaded when
-        first asked for.
-        """
+        """The model as loaded; one from the cache is loaded when first asked for."""
         with self._programs.lock:
             if callable(self._graph):
                 self._graph = self._graph()
@@ -439,9 +435,7 @@ class Executable:
         *,
         is_measured: bool = False,
     ) -> list[Value]:
-        """`is_measured`: the run is one of several that are compared, which stay with one
-        program.
-        """
+        """`is_measured`: one of several runs that are compared, which use one program."""
         programs, signature = self._programs, self._signature(inputs)
         if not is_measured:
             programs.take_specialised()

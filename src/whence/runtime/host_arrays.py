@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def dense(wanted: Block, value: Value) -> np.ndarray:
-    """The value as native code reads it: of exactly the size it expects, dense, no element
-    straddling its alignment.
-    """
+    """The value as native code reads it: of exactly the expected size, dense and aligned."""
     if (
         not isinstance(value, np.ndarray)
         or value.dtype != wanted.dtype

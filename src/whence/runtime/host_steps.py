@@ -52,9 +52,7 @@ class HostSteps:
         self.arena = arena
         self.given = given
         self.made = made
-        """Room for the outputs that steps write in place; `None` for one that is collected
-        afterwards.
-        """
+        """Room for outputs that steps write in place; `None` for those collected afterwards."""
         self.before, self.after = before, after
         """The variables as they were, and as they will be."""
         self.dynamic: dict[Ref, Value] = {}
@@ -210,9 +208,7 @@ class HostSteps:
 
 
 def as_declared(node: Node, index: int, value: Value) -> np.ndarray:
-    """The result of a reference step, which must be what the graph says it is: memory was planned
-    for nothing else.
-    """
+    """The result of a reference step, of the type that memory was planned for."""
     kind, array = node.outputs[index], np.asarray(value)
     if (
         not isinstance(kind, TensorType)

@@ -108,9 +108,7 @@ def address_of(array: Any) -> int:
 
 
 def runtime_unit() -> Unit:
-    """The source of the run-time library, in one unit: a compiler takes longer to start than to
-    compile either file.
-    """
+    """The run-time library's source in one unit: starting a compiler takes longest."""
     folder = Path(__file__).parent / "native"
 
     def text(name: str) -> str:

@@ -175,17 +175,13 @@ class Profiler:
         self._struct.written += 1
 
     def times(self) -> list[int]:
-        """Nanoseconds of every execution that ran at least one step, in the order they were
-        submitted.
-        """
+        """Nanoseconds of every execution that ran a step, in the order of submission."""
         self._enter_noted()
         return [int(end) - int(begin) for begin, end in self._times[: len(self._programs)] if begin]
 
     @property
     def executions(self) -> tuple[Program, ...]:
-        """What ran, in order; the executions that samples are numbered by, those without a step
-        among them.
-        """
+        """What ran, in order; samples are numbered by execution, empty ones included."""
         return tuple(self._programs)
 
     def samples(self) -> np.ndarray:

@@ -1,6 +1,4 @@
-"""Streams: runs submitted one after the other, done in the background, each stream with a profiler
-of its own.
-"""
+"""Streams: runs submitted in order and done in the background, each with its own profiler."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ class Stream:
         self.flags = flags
         profiling = StreamFlags.PROFILING in flags
         self.queue = queue if queue is not None else engine.backend.queue(profiling=profiling)
-        """The device's queue that runs go to, one of ours unless the application gave its own;
-        `None` on the processor.
-        """
+        """The device queue of its runs, ours or the application's; `None` on the CPU."""
         self.profiler: Profiler | None = engine.backend.profiler() if profiling else None
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._change = threading.Condition()

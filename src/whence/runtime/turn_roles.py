@@ -61,9 +61,7 @@ def handed_on(node: Node, body: Graph, passed_on: Mapping[int, int]) -> dict[int
 
 
 def roles_of(node: Node, body: Graph, given: Sequence[int], made: Sequence[int]) -> BodyRoles:
-    """Of the program of a Loop's or Scan's body that is given these of its inputs, and makes these
-    of its outputs.
-    """
+    """Roles for the program of a Loop's or Scan's body that takes and makes only these."""
     inputs = {place: number for number, place in enumerate(given)}
     outputs = {index: number for number, index in enumerate(made)}
     states = _states(node, body)

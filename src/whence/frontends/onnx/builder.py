@@ -1,6 +1,4 @@
-"""Makes the nodes of one graph from planned operators: upgrades each, finds its types, and signs
-the ledger.
-"""
+"""Makes the nodes of a graph from planned operators: upgraded, typed, entered in the ledger."""
 
 from __future__ import annotations
 
@@ -66,17 +64,13 @@ class Reading:
     symbols: dict[str, int] = field(default_factory=dict)
     """Named dimensions that the given input shapes fix."""
     trust_shapes: bool = True
-    """False when given input shapes contradict the file's, so that its statements about other
-    shapes are void too.
-    """
+    """False when given input shapes contradict the file's: no other shape is trusted then."""
     is_static: bool = True
     """Does the file say the shapes of all inputs? Where it leaves one open, what it says of other
     shapes may be true of some calls and not of others.
     """
     trust_ranks: bool = True
-    """False when an input that is declared as a scalar is none, so that nothing is believed of any
-    shape.
-    """
+    """False when an input declared as a scalar is none: no shape of the file is trusted then."""
 
     def declared(self, values: Iterable[ValueInfoProto]) -> dict[str, ValueType]:
         """The types a file states for values."""
@@ -108,9 +102,7 @@ class NodeBuilder:
         self.graph = graph
         self.upgrader = upgrader
         self.values: dict[str, Ref | None] = {}
-        """Where each named value is made; `None` for a function's input that the call leaves
-        out.
-        """
+        """Where each named value is made; `None` for a function input that is left out."""
         self.declared: dict[str, ValueType] = {}
         self.given: set[str] = set()
         """The values that exist before any operator has run."""
@@ -191,9 +183,7 @@ class NodeBuilder:
         self.graph.append(Node(self.graph.new_id(), "Output", (ref,), (), name=name))
 
     def add_constants(self, planned: Planned) -> None:
-        """The operators that are constants. They stand with the other constants, before everything
-        else.
-        """
+        """The operators that are constants; they stand before everything else."""
         for position, record in enumerate(planned.records):
             if _is_constant(record):
                 self._operator(record, planned, position)

@@ -213,9 +213,7 @@ def _loop(control: _Control) -> None:
 
 
 def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, list[ValueType]]:
-    """The body, made for values that keep their shape; should they not, it is unmade and made again
-    for any shape.
-    """
+    """The body for values that keep their shape; made again for any shape if they do not."""
     any_shape = [_shapeless(kind) for kind in start]
     ledger = control.build.graph.ledger
     graves = len(ledger.tombstones)

@@ -27,9 +27,7 @@ def add_flex_attention(
     bodies: Mapping[str, PlannedGraph],
     origins: OriginMetadata | None,
 ) -> None:
-    """y = prob_mod(softmax(score_mod(q kᵀ * scale))) v, in the precision that the softmax asks
-    for.
-    """
+    """y = prob_mod(softmax(score_mod(q kᵀ * scale))) v, in the precision of the softmax."""
     unknown = sorted(set(bodies) - {"score_mod", "prob_mod"})
     if unknown:
         raise ModelError(f"{record} holds a graph {quoted(unknown[0])}, which it does not know")

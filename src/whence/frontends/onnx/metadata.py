@@ -61,9 +61,7 @@ def _texts(written: str) -> list[str]:
 
 
 def _module_from_name(name: str) -> str:
-    """The older exporter names operators by module: `/layer1/layer1.0/conv1/Conv` is in
-    `layer1.0.conv1`.
-    """
+    """The older exporter's names tell the module: `/layer1/layer1.0/conv1/Conv`."""
     if not name.startswith("/"):
         return ""
     path: list[str] = []

@@ -62,9 +62,7 @@ def lowest_opset(
     inputs: Sequence[ValueType | None],
     outputs: Sequence[ValueType],
 ) -> int:
-    """The first opset of the operator's domain in which this application of it is valid and means
-    what it means now.
-    """
+    """The first opset of its domain in which this node is valid and means what it means now."""
     telling = frozenset(name for name, value in attrs.items() if not _is_default(op, name, value))
     return _lowest(
         op,
@@ -86,9 +84,7 @@ def attributes_at(op: str, attrs: Mapping[str, Attr], version: int) -> dict[str,
 
 
 def is_extension(op: str) -> bool:
-    """Is it an operator of a domain that ONNX does not define? Those are held, and written, as they
-    are read.
-    """
+    """Is its domain unknown to ONNX? Such operators are written as they are read."""
     domain, _ = split_name(op)
     return bool(domain) and domain not in NEWEST_OPSETS and op in REGISTRY
 

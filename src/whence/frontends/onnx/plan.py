@@ -28,9 +28,7 @@ FunctionKey = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Planned:
-    """The operators of a graph or of one function call. What only few of them have is kept by
-    position.
-    """
+    """The operators of a graph or function call. What few have is stored by position."""
 
     records: list[OpRecord] = field(default_factory=list)
     bodies: dict[int, dict[str, PlannedGraph]] = field(default_factory=dict)

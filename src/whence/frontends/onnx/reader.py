@@ -243,9 +243,7 @@ def _inputs(
 
 
 def _with_shape(name: str, known: ValueType, shape: Sequence[Dim], reading: Reading) -> ValueType:
-    """An input's type with the given shape, which also says what the model's named dimensions
-    are.
-    """
+    """An input's type with the given shape, which also fixes named dimensions."""
     if not isinstance(known, TensorType):
         raise InputError(
             f"a shape is given for input {quoted(name)}, which is not a tensor but {known}"

@@ -22,9 +22,7 @@ EVERY_OPSET = 1 << 30
 
 @dataclass(slots=True)
 class OpRecord:
-    """One operator as the file states it. Values are named by strings; `""` is an absent input or
-    an output nobody wants.
-    """
+    """One operator of the file. Values are names; `""` is an absent input or unused output."""
 
     op: str
     domain: str
@@ -132,9 +130,7 @@ class OpRecord:
         return {key: value for key, value in self.attrs.items() if key not in names}
 
     def unsupported(self, what: str) -> UnsupportedError:
-        """The error to raise when whence cannot restate this operator; `what` says which part of
-        it.
-        """
+        """The error for an operator that cannot be restated; `what` says which part."""
         return UnsupportedError(f"{self}: {what}")
 
     def _mistyped(self, name: str, kind: str) -> ModelError:
@@ -142,9 +138,7 @@ class OpRecord:
 
 
 class Scope(Protocol):
-    """What a restatement may ask of the file around the operator, and the new values it may add to
-    it.
-    """
+    """What a restatement may ask of the file around the operator, and add to it."""
 
     def fresh(self, hint: str) -> str:
         """A value name that nothing else has."""
@@ -164,9 +158,7 @@ Restate: TypeAlias = Callable[[OpRecord, Scope], Sequence[OpRecord]]
 
 
 class Adapter(NamedTuple):
-    """How to bring an operator of an opset older than `before` to the meaning it has in opset
-    `before`.
-    """
+    """Brings an operator from before opset `before` to the meaning it has in that opset."""
 
     op: str
     before: int
@@ -176,9 +168,7 @@ class Adapter(NamedTuple):
 
 
 class Rewrite:
-    """Builds the operators that restate one record. They share its source, its metadata and, in
-    part, its name.
-    """
+    """Builds the operators that restate a record; they share its source and metadata."""
 
     def __init__(self, record: OpRecord, scope: Scope) -> None:
         self.record = record

@@ -49,9 +49,7 @@ def read_state(text: str, model: ModelProto) -> dict[str, str]:
 def restore_state(
     graph: Graph, pairs: Mapping[str, str], initial: Mapping[str, np.ndarray]
 ) -> None:
-    """Make variables of the inputs that are some, and assignments of the outputs that belong to
-    them.
-    """
+    """Make variables of the inputs that are state, and assignments of their outputs."""
     outputs = {node.name: node for node in graph.outputs}
     for node in graph.inputs:
         if node.name not in pairs:

@@ -86,9 +86,7 @@ def last_break(domain: str, op: str) -> int:
 
 
 class Upgrader:
-    """Upgrades the operators of one file, which says what opset of each domain it was written
-    in.
-    """
+    """Upgrades the operators of a file from the opsets that it states for its domains."""
 
     def __init__(self, opsets: Mapping[str, int]) -> None:
         version = opsets.get("", NEWEST_OPSET)
@@ -101,9 +99,7 @@ class Upgrader:
         self._first: dict[tuple[str, str], Adapter | None] = {}
 
     def __call__(self, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-        """The operators of the newest opset that say the same. They are in the order they must
-        run.
-        """
+        """The operators of the newest opset that say the same, in the order they must run."""
         key = (record.domain, record.op)
         if key not in self._first:
             self._check_known(record)

@@ -77,9 +77,7 @@ def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int 
 
 
 class ExternalWeights:
-    """The file beside a model that holds its weights, when they are too many for the model
-    itself.
-    """
+    """The file beside a model that holds its weights, when they are large."""
 
     def __init__(self, model: Path, graph: Graph, limit: int) -> None:
         distinct = {
@@ -94,9 +92,7 @@ class ExternalWeights:
         self._file = None if self._path is None else self._path.open("wb")
 
     def place(self, proto: TensorProto, array: np.ndarray) -> bool:
-        """Store the tensor's data beside the model and say where; `False` when it belongs inside
-        the model.
-        """
+        """Store a tensor beside the model and note where; `False` when it belongs inside."""
         if (
             self._file is None
             or self._path is None
@@ -182,9 +178,7 @@ class _UniqueNames:
 
 
 def _opsets(graph: Graph) -> dict[str, int]:
-    """The opset of each domain in which every node of the graph, nested ones included, can be
-    said.
-    """
+    """The opset of each domain that can express every node, nested ones included."""
     opsets = {"": LOWEST_WRITTEN}
     for nested in graph.nested():
         for node in nested:

@@ -1,6 +1,4 @@
-"""Emitting the nodes that one operator of a file becomes: into the graph it stands in, or into a
-graph that it holds.
-"""
+"""Makes the nodes of an operator of the file, in its graph or in one nested in it."""
 
 from __future__ import annotations
 
@@ -104,9 +102,7 @@ class Emitter(NodeImporter):
     # ---- graphs ----
 
     def inline(self, index: int, arguments: Sequence[Ref]) -> list[Ref]:
-        """Read subgraph `index` into the present graph, as if its operators stood here; its
-        outputs.
-        """
+        """Read subgraph `index` into the present graph in place of a call; its outputs."""
         self.enter()
         return self.scope.read(index, arguments, self._path)
 

@@ -89,9 +89,7 @@ class OperatorCall(OperatorOfFile):
         return self.subgraph.value(self.input_number(index))
 
     def input(self, index: int) -> Ref | None:
-        """Input `index` in real numbers, dequantised where the tensor is quantised; `None` when it
-        is left out.
-        """
+        """Input `index` in real numbers, dequantised if need be; `None` when left out."""
         return self.real(index) if self.has(index) else None
 
     def real(self, index: int) -> Ref:
@@ -105,15 +103,11 @@ class OperatorCall(OperatorOfFile):
         )
 
     def constant_codes(self, index: int) -> np.ndarray | None:
-        """The value of an input in the codes of the file, when the file stores it or it follows
-        from shapes.
-        """
+        """An input's value in codes, when it is stored or follows from shapes."""
         return self.subgraph.constant(self.record.inputs[index]) if self.has(index) else None
 
     def constant(self, index: int) -> np.ndarray | None:
-        """The value of an input in real numbers, when the file stores it or it follows from
-        shapes.
-        """
+        """An input's value in real numbers, when it is stored or follows from shapes."""
         codes = self.constant_codes(index)
         found = self.quantisation(index)
         if codes is None or found is None:
@@ -160,9 +154,7 @@ class OperatorCall(OperatorOfFile):
         return self.has(index) and self.subgraph.is_stored(self.record.inputs[index])
 
     def whole(self, index: int) -> Ref:
-        """An input of whole numbers, such as a shape, in the 64 bits that canonical operators
-        take.
-        """
+        """An input of integers, such as a shape, as int64, which canonical operators take."""
         value = self.constant_codes(index) if self.stored(index) else None
         return (
             self.cast(self.needed(index), DType.I64)
@@ -219,9 +211,7 @@ class OperatorCall(OperatorOfFile):
         self.output_codes(index, self.as_output(index, ref))
 
     def as_output(self, index: int, ref: Ref) -> Ref:
-        """A value in real numbers as the file has output `index`: quantised where that tensor
-        is.
-        """
+        """A value in real numbers, quantised as output `index` of the file is."""
         tensor = self.output_tensor(index)
         found = quantisation_of(tensor)
         if found is None or not self.tensor_type_of(ref).dtype.is_float:
@@ -263,9 +253,7 @@ class OperatorCall(OperatorOfFile):
         self._outputs[index] = node.ref()
 
     def output_known(self, index: int, array: np.ndarray, rule: str) -> None:
-        """Say that output `index` is a constant that only mappings look at, and the operator
-        nothing but that.
-        """
+        """Say that output `index` is a constant that only mappings read."""
         self._outputs[index] = self.const(array)
         self.bury(Reason.ABSORBED, rule)
 
@@ -309,9 +297,7 @@ class OperatorCall(OperatorOfFile):
         self._is_accounted_for = True
 
     def finish(self) -> None:
-        """Put all nodes into the graph, one of them as the operator itself, and define the
-        outputs.
-        """
+        """Enter all nodes into the graph, one as the operator itself; define its outputs."""
         keeper = self.keep(self._outputs.values(), 0)
         if keeper is not None:
             self.rename(keeper, self.scope.reading.claim(self.place.number) or keeper.id)

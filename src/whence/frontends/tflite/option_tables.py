@@ -38,9 +38,7 @@ def _tables() -> Mapping[str, str]:
 
 
 def option_table(operator: str) -> str | None:
-    """The table's name, or `None` for an operator without options: `CONV_2D` has
-    `Conv2DOptions`.
-    """
+    """The name of its options table (`Conv2DOptions` of `CONV_2D`); `None` if it has none."""
     if operator in _SHARED:
         return _SHARED[operator]
     return _tables().get(operator.replace("_", "").lower() + "options")

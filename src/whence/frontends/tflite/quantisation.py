@@ -28,9 +28,7 @@ _CODES = frozenset({"INT8", "UINT8", "INT16", "UINT16", "INT4", "UINT4"})
 
 
 def quantisation_of(tensor: TensorRecord) -> QuantisationRecord | None:
-    """The parameters of a tensor of codes; `None` for a tensor of plain numbers, whatever the file
-    notes beside it.
-    """
+    """The parameters of a tensor of codes; `None` for plain numbers, whatever the file notes."""
     found = tensor.quantisation
     if tensor.type not in _CODES or found is None:
         return None

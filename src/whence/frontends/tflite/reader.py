@@ -207,9 +207,7 @@ def _fresh(wanted: str, taken: Mapping[str, object]) -> str:
 
 
 def _bury(sources: Sources, graph: Graph) -> None:
-    """Account for what is not in the graph: what former tools removed, and subgraphs that nothing
-    calls.
-    """
+    """Account for operators that former tools removed, and subgraphs that nothing calls."""
     ledger = graph.ledger
     for stone in sources.tombstones:
         ledger.bury(stone)

@@ -33,9 +33,7 @@ ABSENT = -1
 
 @dataclass(frozen=True, slots=True)
 class BlocksRecord:
-    """Scales by blocks: one for each `size` neighbours along the last axis, at every other
-    index.
-    """
+    """Scales by blocks of `size` neighbours along the last axis."""
 
     scales: int
     """The tensor that holds them."""
@@ -66,9 +64,7 @@ class QuantisationRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseDimension:
-    """One level of a sparse tensor: dense with a size, or compressed with the CSR-like segments and
-    indices.
-    """
+    """One level of a sparse tensor: dense with a size, or compressed as in CSR."""
 
     is_dense: bool
     dense_size: int
@@ -101,18 +97,14 @@ class TensorRecord:
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorRecord:
     name: str
-    """The builtin operator as the schema names it (`CONV_2D`), or `CUSTOM:` and the custom
-    operator's name.
-    """
+    """The operator as the schema names it (`CONV_2D`), or `CUSTOM:` and the custom name."""
     version: int
     inputs: tuple[int, ...]
     """Tensor indices; `ABSENT` where an optional input is left out."""
     outputs: tuple[int, ...]
     intermediates: tuple[int, ...]
     options: Options
-    """The fields of the options table by their names in the schema (`stride_w`); empty when the
-    file gives none.
-    """
+    """The fields of the options table by the schema's names (`stride_w`), if there is one."""
     custom_options: bytes
 
 
@@ -145,9 +137,7 @@ class ModelRecord:
     description: str
     subgraphs: tuple[SubgraphRecord, ...]
     buffers: tuple[np.ndarray, ...]
-    """uint8 views of the file. Buffer 0 is empty by convention: the buffer of tensors without
-    data.
-    """
+    """uint8 views of the file. Buffer 0 is empty, for tensors without data."""
     metadata: tuple[tuple[str, bytes], ...]
     signatures: tuple[SignatureRecord, ...]
 

@@ -77,9 +77,7 @@ class SchemaReader:
         return tuple(self.array(owner, field).tolist())
 
     def text(self, owner: Any, field: str) -> str:
-        """A string. Bytes that are not UTF-8 stand as `\\xff`, so that every name can be printed
-        and written.
-        """
+        """A string; bytes that are not UTF-8 stand as `\\xff`, so that it can be printed."""
         found = getattr(owner, field)()
         if not found:
             return ""

@@ -54,9 +54,7 @@ class Reading:
     history: Mapping[int, Passage] = field(default_factory=dict)
     """How operators of the first file became part of those of this one, where the file says so."""
     trust_shapes: bool = True
-    """False when given input shapes differ from the file's, so that its statements about other
-    shapes are void too.
-    """
+    """False when given input shapes differ from the file's: no other shape is trusted then."""
     used: set[int] = field(default_factory=set)
     """The source operators that have been read as the node of their number."""
     n_read: int = 0
@@ -94,9 +92,7 @@ class Reading:
             )
 
     def claim(self, number: int) -> int:
-        """The id for the node that stands for a source operator: its number, the first time it is
-        read; else 0.
-        """
+        """The id of the node that stands for a source operator: its number, once; then 0."""
         if number in self.used:
             return 0
         self.used.add(number)
@@ -206,9 +202,7 @@ class GraphScope:
                 self.assigned[key] = replace(each, value=Ref(new, each.value.index))
 
     def read(self, index: int, arguments: Sequence[Ref], path: tuple[int, ...] = ()) -> list[Ref]:
-        """Read a subgraph's operators into this graph, with the given values as its inputs; its
-        outputs.
-        """
+        """Read a subgraph's operators into this graph with the given inputs; its outputs."""
         subgraphs = self.reading.model.subgraphs
         if not 0 <= index < len(subgraphs):
             raise ModelError(f"subgraph {index} does not exist; there are {len(subgraphs)}")
@@ -225,9 +219,7 @@ class GraphScope:
 
 
 def known_results(query: TypeQuery, outputs: Sequence[ValueType]) -> list[np.ndarray] | None:
-    """The results of one operator, when they are a few integers that follow from shapes and other
-    such integers.
-    """
+    """An operator's results, when they are a few integers that follow from shapes."""
     for kind in outputs:
         if not isinstance(kind, TensorType) or not (
             kind.dtype.is_integer or kind.dtype is DType.BOOL

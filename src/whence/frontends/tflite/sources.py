@@ -59,9 +59,7 @@ class Sources:
     """The ids that luci's tables have for the first of the operators; `None` without tables."""
     notes: tuple[str, ...]
     luci_names: Sequence[str] = ()
-    """The names in the tables beside those ids, where one of them is not text, or is there
-    twice.
-    """
+    """The names in tables beside those ids, where one is not text or is there twice."""
     history: Mapping[int, Passage] = field(default_factory=dict)
     """How operators of the first file became part of others, where the file says so."""
 

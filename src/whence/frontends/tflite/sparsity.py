@@ -24,9 +24,7 @@ _ALWAYS_ALLOWED = 1 << 20
 
 
 def densify(tensor: TensorRecord, data: np.ndarray, dtype: DType) -> np.ndarray:
-    """The whole tensor, zeros included, from the bytes of the values that the file stores for
-    it.
-    """
+    """The whole tensor, zeros included, from the bytes of its stored values."""
     sparsity, shape = tensor.sparsity, tensor.shape
     if sparsity is None or dtype is DType.STRING or data.size % dtype.numpy.itemsize:
         raise ModelError(f"{data.size} bytes are not the values of a sparse tensor of {dtype}")
@@ -84,9 +82,7 @@ def _block_size(sparsity: SparsityRecord, which: int) -> int:
 def _children(
     level: SparseDimension, node: np.ndarray, elements: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The next level's nodes: their numbers, the position of each one's parent in `node`, and their
-    coordinates.
-    """
+    """The next level's nodes: numbers, the position of each parent in `node`, coordinates."""
     if level.is_dense:
         size = level.dense_size
         if size < 0 or node.size * size > elements:

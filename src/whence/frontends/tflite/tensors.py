@@ -116,9 +116,7 @@ def _little(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 
 def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """TFLite's packed strings: how many there are, where each begins and the last ends, the
-    bytes.
-    """
+    """TFLite's packed strings: the count, the offset of each and of the end, the bytes."""
     if data.size < 4:
         raise ModelError(f"{data.size} bytes are too few for strings")
     count = int(data[:4].view("<i4")[0])

@@ -46,16 +46,12 @@ _PASS = "convert"
 
 
 def write_tflite(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write the graph as a TFLite model. What TFLite cannot express is an `UnsupportedError` that
-    names the operator.
-    """
+    """Write as TFLite; `UnsupportedError` names an operator that TFLite cannot express."""
     _write(graph, Path(path), TFLITE)
 
 
 def write_circle(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write the graph as a Circle model. What Circle cannot express is an `UnsupportedError` that
-    names the operator.
-    """
+    """Write as Circle; `UnsupportedError` names an operator that Circle cannot express."""
     _write(graph, Path(path), CIRCLE)
 
 
@@ -149,9 +145,7 @@ def _luci_ids(graph: Graph) -> list[int]:
 
 
 def _luci_names(graph: Graph) -> list[str]:
-    """The name of each source operator, byte for byte as the tables that it was read from have
-    it.
-    """
+    """The name of each source operator, byte for byte as in the tables it was read from."""
     names = [source.name for source in graph.ledger.sources]
     text = graph.metadata.get(SOURCE_NAMES)
     if text is None:

@@ -186,9 +186,7 @@ def _map(call: Call) -> dict[Any, Any]:
 
 
 def _of_map(items: Sequence[Any]) -> np.dtype[Any]:
-    """The element type of a map's values; Python's own numbers stand for the types maps hold in
-    files.
-    """
+    """The element type of a map's values; Python's numbers stand for those in files."""
     if any(isinstance(item, (str, bytes)) for item in items):
         return np.dtype(np.object_)
     array = np.asarray(items)

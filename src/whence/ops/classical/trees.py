@@ -54,9 +54,7 @@ class Contributions:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Trees as parallel arrays over nodes. A leaf points to itself, so that a row that has arrived
-    stays where it is.
-    """
+    """Trees as parallel arrays over nodes. A leaf points to itself, so that finished rows stay."""
 
     roots: np.ndarray
     feature: np.ndarray
@@ -107,9 +105,7 @@ class Ensemble:
         )
 
     def scores(self, x: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarray]:
-        """The aggregated weights [N, targets] of the leaves reached, and which of them any leaf
-        contributed to.
-        """
+        """The aggregated weights [N, targets] of the leaves reached, and which have any."""
         start = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
         combine = {"MIN": np.minimum, "MAX": np.maximum}.get(aggregate, np.add)
         parts = self.contributions
@@ -147,9 +143,7 @@ def _number_array(attrs: Attrs, name: str) -> np.ndarray:
 
 
 def _from_lists(call: Call, prefix: str, targets: int) -> Ensemble:
-    """The older form: nodes named by tree and number, leaves among them, contributions in lists of
-    their own.
-    """
+    """The older form: nodes by tree and number, leaves among them, contributions in lists."""
     attrs = call.attrs
     names = list(
         zip(get_ints(attrs, "nodes_treeids"), get_ints(attrs, "nodes_nodeids"), strict=True)
@@ -305,9 +299,7 @@ def _tree_ensemble(call: Call) -> tuple[Value]:
 
 
 def _members(attrs: Attrs, modes: np.ndarray) -> dict[int, np.ndarray]:
-    """The sets that membership nodes test, which the model lists one after another with a NaN after
-    each.
-    """
+    """The sets that membership nodes test; the model lists them with a NaN after each."""
     values = attrs.get("membership_values")
     nodes = np.flatnonzero(modes.reshape(-1) == _MEMBER)
     if not isinstance(values, np.ndarray) or not nodes.size:

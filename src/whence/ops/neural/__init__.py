@@ -1,3 +1,1 @@
-"""Operators of neural networks: convolutions, products, norms, attention, pools, recurrent
-layers.
-"""
+"""Operators of neural networks: convolutions, products, norms, attention, pools, recurrence."""

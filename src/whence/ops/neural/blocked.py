@@ -47,9 +47,7 @@ def blocks_of(channels: int, block: int) -> int:
 
 
 def to_blocked(x: np.ndarray, block: int) -> np.ndarray:
-    """A plain (N, C, H, W) or (N, C, W) array in blocks of channels, zeros behind the last
-    channel.
-    """
+    """A plain (N, C, H, W) or (N, C, W) array in blocks of channels, padded with zeros."""
     batch, channels, *spatial = x.shape
     spatial = [*[1] * (2 - len(spatial)), *spatial]
     x = x.reshape(batch, channels, *spatial)

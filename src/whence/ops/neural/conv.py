@@ -1,6 +1,4 @@
-"""Convolutions over any number of spatial axes: Conv, ConvTranspose, their integer forms, and what
-is built from them.
-"""
+"""Convolutions over any number of spatial axes: Conv, ConvTranspose, and their integer forms."""
 
 from __future__ import annotations
 
@@ -37,15 +35,11 @@ _COLUMN_BYTES = 64 << 20
 enough for any machine.
 """
 _BLOCK_ELEMENTS = 1 << 16
-"""Depthwise convolution works on blocks of channels that stay in the cache over all positions of
-the kernel.
-"""
+"""Depthwise convolution works on blocks of channels that stay in the cache."""
 
 
 def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.ndarray:
-    """The convolution of x (N, C, ...) with w (M, C / group, ...), in their own type, without
-    bias.
-    """
+    """The convolution of x (N, C, ...) with w (M, C / group, ...), in their type, without bias."""
     if x.shape[1] != w.shape[1] * group or w.shape[0] % group:
         raise ModelError(
             f"Conv: weights {list(w.shape)} in {group} groups do not fit an input {list(x.shape)}"
@@ -101,9 +95,7 @@ def _convolve_depthwise(x: np.ndarray, w: np.ndarray, window: Window, group: int
 
 
 def _channelwise(vector: np.ndarray, rank: int) -> np.ndarray:
-    """A vector over channels so that it broadcasts against an (N, C, ...) tensor of `rank` axes;
-    scalars stay scalars.
-    """
+    """A vector over channels that broadcasts against (N, C, ...) of `rank` axes; or a scalar."""
     return vector.reshape(()) if vector.size == 1 else vector.reshape(-1, *(1,) * (rank - 2))
 
 
@@ -124,9 +116,7 @@ def _conv(call: Call) -> tuple[Value]:
 def _integer_convolution(
     call: Call, x_index: int, w_index: int, x_zero: np.ndarray | None, w_zero: np.ndarray | None
 ) -> np.ndarray:
-    """The exact integer convolution, in float64, which holds every sum of products of bytes
-    exactly.
-    """
+    """The integer convolution in float64, which holds all sums of products of bytes exactly."""
     x, w = tensor(call, x_index).astype(np.float64), tensor(call, w_index).astype(np.float64)
     if x_zero is not None:
         x -= x_zero.astype(np.float64).reshape(())
@@ -255,9 +245,7 @@ def conv_flops(query: TypeQuery, outputs: Sequence[ValueType], weight: int = 1) 
 
 
 def conv_transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    """Two operations per multiply-add: each input element is spread over the whole of one
-    filter.
-    """
+    """Two operations per multiply-add: each input element meets the whole of one filter."""
     x, w = query.types[0], query.types[1]
     shape = w.static_shape if isinstance(w, TensorType) else None
     if shape is None or not isinstance(x, TensorType) or x.elements is None:

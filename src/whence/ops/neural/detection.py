@@ -110,9 +110,7 @@ def _padded_suppression_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def _decode(call: Call) -> np.ndarray:
-    """Boxes as corners, from offsets (y, x, log h, log w) against anchors given by centre and
-    size.
-    """
+    """Boxes as corners, from offsets (y, x, log h, log w) against anchors as centre and size."""
     codes, anchors = tensor(call, 0), tensor(call, 2)
     if (
         codes.ndim != 3

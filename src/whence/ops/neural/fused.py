@@ -80,9 +80,7 @@ def apply_activation(op: str, attrs: Attrs, x: np.ndarray) -> np.ndarray:
 
 
 def _activation(op: str, attrs: Attrs) -> tuple[str, float | None, float | None]:
-    """Name and numbers; a number the function does not use is `None`, one that is not given has its
-    default.
-    """
+    """Name and numbers: `None` for one that the function does not use, else with its default."""
     name = get_str(attrs, "activation", "")
     if not name:
         return "", None, None
@@ -109,9 +107,7 @@ def _matmul(call: Call) -> np.ndarray:
 
 
 def _reference(anchor: Callable[[Call], np.ndarray], added: int | None) -> Reference:
-    """A supernode's kernel: the anchor's sum, plus input `added` if there is one, then the
-    activation, rounded once.
-    """
+    """The anchor's sum, plus input `added` if there is one, then the activation, rounded once."""
 
     def reference(call: Call) -> tuple[Value]:
         y = anchor(call)

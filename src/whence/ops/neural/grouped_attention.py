@@ -47,9 +47,7 @@ class Heads(NamedTuple):
 
 
 def heads_of(attrs: Attrs, width: Dim, *, packed: bool) -> Heads:
-    """`width` is that of the first operand: queries, or with `packed` keys and values beside
-    them.
-    """
+    """`width` is that of the first operand: queries, or with `packed` all three."""
     queries, keys = get_int(attrs, "num_heads", 0), get_int(attrs, "kv_num_heads", 0)
     parts = queries + 2 * keys if packed else queries
     return Heads(queries, keys, width // parts if isinstance(width, int) and parts else None)

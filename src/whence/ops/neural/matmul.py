@@ -39,9 +39,7 @@ def _matmul(call: Call) -> tuple[Value]:
 
 
 def gemm(call: Call) -> np.ndarray:
-    """alpha · A' · B' + beta · C in the working type; inputs A, B, C? and attributes as ONNX's Gemm
-    has them.
-    """
+    """alpha · A' · B' + beta · C in the working type; inputs and attributes as ONNX's Gemm."""
     a, b, c = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
     alpha, beta = get_float(call.attrs, "alpha", 1.0), get_float(call.attrs, "beta", 1.0)
     a = a.T if get_int(call.attrs, "transA", 0) else a
@@ -77,9 +75,7 @@ def _det(call: Call) -> tuple[Value]:
 
 
 def _per_row(parameter: np.ndarray) -> np.ndarray:
-    """A left-hand parameter so that it broadcasts against its matrix: one number per row when it is
-    a vector.
-    """
+    """A left-hand parameter that broadcasts against its matrix: a vector has one per row."""
     return (
         parameter.reshape(())
         if parameter.size == 1
@@ -90,9 +86,7 @@ def _per_row(parameter: np.ndarray) -> np.ndarray:
 
 
 def _per_column(parameter: np.ndarray) -> np.ndarray:
-    """A right-hand parameter so that it broadcasts against its matrix: one number per column when
-    it is a vector.
-    """
+    """A right-hand parameter that broadcasts against its matrix: a vector has one per column."""
     return parameter.reshape(()) if parameter.size == 1 else parameter
 
 
@@ -125,9 +119,7 @@ def _qlinear_matmul(call: Call) -> tuple[Value]:
 
 
 def matmul_flops(query: TypeQuery, outputs: Sequence[ValueType], left: int = 0) -> int | None:
-    """Two operations per multiply-add; `left` is the index of the left matrix, whose last axis is
-    summed over.
-    """
+    """Two operations per multiply-add; the last axis of input `left` is summed over."""
     a, y = query.types[left], outputs[0]
     if (
         not isinstance(a, TensorType)
@@ -143,9 +135,7 @@ def matmul_flops(query: TypeQuery, outputs: Sequence[ValueType], left: int = 0) 
 
 
 def _einsum_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    """One multiplication per operand and one addition for each point of the index space, as without
-    any factoring.
-    """
+    """One multiplication per operand and one addition for each point of the index space."""
     terms = get_str(query.attrs, "equation", "").replace(" ", "").split("->")[0].split(",")
     extents: dict[str, int] = {}
     for term, kind in zip(terms, query.types, strict=False):

@@ -1,6 +1,4 @@
-"""The activation functions as operators. Each is computed in the working precision and rounded
-once.
-"""
+"""Activation functions as operators, computed in the working precision and rounded once."""
 
 from __future__ import annotations
 

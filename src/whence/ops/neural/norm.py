@@ -59,9 +59,7 @@ def _batch_normalisation(call: Call) -> tuple[Value, ...]:
 def standardise(
     x: np.ndarray, axes: Sequence[int], epsilon: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and the reciprocal of that
-    root.
-    """
+    """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and the reciprocal root."""
     mean = x.mean(axis=tuple(axes), keepdims=True)
     centred = x - mean
     variance = np.square(centred).mean(axis=tuple(axes), keepdims=True)

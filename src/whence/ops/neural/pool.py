@@ -1,6 +1,4 @@
-"""Pooling over any number of spatial axes, global pooling, unpooling, and pooling of regions of
-interest.
-"""
+"""Pooling over any number of spatial axes, global pooling, unpooling, regions of interest."""
 
 from __future__ import annotations
 
@@ -100,9 +98,7 @@ def _max_pool(call: Call) -> tuple[Value, ...]:
 
 
 def _counts(window: Window, spatial: Sequence[int], with_padding: bool) -> np.ndarray:
-    """How many elements each window averages over; what `ceil_mode` adds past the given padding
-    never counts.
-    """
+    """How many elements each window averages over; what `ceil_mode` adds never counts."""
     counts = np.ones((), dtype=np.int64)
     for axis, size in enumerate(spatial):
         starts = np.arange(window.output[axis]) * window.strides[axis] - window.begins[axis]

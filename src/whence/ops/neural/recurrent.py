@@ -60,9 +60,7 @@ _RECURRENT_ACTIVATIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """What one direction of a layer works with, in the working type. `gates` is the number of gates
-    in each matrix.
-    """
+    """One direction of a layer, in the working type; each matrix has `gates` gates."""
 
     inputs: np.ndarray
     """(time, batch, gates · hidden): the input's share of every gate, biases included where they
@@ -78,9 +76,7 @@ class _Direction:
 
 
 _Step: TypeAlias = Callable[[_Direction, np.ndarray, _State], _State]
-"""The input's share of the gates at one time and the state before → the state after; its first
-member is the output.
-"""
+"""The input's share of the gates and the state before → the state after, output first."""
 
 
 def _activation(

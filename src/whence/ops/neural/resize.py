@@ -126,9 +126,7 @@ def nearest_pixels(position: np.ndarray, mode: str) -> np.ndarray:
 def taps(
     attrs: Attrs, mode: str, position: np.ndarray, plan: ResizeAxis
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pixels that each output is a weighted sum of, and their weights: two arrays (output,
-    taps).
-    """
+    """The pixels that each output is a weighted sum of, and the weights: (output, taps) each."""
     cubic_a = get_float(attrs, "cubic_coeff_a", -0.75)
     stretched = bool(get_int(attrs, "antialias", 0)) and plan.scale < 1
     position = position.astype(np.float64)

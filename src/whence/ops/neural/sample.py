@@ -16,15 +16,11 @@ from whence.ops.neural.window import Window
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 
 Locate: TypeAlias = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray | None]]
-"""Whole positions along an axis → positions inside the image, and which of them are real (`None`:
-all).
-"""
+"""Positions along an axis → positions inside the image, and which are real (`None`: all)."""
 
 
 def cubic_weights(fraction: np.ndarray, a: float) -> tuple[np.ndarray, ...]:
-    """Keys' cubic convolution: the weights of the pixels at -1, 0, 1 and 2 for a point `fraction`
-    after pixel 0.
-    """
+    """Keys' cubic convolution: weights of the pixels at -1, 0, 1, 2 for a point at `fraction`."""
 
     def outer(t: np.ndarray) -> np.ndarray:
         return np.asarray(((a * t - 5 * a) * t + 8 * a) * t - 4 * a)
@@ -38,9 +34,7 @@ def cubic_weights(fraction: np.ndarray, a: float) -> tuple[np.ndarray, ...]:
 def interpolate(
     image: np.ndarray, points: Sequence[np.ndarray], mode: str, locate: Locate
 ) -> np.ndarray:
-    """An image (C, D1, ..., Dr) read at r coordinate arrays of one shape S: the result is (C,
-    *S).
-    """
+    """An image (C, D1, ..., Dr) read at r coordinate arrays of shape S: (C, *S)."""
     sizes = image.shape[1:]
     corners: list[list[tuple[np.ndarray, np.ndarray | None]]] = []
     for point, size in zip(points, sizes, strict=True):
@@ -151,9 +145,7 @@ def grid_sample(call: Call) -> tuple[Value]:
 
 
 def deform_columns(call: Call, window: Window) -> Iterator[np.ndarray]:
-    """For each image of a DeformConv, its unfolded patches (C, kernel..., output...) read at the
-    displaced positions.
-    """
+    """Each image's unfolded patches (C, kernel..., output...) at the displaced positions."""
     x, offset, mask = widen(tensor(call, 0)), widen(tensor(call, 2)), optional_tensor(call, 4)
     groups, rank, taps = (
         get_int(call.attrs, "offset_group", 1),

@@ -1,6 +1,4 @@
-"""The geometry of a kernel that slides over the spatial axes of an (N, C, D1, ..., Dn) tensor:
-convolutions and pools.
-"""
+"""The geometry of kernels that slide over the spatial axes of an (N, C, D1, ..., Dn) tensor."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class Window:
         return itertools.product(*(range(size) for size in self.kernel))
 
     def tap_slice(self, axis: int, tap: int) -> slice:
-        """Where kernel position `tap` of spatial axis `axis` reads the padded axis, over all
-        outputs.
-        """
+        """Where position `tap` of the kernel reads the padded axis `axis`, for all outputs."""
         start, stride = tap * self.dilations[axis], self.strides[axis]
         return slice(
             start,
@@ -81,9 +77,7 @@ class Window:
 def make_window(
     op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int], ceil_mode: bool = False
 ) -> Window:
-    """The window of a convolution or pool with ONNX's attributes `strides`, `dilations`, `pads` and
-    `auto_pad`.
-    """
+    """The window by ONNX's attributes `strides`, `dilations`, `pads` and `auto_pad`."""
     rank = len(spatial)
     kernel = tuple(kernel)
     strides = get_ints(attrs, "strides", (1,) * rank)
@@ -136,9 +130,7 @@ def make_window(
 
 
 def _check_reach(op: str, kernel: Sequence[int], steps: Sequence[int]) -> None:
-    """A damaged file may have windows that take days to go through, or that reach beyond every
-    address.
-    """
+    """Refuse windows of damaged files: too many positions, or beyond every address."""
     if math.prod(kernel) > _MOST or max((*steps, 0)) > _MOST:
         raise ModelError(
             f"{op}: kernel {list(kernel)}, strides, dilations or paddings are beyond {_MOST}"
@@ -150,9 +142,7 @@ class Transposition:
     """The geometry of a transposed convolution, one number per spatial axis."""
 
     window: Window
-    """The window of the convolution that this one is the transpose of: its `output` is our
-    input.
-    """
+    """The window of the convolution that this one transposes: its `output` is our input."""
     begins: tuple[int, ...]
     """Elements of the full result that are cut off before the output begins."""
     output: tuple[int, ...]
@@ -161,9 +151,7 @@ class Transposition:
 def make_transposition(
     op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int]
 ) -> Transposition:
-    """Geometry from ConvTranspose's attributes: `output_shape` and `auto_pad` decide the padding
-    when given, else `pads`.
-    """
+    """Geometry of a ConvTranspose: padding by `output_shape` or `auto_pad`, else `pads`."""
     rank = len(spatial)
     strides, dilations = (
         get_ints(attrs, "strides", (1,) * rank),
@@ -214,9 +202,7 @@ def make_transposition(
 
 
 def split_padding(total: int, extra_at_end: bool) -> tuple[int, int]:
-    """`total` elements of padding divided over the two sides of an axis; the odd one goes where it
-    is asked.
-    """
+    """Padding of `total` elements divided over two sides; `auto_pad` places the odd one."""
     small, large = total // 2, total - total // 2
     return (small, large) if extra_at_end else (large, small)
 
@@ -227,9 +213,7 @@ def spatial_index(begins: Sequence[int], sizes: Sequence[int]) -> Index:
 
 
 def pad_spatial(x: np.ndarray, window: Window, fill: float) -> np.ndarray:
-    """`x` with `fill` around its spatial axes, long enough for every window; `x` itself when
-    nothing is missing.
-    """
+    """`x` with `fill` around its spatial axes, enough for every window; `x` if none is needed."""
     spatial = x.shape[2:]
     lengths = tuple(
         max(begin + size, reach)
@@ -243,9 +227,7 @@ def pad_spatial(x: np.ndarray, window: Window, fill: float) -> np.ndarray:
 
 
 def patches(padded: np.ndarray, window: Window, groups: int) -> np.ndarray:
-    """A read-only view of a padded (N, C, ...) tensor as (N, groups, C / groups, kernel...,
-    output...).
-    """
+    """A read-only view of a padded (N, C, ...) as (N, groups, C / groups, kernel..., output...)."""
     batch, channels = padded.shape[:2]
     per_group = channels // groups
     steps = padded.strides[2:]

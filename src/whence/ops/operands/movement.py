@@ -191,9 +191,7 @@ def _by_tuples(query: TypeQuery) -> None:
 
 
 def _tensor_scatter(query: TypeQuery) -> None:
-    """The update is a cache of fewer steps, and is written from one place on for each of a
-    batch.
-    """
+    """The update has fewer steps than the cache; each batch item is written from one place."""
     x, update = shape_of(query, 0), shape_of(query, 1)
     axis = get_int(query.attrs, "axis", -2)
     axis_in(query, axis, x)

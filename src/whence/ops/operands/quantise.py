@@ -23,9 +23,7 @@ from whence.types import Dim, DType, Shape
 
 
 def _linear(query: TypeQuery) -> None:
-    """Scales and zero points: one for all, one for each place on the axis, or one for each block
-    of it.
-    """
+    """Scales and zero points: one for all, one per index of the axis, or one per block of it."""
     x, block = shape_of(query, 0), get_int(query.attrs, "block_size", 0)
     if block < 0:
         raise ModelError(f"{query.op}: block_size is {block}")

@@ -55,9 +55,7 @@ _CODES = (DType.I8, DType.U8, DType.I16)
 def scale_fixed_point(
     x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray, rounding: str = "double"
 ) -> np.ndarray:
-    """x · multiplier · 2^(shift - 31) in int32, as the module's docstring says; the operands
-    broadcast.
-    """
+    """x · multiplier · 2^(shift - 31) in int32, as the module's docstring says; broadcasts."""
     if x.dtype == np.int64:
         return _scale_wide(x, multiplier, shift)
     if rounding == "single":
@@ -208,9 +206,7 @@ def _integer_conv_transpose(call: Call) -> tuple[Value]:
 
 
 def _plain_query(query: TypeQuery, *, transposed: bool) -> TypeQuery:
-    """The query as for Conv or ConvTranspose: channels second, weights in their order, no zero
-    points.
-    """
+    """The query as Conv or ConvTranspose has it: channels second, no zero points."""
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     for kind in (x, w):
         if kind.dtype not in {*_CODES, DType.UNDEFINED} or (kind is w and kind.dtype is DType.I16):
@@ -266,9 +262,7 @@ def _flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 
 def _transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    """Two operations per multiply-add: each input element is spread over the whole of one
-    filter.
-    """
+    """Two operations per multiply-add: each input element meets the whole of one filter."""
     w, x = tensor_type(query, 1).static_shape, tensor_type(query, 0)
     return None if w is None or x.elements is None else 2 * x.elements * int(np.prod(w[:-1]))
 

@@ -102,9 +102,7 @@ def spread(call: Call, parameter: np.ndarray, shape: tuple[int, ...]) -> np.ndar
 
 
 def is_fixed_point(attrs: Attrs) -> bool:
-    """Is what this QuantizeLinear quantises computed by LiteRT's integer arithmetic, and not in
-    real numbers?
-    """
+    """Does LiteRT's integer arithmetic compute what this QuantizeLinear quantises?"""
     return get_str(attrs, "arithmetic", "") == "fixed_point"
 
 

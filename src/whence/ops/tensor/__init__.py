@@ -1,3 +1,1 @@
-"""Operators on tensors, sequences and text: arithmetic, movement, reductions, indexing, control
-flow.
-"""
+"""Operators on tensors, sequences and text: arithmetic, movement, reductions, control flow."""

@@ -15,9 +15,7 @@ from whence.types import UNKNOWN, ValueType
 
 
 def _unknown(query: TypeQuery) -> tuple[ValueType, ...]:
-    """What they yield is written in the node or in the nested graphs, neither of which a query
-    shows.
-    """
+    """Their types are those of the nested graphs or the node, which a query does not have."""
     return (UNKNOWN,) * query.n_outputs
 
 

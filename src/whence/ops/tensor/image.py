@@ -1,6 +1,4 @@
-"""ImageDecoder: an image file's bytes as pixels. Pillow decodes; it is an extra,
-`whence[images]`.
-"""
+"""ImageDecoder: an image file as pixels. Pillow decodes; it is an extra, `whence[images]`."""
 
 from __future__ import annotations
 

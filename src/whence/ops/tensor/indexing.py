@@ -41,9 +41,7 @@ def _gather(call: Call) -> tuple[Value]:
 
 
 def along(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """The index that pairs each entry of `indices`, used on `axis`, with its own position on every
-    other axis.
-    """
+    """The index that pairs `indices`, used on `axis`, with their own position on other axes."""
     places = np.ogrid[tuple(slice(size) for size in indices.shape)]
     return tuple(indices if at == axis else place for at, place in enumerate(places))
 

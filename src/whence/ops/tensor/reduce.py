@@ -22,9 +22,7 @@ _Reducer: TypeAlias = Callable[[np.ndarray, _Axes, bool], Any]
 
 
 def reduction_axes(call: Call, rank: int) -> _Axes:
-    """The axes a reduction of the newest opset works on: input 1, or all, or none when
-    `noop_with_empty_axes` is set.
-    """
+    """The axes of a reduction: input 1, or all, or none with `noop_with_empty_axes`."""
     given = optional_tensor(call, 1)
     if given is None or given.size == 0:
         return () if get_int(call.attrs, "noop_with_empty_axes", 0) else tuple(range(rank))

@@ -1,6 +1,4 @@
-"""Operators that read shapes, and those that build a tensor from a description: constants, ranges,
-fills.
-"""
+"""Operators that read shapes, and those that build tensors: constants, ranges, fills."""
 
 from __future__ import annotations
 

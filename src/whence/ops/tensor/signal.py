@@ -27,9 +27,7 @@ from whence.types import Dim, TensorType, ValueType
 
 
 def _complex(x: np.ndarray) -> np.ndarray:
-    """A tensor whose last axis holds the real part, or the real and the imaginary part, without
-    that axis.
-    """
+    """A tensor whose last axis holds real and imaginary parts, without that axis."""
     wide = x.astype(np.float64)
     if wide.ndim and wide.shape[-1] == 1:
         return wide[..., 0]

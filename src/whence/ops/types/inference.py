@@ -271,9 +271,7 @@ def _ask_onnx(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[
 
 
 def _readable(op: str, index: int, kind: ValueType) -> ValueType:
-    """An input type in a form that the package reads rightly: for some inputs it takes an unknown
-    dimension for 0.
-    """
+    """An input type as the package reads it rightly: some unknown dimensions it takes for 0."""
     if index in _MISREAD.get(op, ()) and isinstance(kind, TensorType) and not kind.is_static:
         return TensorType(kind.dtype)
     return kind

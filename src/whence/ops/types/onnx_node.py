@@ -20,9 +20,7 @@ from whence.types import DType, MapType, OptionalType, SequenceType, TensorType,
 
 
 def split_name(op: str) -> tuple[str, str]:
-    """Domain and name of an operator key: `ai.onnx.ml::Scaler` is ("ai.onnx.ml", "Scaler"), `Conv`
-    is ("", "Conv").
-    """
+    """Domain and name of an operator: ("ai.onnx.ml", "Scaler") of `ai.onnx.ml::Scaler`."""
     domain, _, name = op.rpartition("::")
     return domain, name
 
@@ -40,9 +38,7 @@ NEWEST_OPSETS: Mapping[str, int] = _newest_opsets()
 
 
 def schema_of(op: str) -> onnx.defs.OpSchema | None:
-    """The newest schema of an operator that is not deprecated, or `None` when the package does not
-    know it.
-    """
+    """The newest schema that is not deprecated; `None` when the package does not know it."""
     domain, name = split_name(op)
     version = NEWEST_OPSETS.get(domain, 0)
     while version > 0:
@@ -57,9 +53,7 @@ def schema_of(op: str) -> onnx.defs.OpSchema | None:
 
 
 def opsets_for(op: str) -> dict[str, int]:
-    """The opset of each domain at which `op` is to be read: the newest, or the last that still has
-    the operator.
-    """
+    """The opset of each domain to read `op` at: the newest, or the last that has it."""
     domain, name = split_name(op)
     opsets = dict(NEWEST_OPSETS)
     schema = schema_of(op)
@@ -108,9 +102,7 @@ def to_tensor_proto(value: np.ndarray) -> onnx.TensorProto:
 
 
 def to_type_proto(kind: ValueType) -> onnx.TypeProto:
-    """The type in the package's terms: a named dimension is a `dim_param`, an unknown one is left
-    empty.
-    """
+    """The type as the package has it: a name is a `dim_param`, an unknown dimension empty."""
     proto = onnx.TypeProto()
     if isinstance(kind, TensorType):
         proto.tensor_type.elem_type = int(kind.dtype)
@@ -133,9 +125,7 @@ def to_type_proto(kind: ValueType) -> onnx.TypeProto:
 
 
 def from_type_proto(proto: onnx.TypeProto) -> ValueType:
-    """The other way round. A type that says nothing is `UNKNOWN`; a sparse tensor is described as a
-    dense one.
-    """
+    """The other way round. A type that says nothing is `UNKNOWN`, a sparse tensor a dense one."""
     which = proto.WhichOneof("value")
     if which == "sequence_type":
         return SequenceType(from_type_proto(proto.sequence_type.elem_type))

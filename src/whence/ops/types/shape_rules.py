@@ -176,9 +176,7 @@ def slice_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def sliced(op: str, dim: Dim, start: int, end: int, step: int) -> Dim:
-    """The length of an axis of length `dim` after slicing. A slice that takes everything keeps a
-    name.
-    """
+    """The length of an axis of length `dim` after slicing; a name stays if all is taken."""
     if step == 0:
         raise ModelError(f"{op}: step must not be 0")
     if isinstance(dim, int):
@@ -262,9 +260,7 @@ def size_of(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def resize(query: TypeQuery) -> tuple[ValueType, ...]:
-    """Known where `sizes` or `scales` is constant and no aspect ratio or region of interest has a
-    say.
-    """
+    """Known where `sizes` or `scales` is constant, without aspect ratio or region."""
     data = tensor_type(query, 0)
     if data.shape is None:
         return (TensorType(data.dtype),)

@@ -82,9 +82,7 @@ def conv(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
-    """Inputs x and w, as for ConvTranspose: (N, C, ...) and (C, M / group, ...) give (N, M,
-    ...).
-    """
+    """As for ConvTranspose: x (N, C, ...) and w (C, M / group, ...) give (N, M, ...)."""
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     if x.shape is None:
         return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)

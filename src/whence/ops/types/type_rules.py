@@ -32,9 +32,7 @@ _MAX_LIST = 4096
 
 
 def tensor_type(query: TypeQuery, index: int) -> TensorType:
-    """The type of input `index`; `UNKNOWN` when it is absent. An input that is not a tensor is the
-    model's fault.
-    """
+    """The type of input `index`, a tensor; `UNKNOWN` when it is absent."""
     found = query.types[index] if index < len(query.types) else None
     if found is None:
         return UNKNOWN
@@ -303,9 +301,7 @@ def gather(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def reduce(query: TypeQuery) -> tuple[ValueType, ...]:
-    """Axes in input 1; none given means all of them, or none at all when `noop_with_empty_axes` is
-    set.
-    """
+    """Axes in input 1; without them all, or none with `noop_with_empty_axes`."""
     data, keep = tensor_type(query, 0), bool(get_int(query.attrs, "keepdims", 1))
     axes = () if is_absent(query, 1) else const_ints(query, 1)
     if axes == () and get_int(query.attrs, "noop_with_empty_axes", 0):

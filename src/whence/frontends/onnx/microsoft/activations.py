@@ -80,9 +80,7 @@ def _bitmask_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 def apply_activation(
     build: Rewrite, data: str, activation: str, params: Sequence[float]
 ) -> list[OpRecord]:
-    """The activation that a fused operator names, with its numbers in the order ONNX Runtime lists
-    them.
-    """
+    """The activation that a fused operator names; numbers in ONNX Runtime's order."""
     if activation in ("Relu", "Sigmoid", "Tanh"):
         return build.result(activation, data)
     if activation == "LeakyRelu":

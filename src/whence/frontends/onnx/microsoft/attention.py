@@ -43,9 +43,7 @@ def length_of(build: Rewrite, data: str) -> str:
 
 
 def causal(build: Rewrite, query: str, key: str) -> str:
-    """Row i of the queries sees the keys up to its own place, counted from the end: [length, total]
-    of booleans.
-    """
+    """The causal mask [length, total]: each query sees the keys up to its own, from the end."""
     length, total = length_of(build, query), length_of(build, key)
     zero, one = build.scalar_int(0), build.scalar_int(1)
     rows = build.op("Add", build.op("Range", zero, length, one), build.op("Sub", total, length))

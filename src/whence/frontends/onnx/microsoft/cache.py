@@ -75,9 +75,7 @@ def _moved(build: Rewrite, new: str, where: Places) -> str:
 
 
 def lengthened(build: Rewrite, data: str, axis: int, rank: int, length: str) -> str:
-    """A tensor padded with zeros at the end of an axis until it has this length, if it is
-    shorter.
-    """
+    """A tensor padded with zeros at the end of an axis to this length, if it is shorter."""
     axis += rank if axis < 0 else 0
     missing = build.op("Max", build.op("Sub", length, build.dim(data, axis)), build.ints(0))
     pads = [build.ints(*[0] * (rank + axis)), missing]

@@ -76,9 +76,7 @@ def _fused_gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _fused_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """alpha * a' @ b', where a' and b' are transposed first over the batch dimensions, then over
-    the last two.
-    """
+    """alpha * a' @ b', with batch dimensions transposed first, then the last two."""
     build = Rewrite(record, scope)
     left = _transposed(
         build, record.required(0), record.integer("transBatchA", 0), record.integer("transA", 0)

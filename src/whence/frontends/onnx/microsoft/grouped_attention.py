@@ -83,9 +83,7 @@ def _has_past(build: Rewrite) -> bool:
 
 
 def _appended(build: Rewrite, present: tuple[str, str], first: str, total: str) -> tuple[str, str]:
-    """The caches with the present in its place, lengthened where it does not fit; behind it they
-    are zero.
-    """
+    """The caches with the present written into them, lengthened where needed; zero behind it."""
     record = build.record
     shape = build.shape(record.required(0))
     length = build.op("Max", build.dim(record.required(3), 2), total)
@@ -156,9 +154,7 @@ def _attend(
     scale: float,
     visible: str,
 ) -> list[OpRecord]:
-    """Queries as [batch, groups, heads of a group, length, size], so that the keys and values of a
-    group are broadcast.
-    """
+    """Queries as [batch, groups, heads, length, size]: keys of a group are broadcast."""
     record, data = build.record, build.record.required(0)
     query, key, value = parts
     query = build.op("Mul", query, build.like(scale, data))

@@ -29,9 +29,7 @@ def _expand_dims(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _unique(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """The values in the order they first appear, where each element went, and how often each
-    occurs.
-    """
+    """The distinct values in the order of appearance, the index of each element, and counts."""
     build = Rewrite(record, scope)
     build.into(
         [record.output(0), "", record.output(1), record.output(2)],

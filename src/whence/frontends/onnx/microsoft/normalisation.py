@@ -71,9 +71,7 @@ def _simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
 
 
 def _embed_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """layer norm of word + position + segment embedding, and the number of unmasked words of each
-    text
-    """
+    """Layer norm of word + position + segment embeddings, and the unmasked words of each text."""
     build = Rewrite(record, scope)
     words = record.required(0)
     total = build.op("Gather", record.required(2), words, axis=0)

@@ -30,9 +30,7 @@ def _real(build: Rewrite, first: int, **attrs: Attr) -> str:
 
 
 def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> list[OpRecord]:
-    """The record's result: `data` quantised. Without a zero point, the element type is that of
-    `like`.
-    """
+    """The record's result: `data` quantised, in the type of the zero point or of `like`."""
     attrs: dict[str, Attr] = {}
     dtype = build.dtype(like)
     if not zero and dtype is not None:

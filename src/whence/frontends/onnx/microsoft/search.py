@@ -33,9 +33,7 @@ def search_graphs(record: OpRecord, bodies: Mapping[str, object]) -> list[str]:
 
 
 def decoder_inputs(record: OpRecord, decoder: GraphProto) -> list[ValueType]:
-    """Tokens, positions and mask for any number of texts and tokens, and caches of the size that
-    the decoder says.
-    """
+    """Types of tokens, positions and mask of any size, and of caches as the decoder has them."""
     types: list[ValueType] = [TensorType(DType.I32, (None, None))] * 3
     for value in decoder.input[3:]:
         kind = value_type(value.type)

@@ -1,6 +1,4 @@
-"""What changed up to opset 7, before which ONNX promised no compatibility. Some files are that
-old.
-"""
+"""Changes up to opset 7, before which ONNX promised no compatibility."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ def _without(*attributes: str) -> Restate:
 
 
 def _explicit_broadcast(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """The second operand's dimensions stood under the first's from `axis` on; now they stand at the
-    end.
-    """
+    """The second operand was aligned with the first at `axis`; now it is at the end."""
     build = Rewrite(record, scope)
     first, second = record.required(0), record.required(1)
     if record.integer("broadcast", 0) and "axis" in record.attrs:

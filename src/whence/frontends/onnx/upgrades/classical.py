@@ -10,9 +10,7 @@ from whence.types import DType
 
 
 def _label_encoder(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """Version 1 numbered a list of texts, and went from text to number or back as its input
-    demanded.
-    """
+    """Version 1 numbered a list of texts, and mapped text to number or back by its input."""
     texts = record.attrs.get("classes_strings", ())
     if not isinstance(texts, tuple):
         raise record.unsupported("'classes_strings' should be a list of texts")

@@ -1,6 +1,4 @@
-"""Constant, whose value may be stated in eight ways: here it becomes one tensor, in attribute
-`value`.
-"""
+"""Constant, whose value may be stated in eight ways, becomes one tensor in `value`."""
 
 from __future__ import annotations
 

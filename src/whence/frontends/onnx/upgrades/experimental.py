@@ -1,6 +1,4 @@
-"""Operators of the default domain that ONNX only ever had as experiments. Old ONNX Runtime models
-still hold them.
-"""
+"""Operators that ONNX had as experiments; old models for ONNX Runtime still have them."""
 
 from __future__ import annotations
 

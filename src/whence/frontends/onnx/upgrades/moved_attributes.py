@@ -85,9 +85,7 @@ def _dropout_mask(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _with_mask(build: Rewrite, dtype: DType) -> list[OpRecord]:
-    """What the mask of an inference holds was not said before opset 12; ONNX Runtime fills it with
-    zeros.
-    """
+    """Before opset 12 the mask of an inference was undefined; ONNX Runtime fills it with zeros."""
     record = build.record
     if record.output(1):
         shape = build.op("Shape", record.required(0))

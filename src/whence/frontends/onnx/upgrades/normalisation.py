@@ -61,9 +61,7 @@ def _group_parameters(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _experimental_mean_variance(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """The experimental form: over the spatial dimensions, or over the channels too; with or without
-    the variance.
-    """
+    """The experimental form: over spatial dimensions or channels too, with or without variance."""
     build = Rewrite(record, scope)
     data = record.required(0)
     first = 1 if record.integer("across_channels", 0) else 2

@@ -52,9 +52,7 @@ def qlinear_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _qlinear_matmul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """y = quantise(dequantise(a) · dequantise(b)): scales for rows of a, columns of b, rows of y,
-    or for all.
-    """
+    """y = quantise(dequantise(a) · dequantise(b)); scales by row of a and y, by column of b."""
     if not _are_known(record, scope, (1, 4, 6), (2, 5, 7)):
         return [record.with_()]
     build = Rewrite(record, scope)

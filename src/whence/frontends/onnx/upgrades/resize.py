@@ -27,9 +27,7 @@ def _upsample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _resize_10(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """Output i reads input i / scale: rounded down when enlarging and up when shrinking, each
-    dimension for itself.
-    """
+    """Output i reads input i / scale, rounded down when enlarging and up when shrinking."""
     build = Rewrite(record, scope)
     data, scales, mode = record.required(0), record.required(1), record.text("mode", "nearest")
     known = scope.value_of(scales)

@@ -1,6 +1,4 @@
-"""Softmax, LogSoftmax and Hardmax, which before opset 13 worked on the input flattened to a matrix
-at `axis`.
-"""
+"""Softmax, LogSoftmax and Hardmax, which before opset 13 flattened their input at `axis`."""
 
 from __future__ import annotations
 

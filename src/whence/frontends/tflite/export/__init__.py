@@ -1,6 +1,4 @@
-"""How each canonical operator is said in operators of TFLite and Circle, one file for each
-family.
-"""
+"""How canonical operators are written in TFLite and Circle, one file for each family."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from whence.frontends.tflite.export.call import Exporter, Exports
 
 @functools.cache
 def exports() -> Exports:
-    """The exporters of every family in this folder. An operator that two of them export is a
-    mistake.
-    """
+    """The exporters of all families; an operator that two of them export is a mistake."""
     found: dict[str, Exporter] = {}
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         family: Exports = getattr(importlib.import_module(module.name), "EXPORTS", {})

@@ -41,9 +41,7 @@ def _leaky_relu(call: ExportCall) -> None:
 
 
 def _prelu(call: ExportCall) -> None:
-    """The slope broadcasts from the right, as everything does, but must not be larger than the
-    input.
-    """
+    """The slope broadcasts from the right, and must not be larger than the input."""
     call.emit("PRELU", [call.input(0), call.input(1)])
 
 

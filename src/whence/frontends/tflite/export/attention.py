@@ -10,9 +10,7 @@ from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.types import DType, TensorType
 
 _HIDDEN = -1e9
-"""What is added to the score of a key that is not seen: minus infinity would make a row without
-keys no number.
-"""
+"""The score of a hidden key. Minus infinity would make NaN of a row without keys."""
 
 
 def _attention(call: ExportCall) -> None:

@@ -84,9 +84,7 @@ class ExportCall:
         return self.node.input(index) is not None
 
     def absorbed(self) -> list[int] | None:
-        """The operands of the operator before this one, where both are written as one; `None` where
-        they are not.
-        """
+        """Operands of the operator before, where both are written as one; else `None`."""
         inner = self.writer.absorbed.get(self.node.id)
         return (
             None
@@ -199,9 +197,7 @@ class ExportCall:
         return self.writer.subgraph.constant(array, name, codes)
 
     def scalar(self, value: float, like: TensorType) -> int:
-        """A number of the type of another tensor; as a code where the operator is quantised is not
-        possible.
-        """
+        """A number of the element type of `like`; not for quantised operators."""
         return self.const(np.array(value, like.dtype.numpy))
 
     def weights(
@@ -268,9 +264,7 @@ class ExportCall:
         return DTYPES[self.writer.subgraph.tensors[tensor].type]
 
     def codes_of_tensor(self, tensor: int) -> Codes | None:
-        """What the codes of a tensor of the file mean, where they mean the same everywhere in
-        it.
-        """
+        """The scale and zero point of a tensor of the file that has one pair."""
         found = self.writer.subgraph.tensors[tensor].quantisation
         return (
             None

@@ -33,9 +33,7 @@ _SHORTEST = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """An operator of the file for several of the graph. Integers among `inputs` are constants of 32
-    bits.
-    """
+    """One operator of the file for several nodes. Arrays in `inputs` are written as int32."""
 
     op: str
     inputs: Sequence[Ref | np.ndarray]

@@ -113,9 +113,7 @@ def _emit(
 
 
 def _question(call: ExportCall, loop: _Loop) -> Graph | None:
-    """The graph that asks whether to go on of what the loop carries, if it is the same before the
-    loop and in it.
-    """
+    """The loop's condition as a graph, if it is the same before the loop and in it."""
     if loop.counts or not call.has(1):
         return None
     results = loop.results

@@ -206,9 +206,7 @@ def _conv_3d(call: ExportCall, frame: Frame, group: int) -> None:
 
 
 def _conv_transpose(call: ExportCall) -> None:
-    """The file's operator is told the shape of its result; its padding is that of the convolution
-    which would undo it.
-    """
+    """The file's operator has the shape of its result, and the padding of its inverse."""
     if call.rank(0) != 4:
         call.unsupported(f"a transposed convolution over {call.rank(0) - 2} axes")
     x, w, y = call.shape(0), call.shape(1), call.output_shape()

@@ -1,6 +1,4 @@
-"""One graph written as one subgraph: units in the order of the graph, dequantised values where
-somebody needs them.
-"""
+"""One graph written as one subgraph: units in order, dequantised values where needed."""
 
 from __future__ import annotations
 
@@ -100,9 +98,7 @@ class GraphWriter:
         return self.subgraph.record(name, inputs, outputs)
 
     def _distinct(self, outputs: list[int]) -> list[int]:
-        """Outputs of a called subgraph, no two of them one tensor: LiteRT fills only one of
-        them.
-        """
+        """Outputs of a called subgraph, all different tensors: LiteRT fills only one of equals."""
         found: list[int] = []
         for tensor, node in zip(outputs, self.graph.outputs, strict=True):
             (ref,) = node.inputs
@@ -143,9 +139,7 @@ class GraphWriter:
         return unit is None or (unit.quantise is None and unit.node.id == node_id)
 
     def _is_lazy(self, node: Node) -> bool:
-        """Written only when asked for: it may turn out that everybody takes the codes, or the other
-        side of a copy.
-        """
+        """Written when first asked for: often all readers take the codes, or the copy's source."""
         if (
             node.op in BOUNDARY
             or node.op in ("DequantizeLinear", "Identity")

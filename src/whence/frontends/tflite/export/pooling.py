@@ -110,9 +110,7 @@ def _average(call: ExportCall) -> None:
 
 
 def _counted(call: ExportCall, tensor: int, kind: TensorType, frame: Frame) -> None:
-    """SAME padding that counts: the file's operator leaves it out, so the average is made
-    smaller.
-    """
+    """SAME padding that counts: the file's operator leaves it out, so averages are scaled."""
     shape = call.known_rank(kind)
     y = call.output_shape()
     sizes = [dim for dim in shape[1:-1] if isinstance(dim, int)]

@@ -48,9 +48,7 @@ def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) 
 
 
 def _gemm(call: ExportCall) -> None:
-    """alpha · a · b + beta · c. With stored weights a fully connected layer, else a product, scales
-    and a sum.
-    """
+    """alpha · a · b + beta · c: fully connected with stored weights, else product and sum."""
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
     transposed = bool(call.integer("transB"))
     plain = alpha == 1.0 and (beta == 1.0 or not call.has(2)) and not call.integer("transA")
@@ -130,9 +128,7 @@ def _matmul(call: ExportCall) -> None:
 
 
 def _with_vectors(call: ExportCall, left: int, right: int) -> None:
-    """A vector on the left is a row, on the right a column; the axis that this puts in leaves
-    again.
-    """
+    """A vector on the left is a row, on the right a column; the added axis is removed."""
     if call.is_quantised or call.activation:
         call.unsupported("a product with a vector, quantised or with an activation")
     a, b = call.shape(0), call.shape(1)

@@ -19,9 +19,7 @@ from whence.types import DType, TensorType
 
 _TANH = 4
 _LSTM_GATES = {"input": 0, "forget": 2, "cell": 3, "output": 1}
-"""Where the graph's weights have each gate, in the order in which the file's operator takes
-them.
-"""
+"""The position of each gate in the graph's weights, in the order of the file's operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +78,7 @@ def _lstm(call: ExportCall) -> None:
 
 
 def _by_steps(call: ExportCall, layer: _Layer, write: Steps) -> list[int]:
-    """Every step in operators of its own. Returns what each direction has in its cells at the
-    end.
-    """
+    """Every step in operators of its own. Returns the last cell state of each direction."""
     time, batch, _ = call.shape(0)
     made, cells = [], []
     for number, direction in enumerate(layer.directions):

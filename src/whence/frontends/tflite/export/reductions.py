@@ -12,9 +12,7 @@ from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
 _TAKEN_OUT = ({1, 2}, {3}, {0, 1, 2, 3})
-"""Axes of four that onert can reduce and take out in one step: those of an image, or its
-channels.
-"""
+"""Axes of rank 4 that onert can reduce and remove in one step: an image's, or its channels."""
 
 
 def _axes(call: ExportCall) -> tuple[int, tuple[int, ...] | None]:
@@ -66,9 +64,7 @@ def _reduction(op: str) -> Exporter:
 
 
 _LARGE = 4096
-"""More numbers than this lose too much when they are added up one after the other, which is how
-runtimes do it.
-"""
+"""More elements than this lose too much precision in a sequential sum, as runtimes do it."""
 
 
 def _is_large(call: ExportCall, axes: Sequence[int]) -> bool:

@@ -145,9 +145,7 @@ def _gather_nd(call: ExportCall) -> None:
 
 
 def _scatter_nd(call: ExportCall) -> None:
-    """The file's operator adds to zeros; the graph's begins with a tensor that must be zeros
-    then.
-    """
+    """The file's operator adds to zeros, so the graph's must begin with zeros."""
     source = call.graph[call.ref(0).node]
     value = call.value(0)
     filled = source.op == "ConstantOfShape" and not np.any(np.asarray(source.attrs.get("value", 0)))

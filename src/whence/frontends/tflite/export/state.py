@@ -117,9 +117,7 @@ class WrittenState:
             if node.attrs["variable"] in self._of_layers
             for view in _views_to(self._graph, node.inputs[0])
         }
-        """Views between a layer and its variables: nothing is written for them, unless others
-        ask.
-        """
+        """Views between a layer and its variables, written only if others read them."""
         self._handles: dict[str, int] = {}
 
     def is_end(self, node: Node) -> bool:

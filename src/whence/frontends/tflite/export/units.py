@@ -98,9 +98,7 @@ class ExportUnit:
 
 
 def find_units(graph: Graph) -> dict[int, ExportUnit]:
-    """By every node in it that is not a DequantizeLinear, the unit it belongs to, where that is
-    more than the node alone.
-    """
+    """For each node that is written with others, the unit it belongs to."""
     found: dict[int, ExportUnit] = {}
     for node in graph:
         if (
@@ -117,9 +115,7 @@ def find_units(graph: Graph) -> dict[int, ExportUnit]:
 
 
 _PAIRS = {"Reciprocal": "Sqrt", "Not": "Equal", "Floor": "Div", "Mul": "Sub"}
-"""TFLite has one operator for the two: reciprocal square root, inequality, floored division,
-squared difference.
-"""
+"""Pairs that TFLite has one operator for (`Reciprocal` of `Sqrt`: RSQRT)."""
 
 
 def find_absorbed(graph: Graph) -> dict[int, Node]:
@@ -200,9 +196,7 @@ def _unit(graph: Graph, node: Node) -> ExportUnit:
 
 
 def bias_operand(graph: Graph, product: Node, add: Node) -> Ref | None:
-    """The constant row that `add` adds to a product with stored weights; `None` when it adds
-    something else.
-    """
+    """The constant row that `add` adds to a product with stored weights, if it does."""
     others = [ref for ref in add.inputs if ref is not None and ref.node != product.id]
     weights = product.inputs[1]
     if (

@@ -1,6 +1,4 @@
-"""How windows lie on the axes they slide along, in the two ways that TFLite can say it: SAME and
-VALID.
-"""
+"""How windows lie on the axes they slide along, by TFLite's SAME and VALID."""
 
 from __future__ import annotations
 

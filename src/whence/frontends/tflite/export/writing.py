@@ -42,9 +42,7 @@ class WrittenOperator:
 
 
 class Buffers:
-    """The buffers of a file. Equal constants share one; buffer 0 is that of tensors without
-    data.
-    """
+    """The buffers of a file. Equal constants share one; buffer 0 is empty."""
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = [np.empty(0, np.uint8)]
@@ -65,9 +63,7 @@ class Buffers:
 
 
 def _packed_strings(array: np.ndarray) -> bytes:
-    """TFLite's form of strings: how many there are, where each begins and the last ends, the
-    bytes.
-    """
+    """TFLite's packed strings: the count, the offset of each and of the end, the bytes."""
     texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
     offsets = 4 * (len(texts) + 2) + np.cumsum([0, *map(len, texts)])
     return np.array([len(texts), *offsets], "<i4").tobytes() + b"".join(texts)

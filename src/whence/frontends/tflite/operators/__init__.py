@@ -10,9 +10,7 @@ from whence.frontends.tflite.mapping import Mapper, Mappings
 
 
 def _collect() -> Mappings:
-    """The mappings of every file in this folder that has some. An operator that two of them map is
-    a mistake.
-    """
+    """The mappings of all files in this folder; an operator that two of them map is a mistake."""
     found: dict[str, Mapper] = {}
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         mappings: Mappings = getattr(importlib.import_module(module.name), "MAPPINGS", {})

@@ -1,6 +1,4 @@
-"""Functions of one value: rectifiers, sigmoids and their kin, softmax and the normalisations
-without parameters.
-"""
+"""Functions of one value: rectifiers, sigmoids, softmax, norms without parameters."""
 
 from __future__ import annotations
 

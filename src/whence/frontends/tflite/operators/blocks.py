@@ -1,6 +1,4 @@
-"""Moving blocks of space into batches or channels, and back: a reshape that cuts, a transpose, a
-reshape that joins.
-"""
+"""Blocks of space moved into batches or channels and back: reshape, transpose, reshape."""
 
 from __future__ import annotations
 

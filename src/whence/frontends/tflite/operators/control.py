@@ -52,9 +52,7 @@ def _if(call: OperatorCall) -> None:
 
 
 def _while(call: OperatorCall) -> None:
-    """A loop whose body ends with the question whether to go on; the question is asked once before
-    it, too.
-    """
+    """A loop whose body ends with the condition, which is also evaluated once before it."""
     inner = _Variables(call, [call.integer(f"{part}_subgraph_index") for part in ("cond", "body")])
     state = [call.needed(index) for index in range(call.n_inputs)]
     if call.n_outputs != len(state):
@@ -106,9 +104,7 @@ class _Variables:
         *,
         every: bool = False,
     ) -> list[Ref]:
-        """What `fill` makes of the operator's own inputs, then the variables that were assigned, or
-        all of them.
-        """
+        """What `fill` makes of the operator's inputs, then the variables assigned, or all."""
         count = len(given) - len(self.used)
         body.scope.present.update(zip(self.used, given[count:], strict=True))
         made = fill(given[:count])
@@ -262,9 +258,7 @@ def _call_once(call: OperatorCall) -> None:
 
 
 def _inlined(option: str) -> Mapper:
-    """A call is the subgraph it names. So is a composite, a named operation that brings its own
-    definition.
-    """
+    """A call is the subgraph it names, and so is a composite, which has its own definition."""
 
     def mapper(call: OperatorCall) -> None:
         made = call.inline(

@@ -18,9 +18,7 @@ _SAME = 0
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int = 1) -> tuple[int, int]:
-    """How much SAME padding puts before and after: as many outputs as strides fit, the odd element
-    at the end.
-    """
+    """SAME padding before and after: as many outputs as strides fit, the odd one at the end."""
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return total // 2, total - total // 2
 
@@ -73,9 +71,7 @@ def real_weights(call: OperatorCall, index: int, x: int) -> Ref:
 
 
 def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) -> Ref:
-    """Weights with their axes in `order`: transposed now if the file stores them, else while the
-    model runs.
-    """
+    """Weights with their axes in `order`: transposed now if stored, else at run time."""
     if call.rank(index) != len(order):
         call.fail(f"its weights are {call.type(index)}, not a tensor of {len(order)} dimensions")
     found = call.quantisation(index)
@@ -149,9 +145,7 @@ def _conv_3d(call: OperatorCall) -> None:
 
 
 def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
-    """Input 0 is the shape of the output. Padding is that of the convolution which would take the
-    output to the input.
-    """
+    """Input 0 is the output shape; the padding is that of the inverse convolution."""
     known = call.constant_codes(0) is not None
     wanted = call.numbers(0, "output shape") if known else (0,) * (call.shape(0) or (0,))[0]
     rank = len(axes) + 2

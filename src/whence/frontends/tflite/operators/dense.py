@@ -8,9 +8,7 @@ from whence.graph.node import Ref
 
 
 def _fully_connected(call: OperatorCall) -> None:
-    """x · wᵀ + b with w (out, in). Without `keep_num_dims` the input is rows of `in`, however many
-    dimensions it has.
-    """
+    """x · wᵀ + b with w (out, in). Without `keep_num_dims`, the input is rows of `in`."""
     form = call.integer("weights_format")
     if form != 0:
         call.unsupported(

@@ -27,9 +27,7 @@ def _binary(op: str) -> Mapper:
 
 
 def _extreme(op: str) -> Mapper:
-    """The larger or smaller of two: codes are ordered like what they mean, if they mean the same on
-    both sides.
-    """
+    """The larger or smaller of two, on codes if both have one scale: these have the same order."""
 
     def mapper(call: OperatorCall) -> None:
         if keeps_codes(call, 0) and keeps_codes(call, 1):
@@ -87,9 +85,7 @@ def _floor_mod(call: OperatorCall) -> None:
 
 
 def _right_shift(call: OperatorCall) -> None:
-    """Signed numbers keep their sign: x >> s = ⌊x / 2^s⌋, and s is at most one less than the number
-    of bits.
-    """
+    """Arithmetic shift: x >> s = ⌊x / 2^s⌋ for signed numbers, s below the number of bits."""
     x, s = call.needed(0), call.needed(1)
     dtype = call.tensor_type_of(x).dtype
     top = call.const(np.array(dtype.bits - 1, dtype.numpy))

@@ -1,6 +1,4 @@
-"""Tensors made from a shape, a few numbers or a compact form: fill, zeros, ranges, ranks, dense
-weights from sparse ones.
-"""
+"""Tensors made from a shape, a few numbers or a compact form: fills, ranges, densified weights."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The options of custom operators, which are a FlexBuffer: a small map of names to numbers and
-lists of numbers.
-"""
+"""Options of custom operators, which are a FlexBuffer: names to numbers and lists of numbers."""
 
 from __future__ import annotations
 

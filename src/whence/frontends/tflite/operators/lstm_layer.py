@@ -37,9 +37,7 @@ class Layer:
 
     call: OperatorCall
     first: int
-    """The first input weight; the recurrent weights, peepholes, biases and the projection
-    follow.
-    """
+    """The first input weight; recurrent weights, peepholes, biases and projection follow."""
     hidden_state: int
     cell_state: int
     norms: int | None = None

@@ -79,9 +79,7 @@ class Cell:
         return hidden, cell
 
     def _gate(self, at: Emitter, gates: Mapping[str, Ref], gate: str, cell: Ref | None) -> Ref:
-        """The argument of a gate's function: peephole, then normalisation, then the bias that is
-        only added after it.
-        """
+        """The argument of a gate: peephole, then normalisation, then the bias behind it."""
         value = gates[gate]
         if cell is not None and f"peephole {gate}" in self.values:
             value = at.emit("Add", [value, at.emit("Mul", [cell, self.values[f"peephole {gate}"]])])

@@ -1,6 +1,4 @@
-"""Pools. Averages leave padding out of the count; maxima of quantised tensors are taken of the
-codes.
-"""
+"""Pools. Averages do not count padding; maxima of quantised tensors are taken on codes."""
 
 from __future__ import annotations
 

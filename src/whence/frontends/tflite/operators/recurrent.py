@@ -1,6 +1,4 @@
-"""Recurrent layers without a cell: simple ones over a sequence or for one step, and Circle's
-GRU.
-"""
+"""Recurrent layers without a cell: over a sequence, for one step, and Circle's GRU."""
 
 from __future__ import annotations
 

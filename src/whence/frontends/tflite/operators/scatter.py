@@ -1,6 +1,4 @@
-"""Writing into tensors: a slice put into another tensor, and elements combined by the number of
-their segment.
-"""
+"""Writing into tensors: slices into another tensor, and elements combined by segment."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ def _combined(
 
 
 def _unsorted(reduction: str) -> Mapper:
-    """Elements by the number of their segment, in any order. A segment without any has the neutral
-    element.
-    """
+    """Elements combined by segment, in any order; an empty segment has the neutral element."""
 
     def mapper(call: OperatorCall) -> None:
         data, rank = call.real(0), call.rank(1)

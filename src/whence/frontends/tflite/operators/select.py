@@ -1,6 +1,4 @@
-"""Choosing: by a condition, the largest, the different, the non-zero; reversing; diagonals;
-buckets.
-"""
+"""Selection by condition, of the largest, the distinct, the non-zero; reversal, diagonals."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ def _top_k(call: OperatorCall) -> None:
 
 
 def _unique(call: OperatorCall) -> None:
-    """The values in the order of their first appearance, and for each element the number of its
-    value.
-    """
+    """The distinct values in the order of appearance, and for each element its value's index."""
     values, _, numbers = call.emit("Unique", [call.needed(0)], {"sorted": 0}, outputs=3)
     call.output_codes(0, values)
     call.output_codes(1, call.cast(numbers, call.output_type(1).dtype))
@@ -136,9 +132,7 @@ def _bucketise(call: OperatorCall) -> None:
 
 
 def _suppression(soft: bool) -> Mapper:
-    """Boxes that do not overlap better ones: their indices, their scores if soft, and how many they
-    are.
-    """
+    """Boxes that do not overlap better ones: indices, scores if soft, and their count."""
 
     def mapper(call: OperatorCall) -> None:
         inputs: list[Ref | None] = [

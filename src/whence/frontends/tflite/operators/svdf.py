@@ -88,9 +88,7 @@ def _is_integer(call: OperatorCall) -> bool:
 
 
 def _integer(call: OperatorCall, rank: int) -> None:
-    """The same in integers. The kernels that this follows apply no activation: the codes end where
-    it would.
-    """
+    """The same in integers. As in the reference kernels, only the range of codes limits it."""
     filters, memory = call.shape(2)
     batch = call.shape(0)[0]
     scale = [_scale(call, index) for index in (0, 1, 2, 4)]
