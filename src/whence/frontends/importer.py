@@ -5,8 +5,10 @@ for it, most often a class of its own that adds how the file's operands are read
 the operator's name and origin, types that are inferred from its operands, and a place in the
 ledger:
 
-call = NodeImporter(graph, Constants(graph), OperatorOrigin("conv1", 3, frozenset({3})), "CONV_2D")
-y = call.emit("Relu", [call.emit("Conv", [x, call.const(weights)])]) call.enter(call.keep([y], 3))
+    origin = OperatorOrigin("conv1", 3, frozenset({3}))
+    call = NodeImporter(graph, Constants(graph), origin, "CONV_2D")
+    y = call.op("Relu", call.op("Conv", x, call.const(weights)))
+    call.enter(call.keep([y], 3))
 
 Nodes enter the graph together, once it is known which of them stands for the operator and so bears
 its number; the others are recorded as what it was lowered to.
@@ -108,6 +110,10 @@ class NodeImporter:
 
     # ---- nodes ----
 
+    def op(self, name: str, /, *inputs: Ref | None, **attrs: Attr) -> Ref:
+        """A canonical operator with one output, on values of the graph."""
+        return self.emit(name, inputs, attrs)
+
     @overload
     def emit(
         self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None
@@ -164,9 +170,7 @@ class NodeImporter:
     def cast(self, ref: Ref, dtype: DType) -> Ref:
         """The value as `dtype`; the same one when it is that already."""
         return (
-            ref
-            if self.tensor_type_of(ref).dtype is dtype
-            else self.emit("Cast", [ref], {"to": int(dtype)})
+            ref if self.tensor_type_of(ref).dtype is dtype else self.op("Cast", ref, to=int(dtype))
         )
 
     # ---- into the graph ----

@@ -50,8 +50,8 @@ def add_flex_attention(
     if grouped:
         scores = stage.op("Reshape", scores, _shape(stage, scores, (0, groups * shared), 3))
     if precision is not dtype:
-        scores = stage.op("Cast", scores, to=int(precision))
-        value = stage.op("Cast", value, to=int(precision))
+        scores = stage.cast(scores, precision)
+        value = stage.cast(value, precision)
     scores = _modified(build, stage, bodies.get("score_mod"), scores, main, origins)
     weights = stage.op("Softmax", scores, axis=-1)
     weights = _modified(build, stage, bodies.get("prob_mod"), weights, main, origins)

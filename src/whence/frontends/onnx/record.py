@@ -210,6 +210,9 @@ class Rewrite:
     def constant(self, array: np.ndarray) -> str:
         return self.scope.constant(array)
 
+    def cast(self, value: str, dtype: DType) -> str:
+        return self.op("Cast", value, to=int(dtype))
+
     def ints(self, *values: int) -> str:
         """A one-dimensional int64 constant."""
         return self.scope.constant(np.array(values, np.int64))

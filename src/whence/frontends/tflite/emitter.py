@@ -15,7 +15,7 @@ from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, TypeQuery
 from whence.provenance import Reason, Tombstone
-from whence.types import TensorType, ValueType
+from whence.types import DType, TensorType, ValueType
 
 
 class Emitter(NodeImporter):
@@ -40,6 +40,9 @@ class Emitter(NodeImporter):
     def ints(self, *values: int) -> Ref:
         """A list of whole numbers, as canonical operators take axes and shapes."""
         return self.const(np.array(values, np.int64))
+
+    def scalar(self, value: float, dtype: DType) -> Ref:
+        return self.const(np.array(value, dtype.numpy))
 
     # ---- nodes ----
 
@@ -68,10 +71,8 @@ class Emitter(NodeImporter):
         return [node.ref(index) for index in range(len(types))]
 
     def clip(self, ref: Ref, low: float, high: float) -> Ref:
-        dtype = self.tensor_type_of(ref).dtype.numpy
-        return self.emit(
-            "Clip", [ref, self.const(np.array(low, dtype)), self.const(np.array(high, dtype))]
-        )
+        dtype = self.tensor_type_of(ref).dtype
+        return self.op("Clip", ref, self.scalar(low, dtype), self.scalar(high, dtype))
 
     # ---- variables ----
 
@@ -80,7 +81,7 @@ class Emitter(NodeImporter):
         scope = self.scope
         if scope.is_nested:
             # Stands for the operator: the graph that this one is held in assigns.
-            scope.present[key] = self.emit("Identity", [ref])
+            scope.present[key] = self.op("Identity", ref)
             return
         before = scope.assigned.get(key)
         if before is not None and before.claims:

@@ -4,7 +4,7 @@ to say it in canonical operators.
 A mapper reads its inputs, emits nodes and names its outputs:
 
     def _relu(call: OperatorCall) -> None:
-        call.output(0, call.emit("Relu", [call.input(0)]))
+        call.output(0, call.op("Relu", call.input(0)))
 
 - `input(i)` and `output(i, ref)` are in real numbers: where the file's tensor is quantised they put
   DequantizeLinear and QuantizeLinear around it.
@@ -68,7 +68,7 @@ ACTIVATIONS: Mapping[int, str] = {
 
 
 class OperatorCall(OperatorOfFile):
-    """One operator of the file while it is mapped. `Emitter` has what makes nodes: `emit`, `const`,
+    """One operator of the file while it is mapped. `Emitter` has what makes nodes: `op`, `const`,
     `cast`, `clip`, `body`, `inline`, `fail`; `OperatorOfFile` what the file says of the operator.
     """
 
@@ -174,13 +174,13 @@ class OperatorCall(OperatorOfFile):
         )
         if tensor.type not in ("INT32", "INT64"):
             ref = self.real(index)
-            return ref if self.rank(index) == 1 else self.emit("Reshape", [ref, self.ints(-1)])
+            return ref if self.rank(index) == 1 else self.op("Reshape", ref, self.ints(-1))
         own = tensor.quantisation
         stated = own.scales if own is not None and own.is_affine else None
         step = unit_of_bias(stated, scale)
         step = step.reshape(()) if step.size == 1 else step.reshape(-1)
         if codes is None:
-            ref = self.cast(self.emit("Reshape", [self.needed(index), self.ints(-1)]), DType.I32)
+            ref = self.cast(self.op("Reshape", self.needed(index), self.ints(-1)), DType.I32)
         elif np.any(np.abs(codes) > np.iinfo(np.int32).max):
             return self.const(
                 (codes.astype(np.float64).reshape(-1) * step).astype(np.float32), tensor.name
@@ -197,7 +197,7 @@ class OperatorCall(OperatorOfFile):
         if kind == "NONE":
             return ref
         if kind in ("RELU", "TANH"):
-            return self.emit(kind.capitalize(), [ref])
+            return self.op(kind.capitalize(), ref)
         if kind not in ("RELU6", "RELU_N1_TO_1"):
             self.unsupported(f"the fused activation {kind}")
         return self.clip(ref, *((0, 6) if kind == "RELU6" else (-1, 1)))
@@ -234,7 +234,7 @@ class OperatorCall(OperatorOfFile):
             self.fail(f"its output {index} is made twice")
         if not self.makes(ref):
             # Something must stand for the operator, even if it does nothing.
-            ref = self.emit("Identity", [ref])
+            ref = self.op("Identity", ref)
         wanted, kind = dtype_of(self.output_tensor(index)), self.type_of(ref)
         if (
             isinstance(kind, TensorType)
@@ -280,9 +280,9 @@ class OperatorCall(OperatorOfFile):
         found = quantisation_of(tensor)
         if found is not None and self.tensor_type_of(ref).dtype.is_float:
             scale, zero, _ = parameters(tensor, found)
-            ref = self.emit("QuantizeLinear", [ref, self.const(scale), self.const(zero)])
+            ref = self.op("QuantizeLinear", ref, self.const(scale), self.const(zero))
         if self.tensor_type_of(ref).static_shape != tensor.shape:
-            ref = self.emit("Reshape", [ref, self.ints(*tensor.shape)])
+            ref = self.op("Reshape", ref, self.ints(*tensor.shape))
         self.assign(key, self.cast(ref, dtype_of(tensor)))
 
     # ---- the end ----
@@ -331,10 +331,10 @@ class OperatorCall(OperatorOfFile):
 
     def _quantise_by_hand(self, ref: Ref, scale: np.ndarray, zero: np.ndarray, dtype: DType) -> Ref:
         """As QuantizeLinear, for a zero point that is no code."""
-        steps = self.emit("Round", [self.emit("Div", [ref, self.const(scale)])])
+        steps = self.op("Round", self.op("Div", ref, self.const(scale)))
         return self.cast(
             self.clip(
-                self.emit("Add", [steps, self.const(zero.astype(np.float32))]),
+                self.op("Add", steps, self.const(zero.astype(np.float32))),
                 *integer_range(dtype),
             ),
             dtype,
@@ -348,10 +348,8 @@ class OperatorCall(OperatorOfFile):
         scale, zero, axis = parameters(tensor, found, axis)
         if DType.of(zero) is not dtype_of(tensor):
             # No code means zero: DequantizeLinear cannot say that, its zero point is a code.
-            centred = self.emit(
-                "Sub", [self.cast(ref, DType.F32), self.const(zero.astype(np.float32))]
-            )
-            return self.emit("Mul", [centred, self.const(scale)])
+            centred = self.op("Sub", self.cast(ref, DType.F32), self.const(zero.astype(np.float32)))
+            return self.op("Mul", centred, self.const(scale))
         attrs: dict[str, Attr] = {"axis": axis} if scale.ndim else {}
         return self.emit(
             "DequantizeLinear",

@@ -202,7 +202,7 @@ def make_transposition(
 
 
 def split_padding(total: int, extra_at_end: bool) -> tuple[int, int]:
-    """Padding of `total` elements divided over two sides; `auto_pad` places the odd one."""
+    """Padding of `total` elements for the two sides of an axis."""
     small, large = total // 2, total - total // 2
     return (small, large) if extra_at_end else (large, small)
 

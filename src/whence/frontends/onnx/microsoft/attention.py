@@ -67,17 +67,16 @@ def mask_bias(
             and shape[0] != batch
         ):
             raise build.record.unsupported(f"a mask of {shape[0]} numbers for a batch of {batch}")
-        places = build.op(
-            "Cast",
+        places = build.cast(
             build.op("Range", build.scalar_int(0), length_of(build, key), build.scalar_int(1)),
-            to=int(DType.I32),
+            DType.I32,
         )
-        ends = build.op("Unsqueeze", build.op("Cast", mask, to=int(DType.I32)), build.ints(1))
+        ends = build.op("Unsqueeze", build.cast(mask, DType.I32), build.ints(1))
         keep = build.op("Unsqueeze", build.op("Less", places, ends), build.ints(1, 2))
     elif rank in (2, 3):
         keep = build.op(
             "Unsqueeze",
-            build.op("Cast", mask, to=int(DType.BOOL)),
+            build.cast(mask, DType.BOOL),
             build.ints(*((1, 2) if rank == 2 else (1,))),
         )
     elif rank == 4:
@@ -88,9 +87,7 @@ def mask_bias(
             build.op("Concat", first, zero, axis=0),
             build.op("Concat", total, total, axis=0),
         )
-        keep = build.op(
-            "Cast", build.op("Slice", mask, starts, ends, build.ints(2, 3)), to=int(DType.BOOL)
-        )
+        keep = build.cast(build.op("Slice", mask, starts, ends, build.ints(2, 3)), DType.BOOL)
     else:
         raise build.record.unsupported(f"a mask of {rank} dimensions")
     data = build.record.required(0)
@@ -207,7 +204,7 @@ def _with_buffer(
     *_, mask, bias, _, _, _, beams = record.operands(10)
     length = build.dim(record.required(6), 2)
     first = build.op("Reshape", record.required(8), build.ints(1, 1))
-    first = build.op("Cast", first, to=int(DType.I64))
+    first = build.cast(first, DType.I64)
     where = places(build, length, first, key, count)
     present = [
         write(build, record.required(index), part, where, behind=record.required(index))

@@ -147,7 +147,7 @@ def _plain(build: Rewrite, part: str) -> str:
         return part
     wide = DType.I8 if kind in (DType.I2, DType.I4) else DType.U8
     if value is None:
-        return build.op("Cast", part, to=int(wide))
+        return build.cast(part, wide)
     return build.constant(value.astype(wide.numpy))
 
 

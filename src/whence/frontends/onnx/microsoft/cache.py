@@ -89,7 +89,7 @@ def by_beam(build: Rewrite, cache: str, origins: str, first: str) -> str:
     beams, length or more], says from which. The batch of the cache is batch * beams.
     """
     length = build.dim(cache, 2)
-    origins = build.op("Cast", origins, to=int(DType.I64))
+    origins = build.cast(origins, DType.I64)
     origins = build.op("Slice", origins, build.ints(0), length, build.ints(2))
     beams = build.op("Shape", origins, start=1, end=2)
     rows = build.op("Concat", build.op("Shape", origins, start=0, end=1), build.ints(1, 1), axis=0)

@@ -37,7 +37,7 @@ def _group_query_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
     query, key, value, size = _projections(build, heads, groups)
     count = build.dim(record.required(0), 1)
     total, last = (
-        build.op("Cast", build.op("Reshape", given, build.ints(*shape)), to=int(DType.I64))
+        build.cast(build.op("Reshape", given, build.ints(*shape)), DType.I64)
         for given, shape in ((record.required(6), (1,)), (record.required(5), (-1, 1)))
     )
     first = build.op(

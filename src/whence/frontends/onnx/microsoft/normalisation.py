@@ -86,7 +86,7 @@ def _embed_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         build.into([record.output(2)], "Identity", total)
     if record.output(1):
         if mask:
-            ones = build.op("Cast", mask, to=int(DType.I32))
+            ones = build.cast(mask, DType.I32)
             build.into([record.output(1)], "ReduceSum", ones, build.ints(1), keepdims=0)
         else:
             build.into(

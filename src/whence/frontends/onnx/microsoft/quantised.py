@@ -196,7 +196,7 @@ def _dynamic_quantise_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpReco
 def _scaled(
     build: Rewrite, product: str, left_scale: str, right_scale: str, bias: str
 ) -> list[OpRecord]:
-    real = build.op("Cast", product, to=int(DType.F32))
+    real = build.cast(product, DType.F32)
     scale = build.op("Mul", left_scale, right_scale)
     if not bias:
         return build.result("Mul", real, scale)

@@ -33,8 +33,8 @@ def _real(build: Rewrite, quantised: str, scale: str, zero: str) -> str:
     axes = build.ints(1, 2) if whole else build.ints(1)
     centred = build.op(
         "Sub",
-        build.op("Cast", quantised, to=int(DType.F32)),
-        build.op("Cast", build.op("Unsqueeze", zero, axes), to=int(DType.F32)),
+        build.cast(quantised, DType.F32),
+        build.cast(build.op("Unsqueeze", zero, axes), DType.F32),
     )
     return build.op(
         "Transpose", build.op("Mul", centred, build.op("Unsqueeze", scale, axes)), perm=(0, 2, 1)

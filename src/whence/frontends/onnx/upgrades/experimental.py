@@ -99,7 +99,7 @@ def root_mean_square(build: Rewrite, data: str, scale: str) -> list[OpRecord]:
     record = build.record
     kind = build.dtype(scale)
     if kind is not None and build.dtype(data) not in (None, kind):
-        data = build.op("Cast", data, to=int(kind))
+        data = build.cast(data, kind)
     axis, epsilon = record.integer("axis", -1), record.number("epsilon", 1e-5)
     if not record.output(1):
         return build.result(

@@ -85,7 +85,7 @@ def layer_norm_of_mixed_types(record: OpRecord, scope: Scope) -> Sequence[OpReco
     data, parameters = build.dtype(record.required(0)), build.dtype(record.required(1))
     if data is None or parameters is None or data is parameters:
         return [record]
-    converted = build.op("Cast", record.inputs[0], to=int(parameters))
+    converted = build.cast(record.inputs[0], parameters)
     return [*build.records, record.with_(inputs=[converted, *record.inputs[1:]])]
 
 

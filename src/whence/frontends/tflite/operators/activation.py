@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
 from whence.ops.definition import Attr
+from whence.types import DType
 
 _SMALLEST_NORM = 1e-6
 """What LiteRT divides by when a vector is shorter."""
@@ -26,31 +25,31 @@ def _clipped(low: float, high: float) -> Mapper:
 
 
 def _leaky_relu(call: OperatorCall) -> None:
-    call.output(0, call.emit("LeakyRelu", [call.real(0)], {"alpha": call.number("alpha")}))
+    call.output(0, call.op("LeakyRelu", call.real(0), alpha=call.number("alpha")))
 
 
 def _gelu(call: OperatorCall) -> None:
     approximate = "tanh" if call.flag("approximate") else "none"
-    call.output(0, call.emit("Gelu", [call.real(0)], {"approximate": approximate}))
+    call.output(0, call.op("Gelu", call.real(0), approximate=approximate))
 
 
 def _prelu(call: OperatorCall) -> None:
-    call.output(0, call.emit("PRelu", [call.real(0), call.real(1)]))
+    call.output(0, call.op("PRelu", call.real(0), call.real(1)))
 
 
 def _softmax(call: OperatorCall) -> None:
     x, beta = call.real(0), call.number("beta", 1.0)
     if beta != 1.0:
-        x = call.emit("Mul", [x, call.const(np.array(beta, np.float32))])
-    call.output(0, call.emit("Softmax", [x], {"axis": -1}))
+        x = call.op("Mul", x, call.scalar(beta, DType.F32))
+    call.output(0, call.op("Softmax", x, axis=-1))
 
 
 def _l2_normalisation(call: OperatorCall) -> None:
     # x / max(|x|, ε), the length taken along the last axis
     x = call.real(0)
-    length = call.emit("ReduceL2", [x, call.ints(-1)], {"keepdims": 1})
-    length = call.emit("Max", [length, call.const(np.array(_SMALLEST_NORM, np.float32))])
-    call.output(0, call.activate(call.emit("Div", [x, length])))
+    length = call.op("ReduceL2", x, call.ints(-1), keepdims=1)
+    length = call.op("Max", length, call.scalar(_SMALLEST_NORM, DType.F32))
+    call.output(0, call.activate(call.op("Div", x, length)))
 
 
 def _local_response(call: OperatorCall) -> None:
@@ -69,10 +68,8 @@ def _local_response(call: OperatorCall) -> None:
         "beta": call.number("beta"),
         "bias": call.number("bias"),
     }
-    transposed = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
-    call.output(
-        0, call.emit("Transpose", [call.emit("LRN", [transposed], attrs)], {"perm": (0, 2, 3, 1)})
-    )
+    transposed = call.op("Transpose", call.real(0), perm=(0, 3, 1, 2))
+    call.output(0, call.op("Transpose", call.emit("LRN", [transposed], attrs), perm=(0, 2, 3, 1)))
 
 
 MAPPINGS: Mappings = {

@@ -37,8 +37,8 @@ def _space_to_batch(call: OperatorCall) -> None:
     full[1 : n + 1] = border
     x = call.needed(0)
     if full.any():
-        x = call.emit(
-            "Pad", [x, call.const(np.ascontiguousarray(full.T).reshape(-1)), call.const(zero)]
+        x = call.op(
+            "Pad", x, call.const(np.ascontiguousarray(full.T).reshape(-1)), call.const(zero)
         )
     shape = _known(call, x)
     if any(size % by for size, by in zip(shape[1:], block, strict=False)):
@@ -79,10 +79,8 @@ def _batch_to_space(call: OperatorCall) -> None:
         *(size * by for size, by in zip(shape[1:], block, strict=False)),
         *shape[n + 1 :],
     )
-    x = call.emit("Reshape", [x, call.ints(*cut)])
-    x = call.emit(
-        "Reshape", [call.emit("Transpose", [x], {"perm": tuple(order)}), call.ints(*joined)]
-    )
+    x = call.op("Reshape", x, call.ints(*cut))
+    x = call.op("Reshape", call.op("Transpose", x, perm=tuple(order)), call.ints(*joined))
     crops = np.array(call.numbers(2, "crops")).reshape(-1, 2)
     if (
         crops.shape[0] != n
@@ -92,14 +90,12 @@ def _batch_to_space(call: OperatorCall) -> None:
         call.fail(f"crops {crops.tolist()} do not fit {list(joined)}")
     if crops.any():
         ends = [size - after for size, (_, after) in zip(joined[1:], crops.tolist(), strict=False)]
-        x = call.emit(
+        x = call.op(
             "Slice",
-            [
-                x,
-                call.ints(*(before for before, _ in crops.tolist())),
-                call.ints(*ends),
-                call.ints(*range(1, n + 1)),
-            ],
+            x,
+            call.ints(*(before for before, _ in crops.tolist())),
+            call.ints(*ends),
+            call.ints(*range(1, n + 1)),
         )
     call.output_codes(0, x)
 
@@ -142,10 +138,8 @@ def _depth_to_space(call: OperatorCall) -> None:
 def _cut_and_join(
     call: OperatorCall, x: Ref, cut: list[int], order: tuple[int, ...], joined: tuple[int, ...]
 ) -> None:
-    transposed = call.emit(
-        "Transpose", [call.emit("Reshape", [x, call.ints(*cut)])], {"perm": order}
-    )
-    call.output_codes(0, call.emit("Reshape", [transposed, call.ints(*joined)]))
+    transposed = call.op("Transpose", call.op("Reshape", x, call.ints(*cut)), perm=order)
+    call.output_codes(0, call.op("Reshape", transposed, call.ints(*joined)))
 
 
 MAPPINGS: Mappings = {

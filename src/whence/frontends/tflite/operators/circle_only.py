@@ -24,19 +24,17 @@ def _instance_norm(call: OperatorCall) -> None:
     if rank < 3:
         call.fail(f"its input has {rank} dimensions, fewer than 3")
     attrs: dict[str, Attr] = {"epsilon": call.number("epsilon", 1e-5)}
-    transposed = call.emit(
-        "Transpose", [call.real(0)], {"perm": (0, rank - 1, *range(1, rank - 1))}
-    )
+    transposed = call.op("Transpose", call.real(0), perm=(0, rank - 1, *range(1, rank - 1)))
     scale, shift = (
         (
-            call.emit("Reshape", [call.real(index), call.ints(-1)])
+            call.op("Reshape", call.real(index), call.ints(-1))
             if call.rank(index) != 1
             else call.real(index)
         )
         for index in (1, 2)
     )
     normal = call.emit("InstanceNormalization", [transposed, scale, shift], attrs)
-    back = call.emit("Transpose", [normal], {"perm": (0, *range(2, rank), 1)})
+    back = call.op("Transpose", normal, perm=(0, *range(2, rank), 1))
     call.output(0, call.activate(back))
 
 
@@ -45,10 +43,7 @@ def _rms_norm(call: OperatorCall) -> None:
     width = call.shape(0)[-1]
     scale = call.real(1) if call.has(1) else call.const(np.ones(width, np.float32))
     call.output(
-        0,
-        call.emit(
-            "RMSNormalization", [x, scale], {"axis": -1, "epsilon": call.number("epsilon", 1e-6)}
-        ),
+        0, call.op("RMSNormalization", x, scale, axis=-1, epsilon=call.number("epsilon", 1e-6))
     )
 
 
@@ -65,10 +60,8 @@ def _rope(call: OperatorCall) -> None:
     x, sine, cosine = call.real(0), call.real(1), call.real(2)
     half = size // 2
     first, second = call.emit("Split", [x, call.ints(half, half)], {"axis": -1}, outputs=2)
-    rotated = call.emit("Concat", [call.emit("Neg", [second]), first], {"axis": -1})
-    call.output(
-        0, call.emit("Add", [call.emit("Mul", [x, cosine]), call.emit("Mul", [rotated, sine])])
-    )
+    rotated = call.op("Concat", call.op("Neg", second), first, axis=-1)
+    call.output(0, call.op("Add", call.op("Mul", x, cosine), call.op("Mul", rotated, sine)))
 
 
 def decode_binary(
@@ -126,16 +119,16 @@ def decode_binary(
 def _bcq_fully_connected(call: OperatorCall) -> None:
     """Weights times the input, whose samples stand side by side."""
     weights = decode_binary(call, 1, 2, 4, call.integer("weights_hidden_size"))
-    made = call.emit("MatMul", [call.const(weights), call.real(0)])
+    made = call.op("MatMul", call.const(weights), call.real(0))
     if call.has(3):
-        made = call.emit("Add", [made, call.emit("Unsqueeze", [call.real(3), call.ints(-1)])])
+        made = call.op("Add", made, call.op("Unsqueeze", call.real(3), call.ints(-1)))
     call.output(0, call.activate(made))
 
 
 def _bcq_gather(call: OperatorCall) -> None:
     table: Ref = call.const(decode_binary(call, 0, 1, 3, call.integer("input_hidden_size")))
     indices = call.cast(call.needed(2), DType.I64)
-    call.output(0, call.emit("Gather", [table, indices], {"axis": call.integer("axis")}))
+    call.output(0, call.op("Gather", table, indices, axis=call.integer("axis")))
 
 
 MAPPINGS: Mappings = {

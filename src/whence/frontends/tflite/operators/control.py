@@ -129,13 +129,13 @@ def _condition(emitter: Emitter, found: Sequence[Ref]) -> Ref:
     if kind.shape == ():
         return answer
     if kind.elements == 1:
-        return emitter.emit("Reshape", [answer, emitter.ints()])
+        return emitter.op("Reshape", answer, emitter.ints())
     # onert, which alone accepts more than one and none, goes by the first, and by none does not go
     # on.
     if kind.elements == 0:
         return emitter.const(np.array(False))
-    flat = emitter.emit("Reshape", [answer, emitter.ints(-1)])
-    return emitter.emit("Gather", [flat, emitter.const(np.array(0, np.int64))])
+    flat = emitter.op("Reshape", answer, emitter.ints(-1))
+    return emitter.op("Gather", flat, emitter.scalar(0, DType.I64))
 
 
 def _steady_body(

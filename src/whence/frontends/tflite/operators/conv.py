@@ -59,7 +59,7 @@ def real_weights(call: OperatorCall, index: int, x: int) -> Ref:
         return call.real(index)
     # The first float models with quantised weights called their signed codes unsigned, and LiteRT
     # reads them so still.
-    codes = call.emit("BitCast", [call.needed(index)], {"to": int(DType.I8)})
+    codes = call.op("BitCast", call.needed(index), to=int(DType.I8))
     scale, _, axis = parameters(call.tensor(index), found)
     zero = call.const(np.zeros(scale.shape, np.int8))
     attrs: dict[str, Attr] = {"axis": axis} if scale.ndim else {}
@@ -86,7 +86,7 @@ def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) ->
         else None
     )
     return (
-        call.emit("Transpose", [real_weights(call, index, x)], {"perm": tuple(order)})
+        call.op("Transpose", real_weights(call, index, x), perm=tuple(order))
         if stored is None
         else stored
     )
@@ -201,27 +201,27 @@ def _transposed_to_computed_shape(
         attrs["output_padding"] = tuple(stride - 1 for stride in strides)
     result = call.as_output(0, _transposed_conv(call, order, attrs))
     shape = call.whole(0)
-    zero, one = (call.const(np.array(number, np.int64)) for number in (0, 1))
+    zero, one = (call.scalar(number, DType.I64) for number in (0, 1))
     for axis, (kernel, stride) in enumerate(zip(kernels, strides, strict=True), 1):
-        size = call.emit("Gather", [shape, call.const(np.array(axis, np.int64))], {"axis": 0})
-        indices = call.emit("Range", [zero, size, one])
+        size = call.op("Gather", shape, call.scalar(axis, DType.I64), axis=0)
+        indices = call.op("Range", zero, size, one)
         if call.integer("padding") == _SAME:
             begin = _same_padding_before(call, size, kernel, stride)
-            indices = call.emit("Add", [indices, begin])
-        result = call.emit("Gather", [result, indices], {"axis": axis})
-    call.output_codes(0, call.emit("Reshape", [result, shape], {"allowzero": 1}))
+            indices = call.op("Add", indices, begin)
+        result = call.op("Gather", result, indices, axis=axis)
+    call.output_codes(0, call.op("Reshape", result, shape, allowzero=1))
 
 
 def _same_padding_before(call: OperatorCall, size: Ref, kernel: int, stride: int) -> Ref:
     """The first number of `same_padding`, of a size that is computed when the model runs."""
 
     def number(value: int) -> Ref:
-        return call.const(np.array(value, np.int64))
+        return call.scalar(value, DType.I64)
 
-    steps = call.emit("Div", [call.emit("Add", [size, number(stride - 1)]), number(stride)])
-    covered = call.emit("Add", [call.emit("Mul", [steps, number(stride)]), number(kernel - stride)])
-    total = call.emit("Max", [call.emit("Sub", [covered, size]), number(0)])
-    return call.emit("Div", [total, number(2)])
+    steps = call.op("Div", call.op("Add", size, number(stride - 1)), number(stride))
+    covered = call.op("Add", call.op("Mul", steps, number(stride)), number(kernel - stride))
+    total = call.op("Max", call.op("Sub", covered, size), number(0))
+    return call.op("Div", total, number(2))
 
 
 def _transpose_conv(call: OperatorCall) -> None:

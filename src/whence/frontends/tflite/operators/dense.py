@@ -21,13 +21,13 @@ def _fully_connected(call: OperatorCall) -> None:
     rank = call.rank(0)
     bias = call.bias(2, bias_scale(call, 0, 1))
     if call.flag("keep_num_dims") and rank != 2:
-        result = call.emit("MatMul", [call.real(0), weights(call, 1, (1, 0))])
-        result = result if bias is None else call.emit("Add", [result, bias])
+        result = call.op("MatMul", call.real(0), weights(call, 1, (1, 0)))
+        result = result if bias is None else call.op("Add", result, bias)
     else:
         x, shape = call.real(0), call.type(0).shape
         if rank != 2 or shape is None or shape[1] != depth:
-            x = call.emit("Reshape", [x, call.ints(-1, depth)])
-        result = call.emit("Gemm", [x, real_weights(call, 1, 0), bias], {"transB": 1})
+            x = call.op("Reshape", x, call.ints(-1, depth))
+        result = call.op("Gemm", x, real_weights(call, 1, 0), bias, transB=1)
     call.output(0, call.activate(result))
 
 
@@ -46,7 +46,7 @@ def _batch_matmul(call: OperatorCall) -> None:
         if rank < 2:
             call.fail(f"input {index} is {call.type(index)}, not a matrix")
         if any(call.flag(option) for option in options):
-            side = call.emit("Transpose", [side], {"perm": (*range(rank - 2), rank - 1, rank - 2)})
+            side = call.op("Transpose", side, perm=(*range(rank - 2), rank - 1, rank - 2))
         sides.append(side)
     call.output(0, call.emit("MatMul", sides))
 

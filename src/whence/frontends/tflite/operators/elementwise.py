@@ -8,20 +8,19 @@ from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
 from whence.frontends.tflite.quantisation import FIXED_POINT
 from whence.frontends.tflite.records import TensorRecord
-from whence.graph.node import Ref
 from whence.types import DType
 
 
 def _unary(op: str) -> Mapper:
     def mapper(call: OperatorCall) -> None:
-        call.output(0, call.emit(op, [call.real(0)]))
+        call.output(0, call.op(op, call.real(0)))
 
     return mapper
 
 
 def _binary(op: str) -> Mapper:
     def mapper(call: OperatorCall) -> None:
-        call.output(0, call.activate(call.emit(op, [call.real(0), call.real(1)])))
+        call.output(0, call.activate(call.op(op, call.real(0), call.real(1))))
 
     return mapper
 
@@ -31,29 +30,29 @@ def _extreme(op: str) -> Mapper:
 
     def mapper(call: OperatorCall) -> None:
         if keeps_codes(call, 0) and keeps_codes(call, 1):
-            call.output_codes(0, call.emit(op, [call.needed(0), call.needed(1)]))
+            call.output_codes(0, call.op(op, call.needed(0), call.needed(1)))
         else:
-            call.output(0, call.emit(op, [call.real(0), call.real(1)]))
+            call.output(0, call.op(op, call.real(0), call.real(1)))
 
     return mapper
 
 
 def _not_equal(call: OperatorCall) -> None:
-    call.output(0, call.emit("Not", [call.emit("Equal", [call.real(0), call.real(1)])]))
+    call.output(0, call.op("Not", call.op("Equal", call.real(0), call.real(1))))
 
 
 def _square(call: OperatorCall) -> None:
     x = call.real(0)
-    call.output(0, call.emit("Mul", [x, x]))
+    call.output(0, call.op("Mul", x, x))
 
 
 def _squared_difference(call: OperatorCall) -> None:
-    difference = call.emit("Sub", [call.real(0), call.real(1)])
-    call.output(0, call.emit("Mul", [difference, difference]))
+    difference = call.op("Sub", call.real(0), call.real(1))
+    call.output(0, call.op("Mul", difference, difference))
 
 
 def _rsqrt(call: OperatorCall) -> None:
-    call.output(0, call.emit("Reciprocal", [call.emit("Sqrt", [call.real(0)])]))
+    call.output(0, call.op("Reciprocal", call.op("Sqrt", call.real(0))))
 
 
 def _sum(call: OperatorCall) -> None:
@@ -63,11 +62,11 @@ def _sum(call: OperatorCall) -> None:
 def _floor_div(call: OperatorCall) -> None:
     a, b = call.real(0), call.real(1)
     if call.tensor_type_of(a).dtype.is_float:
-        call.output(0, call.emit("Floor", [call.emit("Div", [a, b])]))
+        call.output(0, call.op("Floor", call.op("Div", a, b)))
         return
     # a - (a mod b) is a multiple of b where the remainder has the sign of b, so that division
     # cannot round.
-    call.output(0, call.emit("Div", [call.emit("Sub", [a, call.emit("Mod", [a, b])]), b]))
+    call.output(0, call.op("Div", call.op("Sub", a, call.op("Mod", a, b)), b))
 
 
 def _floor_mod(call: OperatorCall) -> None:
@@ -75,53 +74,50 @@ def _floor_mod(call: OperatorCall) -> None:
     a, b = call.real(0), call.real(1)
     kind = call.tensor_type_of(a)
     if not kind.dtype.is_float:
-        call.output(0, call.emit("Mod", [a, b]))
+        call.output(0, call.op("Mod", a, b))
         return
-    zero = call.const(np.zeros((), kind.dtype.numpy))
-    rest = call.emit("Mod", [a, b], {"fmod": 1})
-    apart = call.emit("Xor", [call.emit("Less", [rest, zero]), call.emit("Less", [b, zero])])
-    wrong = call.emit("And", [apart, call.emit("Not", [call.emit("Equal", [rest, zero])])])
-    call.output(0, call.emit("Where", [wrong, call.emit("Add", [rest, b]), rest]))
+    zero = call.scalar(0, kind.dtype)
+    rest = call.op("Mod", a, b, fmod=1)
+    differ = call.op("Xor", call.op("Less", rest, zero), call.op("Less", b, zero))
+    wrong = call.op("And", differ, call.op("Not", call.op("Equal", rest, zero)))
+    call.output(0, call.op("Where", wrong, call.op("Add", rest, b), rest))
 
 
 def _right_shift(call: OperatorCall) -> None:
     """Arithmetic shift: x >> s = ⌊x / 2^s⌋ for signed numbers, s below the number of bits."""
     x, s = call.needed(0), call.needed(1)
     dtype = call.tensor_type_of(x).dtype
-    top = call.const(np.array(dtype.bits - 1, dtype.numpy))
-    bottom = call.const(np.array(0, dtype.numpy))
-    shift = call.emit("Min", [call.emit("Max", [s, bottom]), top])
+    bottom, top = call.scalar(0, dtype), call.scalar(dtype.bits - 1, dtype)
+    shift = call.op("Min", call.op("Max", s, bottom), top)
     if dtype in (DType.U8, DType.U16, DType.U32, DType.U64):
-        call.output_codes(0, call.emit("BitShift", [x, shift], {"direction": "RIGHT"}))
+        call.output_codes(0, call.op("BitShift", x, shift, direction="RIGHT"))
         return
     wide = call.cast(x, DType.I64)
-    power = call.emit("Pow", [call.const(np.array(2, np.int64)), call.cast(shift, DType.I64)])
-    whole = call.emit("Div", [call.emit("Sub", [wide, call.emit("Mod", [wide, power])]), power])
+    power = call.op("Pow", call.scalar(2, DType.I64), call.cast(shift, DType.I64))
+    whole = call.op("Div", call.op("Sub", wide, call.op("Mod", wide, power)), power)
     call.output_codes(0, call.cast(whole, dtype))
 
 
 def _atan2(call: OperatorCall) -> None:
     """atan(y / x), plus or minus π where x is negative, towards the sign of y."""
     y, x = call.real(0), call.real(1)
-    dtype = call.tensor_type_of(y).dtype.numpy
-    zero, half = call.const(np.zeros((), dtype)), call.const(np.array(np.pi / 2, dtype))
-    pi = call.const(np.array(np.pi, dtype))
-    y_negative, x_negative = call.emit("Less", [y, zero]), call.emit("Less", [x, zero])
-    signed_half = call.emit("Where", [y_negative, call.emit("Neg", [half]), half])
-    on_axis = call.emit("Where", [call.emit("Equal", [y, zero]), zero, signed_half])
-    base = call.emit(
-        "Where",
-        [call.emit("Equal", [x, zero]), on_axis, call.emit("Atan", [call.emit("Div", [y, x])])],
+    dtype = call.tensor_type_of(y).dtype
+    zero, half, pi = (call.scalar(number, dtype) for number in (0, np.pi / 2, np.pi))
+    y_negative, x_negative = call.op("Less", y, zero), call.op("Less", x, zero)
+    signed_half = call.op("Where", y_negative, call.op("Neg", half), half)
+    on_axis = call.op("Where", call.op("Equal", y, zero), zero, signed_half)
+    base = call.op(
+        "Where", call.op("Equal", x, zero), on_axis, call.op("Atan", call.op("Div", y, x))
     )
-    towards = call.emit("Where", [y_negative, call.emit("Neg", [pi]), pi])
-    call.output(0, call.emit("Add", [base, call.emit("Where", [x_negative, towards, zero])]))
+    towards = call.op("Where", y_negative, call.op("Neg", pi), pi)
+    call.output(0, call.op("Add", base, call.op("Where", x_negative, towards, zero)))
 
 
 def _cast(call: OperatorCall) -> None:
     """Codes are converted as they are, whatever they mean; of complex numbers the real part is."""
     x = call.needed(0)
     if call.type(0).dtype is DType.C64 and call.output_type(0).dtype is not DType.C64:
-        x = call.emit("RealPart", [x])
+        x = call.op("RealPart", x)
     call.output_codes(0, call.cast(x, call.output_type(0).dtype))
 
 
@@ -143,9 +139,7 @@ def _quantise(call: OperatorCall) -> None:
     source, result = call.tensor(0), call.output_tensor(0)
     x = call.real(0)
     if source.type == "INT32" and scales[0] is not None:
-        x = call.emit(
-            "DequantizeLinear", [call.needed(0), *(call.const(each) for each in scales[0])]
-        )
+        x = call.op("DequantizeLinear", call.needed(0), *(call.const(each) for each in scales[0]))
     elif not call.tensor_type_of(x).dtype.is_float:
         call.fail(f"its input is {call.type(0)} without a scale: what its codes mean is not known")
     if result.type != "INT32":
@@ -157,10 +151,10 @@ def _quantise(call: OperatorCall) -> None:
         call.fail("its output is INT32 without a scale")
     scale, zero = (call.const(each) for each in scales[1])
     if call.quantisation(0) is not None or scales[0] is not None:
-        made = call.emit("QuantizeLinear", [x, scale, zero], {"arithmetic": FIXED_POINT})
+        made = call.op("QuantizeLinear", x, scale, zero, arithmetic=FIXED_POINT)
     else:
-        steps = call.emit("Round", [call.emit("Div", [x, scale])])
-        made = call.emit("Add", [call.cast(steps, DType.I32), zero])
+        steps = call.op("Round", call.op("Div", x, scale))
+        made = call.op("Add", call.cast(steps, DType.I32), zero)
     call.output_codes(0, made)
 
 
@@ -191,23 +185,12 @@ def _fake_quantise(call: OperatorCall) -> None:
         if from_low > last
         else int(np.floor(from_low + np.float32(0.5)))
     )
-    bottom, top = (np.float32(first - zero) * scale, np.float32(last - zero) * scale)
-    offset = call.const(np.array(bottom, np.float32))
-    shifted = call.emit("Sub", [call.clip(call.real(0), float(bottom), float(top)), offset])
-    steps = call.emit(
-        "Floor",
-        [
-            call.emit(
-                "Add",
-                [
-                    call.emit("Div", [shifted, call.const(np.array(scale))]),
-                    call.const(np.array(0.5, np.float32)),
-                ],
-            )
-        ],
-    )
-    result: Ref = call.emit("Add", [call.emit("Mul", [steps, call.const(np.array(scale))]), offset])
-    call.output(0, result)
+    bottom, top = (float(np.float32(end - zero) * scale) for end in (first, last))
+    offset, step = call.scalar(bottom, DType.F32), call.scalar(float(scale), DType.F32)
+    shifted = call.op("Sub", call.clip(call.real(0), bottom, top), offset)
+    half = call.scalar(0.5, DType.F32)
+    steps = call.op("Floor", call.op("Add", call.op("Div", shifted, step), half))
+    call.output(0, call.op("Add", call.op("Mul", steps, step), offset))
 
 
 MAPPINGS: Mappings = {

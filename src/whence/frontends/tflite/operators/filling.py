@@ -12,28 +12,26 @@ from whence.types import DType
 def _fill(call: OperatorCall) -> None:
     value = call.needed(1)
     if call.rank(1) != 0:
-        value = call.emit("Reshape", [value, call.ints()])
-    call.output_codes(0, call.emit("Expand", [value, call.cast(call.needed(0), DType.I64)]))
+        value = call.op("Reshape", value, call.ints())
+    call.output_codes(0, call.op("Expand", value, call.cast(call.needed(0), DType.I64)))
 
 
 def _zeros_like(call: OperatorCall) -> None:
-    shape = call.emit("Shape", [call.needed(0)])
+    shape = call.op("Shape", call.needed(0))
     value = np.zeros(1, call.output_type(0).dtype.numpy)
-    call.output_codes(0, call.emit("ConstantOfShape", [shape], {"value": value}))
+    call.output_codes(0, call.op("ConstantOfShape", shape, value=value))
 
 
 def _range(call: OperatorCall) -> None:
     def number(index: int) -> Ref:
         ref = call.real(index)
-        return ref if call.rank(index) == 0 else call.emit("Reshape", [ref, call.ints()])
+        return ref if call.rank(index) == 0 else call.op("Reshape", ref, call.ints())
 
-    call.output(0, call.emit("Range", [number(0), number(1), number(2)]))
+    call.output(0, call.op("Range", number(0), number(1), number(2)))
 
 
 def _rank(call: OperatorCall) -> None:
-    call.output_codes(
-        0, call.cast(call.emit("Size", [call.emit("Shape", [call.needed(0)])]), DType.I32)
-    )
+    call.output_codes(0, call.cast(call.op("Size", call.op("Shape", call.needed(0))), DType.I32))
 
 
 def _broadcast_args(call: OperatorCall) -> None:
@@ -47,10 +45,10 @@ def _broadcast_args(call: OperatorCall) -> None:
         side, missing = call.needed(index), max(lengths) - length
         if missing:
             ones = call.const(np.ones(missing, call.type(index).dtype.numpy))
-            side = call.emit("Concat", [ones, side], {"axis": 0})
+            side = call.op("Concat", ones, side, axis=0)
         sides.append(side)
-    is_one = call.emit("Equal", [sides[0], call.const(np.ones((), call.type(0).dtype.numpy))])
-    call.output_codes(0, call.emit("Where", [is_one, sides[1], sides[0]]))
+    is_one = call.op("Equal", sides[0], call.const(np.ones((), call.type(0).dtype.numpy)))
+    call.output_codes(0, call.op("Where", is_one, sides[1], sides[0]))
 
 
 def _densify(call: OperatorCall) -> None:

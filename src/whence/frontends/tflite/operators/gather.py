@@ -26,7 +26,7 @@ def _gather(call: OperatorCall) -> None:
     batch += call.rank(1) if batch < 0 else 0
     indices = call.needed(1)
     if batch == 0:
-        move(call, lambda x: call.emit("Gather", [x, indices], {"axis": axis}))
+        move(call, lambda x: call.op("Gather", x, indices, axis=axis))
         return
     if not 0 <= batch <= min(axis, call.rank(1)):
         call.fail(f"it has {batch} batch dimensions before axis {axis}")
@@ -41,14 +41,12 @@ def _batched(call: OperatorCall, x: Ref, indices: Ref, axis: int, batch: int) ->
     """
     rank, between = call.rank(0), axis - batch
     if between:
-        x = call.emit(
+        x = call.op(
             "Transpose",
-            [x],
-            {"perm": (*range(batch), axis, *(d for d in range(batch, rank) if d != axis))},
+            x,
+            perm=(*range(batch), axis, *(d for d in range(batch, rank) if d != axis)),
         )
-    found = call.emit(
-        "GatherND", [x, call.emit("Unsqueeze", [indices, call.ints(-1)])], {"batch_dims": batch}
-    )
+    found = call.op("GatherND", x, call.op("Unsqueeze", indices, call.ints(-1)), batch_dims=batch)
     if not between:
         return found
     inner = call.rank(1) - batch
@@ -59,12 +57,12 @@ def _batched(call: OperatorCall, x: Ref, indices: Ref, axis: int, batch: int) ->
         *range(batch, batch + inner),
         *range(batch + inner + between, total),
     )
-    return call.emit("Transpose", [found], {"perm": order})
+    return call.op("Transpose", found, perm=order)
 
 
 def _gather_nd(call: OperatorCall) -> None:
     indices = call.cast(call.needed(1), DType.I64)
-    move(call, lambda x: call.emit("GatherND", [x, indices]))
+    move(call, lambda x: call.op("GatherND", x, indices))
 
 
 def _scatter_nd(call: OperatorCall) -> None:
@@ -76,11 +74,9 @@ def _scatter_nd(call: OperatorCall) -> None:
     if dtype is DType.BOOL:
         # Truth values are added up by "or", which the largest of numbers is.
         numbers = DType.U8
-    start = call.emit("ConstantOfShape", [shape], {"value": np.zeros(1, numbers.numpy)})
+    start = call.op("ConstantOfShape", shape, value=np.zeros(1, numbers.numpy))
     reduction = "max" if dtype is DType.BOOL else "add"
-    made = call.emit(
-        "ScatterND", [start, indices, call.cast(updates, numbers)], {"reduction": reduction}
-    )
+    made = call.op("ScatterND", start, indices, call.cast(updates, numbers), reduction=reduction)
     if keeps_codes(call, 1):
         call.output_codes(0, call.cast(made, dtype))
     else:
@@ -104,22 +100,20 @@ def _one_hot(call: OperatorCall) -> None:
     if depth is not None and depth <= _MOST_STORED:
         places = call.const(np.arange(depth, dtype=np.int64))
     else:
-        limit = call.emit("Reshape", [call.cast(call.needed(1), DType.I64), call.ints()])
-        places = call.emit(
-            "Range", [call.const(np.array(0, np.int64)), limit, call.const(np.array(1, np.int64))]
-        )
+        limit = call.op("Reshape", call.cast(call.needed(1), DType.I64), call.ints())
+        places = call.op("Range", call.scalar(0, DType.I64), limit, call.scalar(1, DType.I64))
     if axis < rank:
-        places = call.emit("Unsqueeze", [places, call.ints(*range(1, rank - axis + 1))])
-    hot = call.emit("Equal", [call.emit("Unsqueeze", [indices, call.ints(axis)]), places])
-    call.output_codes(0, call.emit("Where", [hot, call.needed(2), call.needed(3)]))
+        places = call.op("Unsqueeze", places, call.ints(*range(1, rank - axis + 1)))
+    hot = call.op("Equal", call.op("Unsqueeze", indices, call.ints(axis)), places)
+    call.output_codes(0, call.op("Where", hot, call.needed(2), call.needed(3)))
 
 
 def _embedding_lookup(call: OperatorCall) -> None:
     # The table may be quantised where the result is not: then the rows chosen are dequantised.
     if keeps_codes(call, 1):
-        call.output_codes(0, call.emit("Gather", [call.needed(1), call.needed(0)], {"axis": 0}))
+        call.output_codes(0, call.op("Gather", call.needed(1), call.needed(0), axis=0))
     else:
-        call.output(0, call.emit("Gather", [call.real(1), call.needed(0)], {"axis": 0}))
+        call.output(0, call.op("Gather", call.real(1), call.needed(0), axis=0))
 
 
 MAPPINGS: Mappings = {

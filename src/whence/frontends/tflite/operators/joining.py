@@ -39,8 +39,7 @@ def _concatenation(call: OperatorCall) -> None:
 def _pack(call: OperatorCall) -> None:
     axis = _axis(call, call.integer("axis"), call.rank(0) + 1)
     rows = [
-        call.emit("Unsqueeze", [call.needed(index), call.ints(axis)])
-        for index in range(call.n_inputs)
+        call.op("Unsqueeze", call.needed(index), call.ints(axis)) for index in range(call.n_inputs)
     ]
     call.output_codes(0, call.emit("Concat", rows, {"axis": axis}))
 
@@ -51,7 +50,7 @@ def _unpack(call: OperatorCall) -> None:
         call.fail(f"it has {count} outputs and says {call.integer('num')}")
     parts = _parts(call, call.needed(0), axis, [1] * count)
     for index, part in enumerate(parts):
-        call.output_codes(index, call.emit("Squeeze", [part, call.ints(axis)]))
+        call.output_codes(index, call.op("Squeeze", part, call.ints(axis)))
 
 
 def _parts(call: OperatorCall, whole: Ref, axis: int, sizes: list[int]) -> list[Ref]:
@@ -97,9 +96,7 @@ def pads(call: OperatorCall, index: int) -> Ref:
     table = call.whole(index)
     known = call.scope.value_of(table)
     if known is None:
-        return call.emit(
-            "Reshape", [call.emit("Transpose", [table], {"perm": (1, 0)}), call.ints(-1)]
-        )
+        return call.op("Reshape", call.op("Transpose", table, perm=(1, 0)), call.ints(-1))
     if known.shape != (call.rank(0), 2):
         call.fail(f"paddings of shape {list(known.shape)} do not fit an input {call.type(0)}")
     return call.const(np.ascontiguousarray(known.T).reshape(-1))
@@ -111,17 +108,17 @@ def _pad(call: OperatorCall) -> None:
     if call.has(2):
         value = call.needed(2)
         if call.rank(2):
-            value = call.emit("Reshape", [value, call.const(np.empty(0, np.int64))])
+            value = call.op("Reshape", value, call.const(np.empty(0, np.int64)))
     else:
         value = call.const(np.array(0 if found is None else int(found.zero_points[0]), dtype.numpy))
-    call.output_codes(0, call.emit("Pad", [call.needed(0), pads(call, 1), value]))
+    call.output_codes(0, call.op("Pad", call.needed(0), pads(call, 1), value))
 
 
 def _mirror_pad(call: OperatorCall) -> None:
     """Borders that mirror the values: without the outermost (mode 0), or with it."""
     x = call.needed(0)
     if call.integer("mode") == 0:
-        call.output_codes(0, call.emit("Pad", [x, pads(call, 1)], {"mode": "reflect"}))
+        call.output_codes(0, call.op("Pad", x, pads(call, 1), mode="reflect"))
         return
     shape, borders = call.shape(0), call.numbers(1, "paddings")
     if len(borders) != 2 * len(shape) or max(shape, default=0) > _LONGEST_AXIS:
@@ -133,7 +130,7 @@ def _mirror_pad(call: OperatorCall) -> None:
             call.fail(f"a border of {max(before, after)} does not mirror an axis of {size}")
         if before or after:
             order = np.pad(np.arange(size, dtype=np.int64), (before, after), mode="symmetric")
-            x = call.emit("Gather", [x, call.const(order)], {"axis": axis})
+            x = call.op("Gather", x, call.const(order), axis=axis)
     call.output_codes(0, x)
 
 

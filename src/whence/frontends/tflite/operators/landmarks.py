@@ -14,6 +14,7 @@ import numpy as np
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.flexible import FlexibleOptions
 from whence.graph.node import Ref
+from whence.types import DType
 
 _LARGEST = 1 << 14
 _VERSION = 2
@@ -26,16 +27,16 @@ class _Numbers:
         self._call = call
 
     def of(self, number: float) -> Ref:
-        return self._call.const(np.array(number, np.float32))
+        return self._call.scalar(number, DType.F32)
 
     def add(self, a: Ref, b: Ref) -> Ref:
-        return self._call.emit("Add", [a, b])
+        return self._call.op("Add", a, b)
 
     def sub(self, a: Ref, b: Ref) -> Ref:
-        return self._call.emit("Sub", [a, b])
+        return self._call.op("Sub", a, b)
 
     def mul(self, a: Ref, b: Ref | float) -> Ref:
-        return self._call.emit("Mul", [a, self.of(b) if isinstance(b, int | float) else b])
+        return self._call.op("Mul", a, self.of(b) if isinstance(b, int | float) else b)
 
     def rotated(self, cosine: Ref, sine: Ref, x: Ref, y: Ref) -> tuple[Ref, Ref]:
         """(x, y) rotated by an angle."""
@@ -51,9 +52,9 @@ def _check_version(call: OperatorCall) -> None:
 
 def _rows(call: OperatorCall, matrix: Ref) -> list[list[Ref]]:
     """The numbers of the first two rows, each of shape ()."""
-    flat = call.emit("Reshape", [matrix, call.ints(16)])
+    flat = call.op("Reshape", matrix, call.ints(16))
     parts = call.emit("Split", [flat], {"axis": 0, "num_outputs": 16}, outputs=16)
-    numbers = [call.emit("Reshape", [part, call.ints()]) for part in parts[:8]]
+    numbers = [call.op("Reshape", part, call.ints()) for part in parts[:8]]
     return [numbers[:4], numbers[4:]]
 
 
@@ -86,38 +87,30 @@ def _matrix(call: OperatorCall) -> None:
     n = _Numbers(call)
 
     def coordinates(indices: tuple[int, ...]) -> tuple[Ref, Ref]:
-        chosen = call.emit(
+        chosen = call.op(
             "Gather",
-            [
-                call.emit("Gather", [call.real(0), call.const(np.array(0))], {"axis": 0}),
-                call.ints(*indices),
-            ],
-            {"axis": 0},
+            call.op("Gather", call.real(0), call.const(np.array(0)), axis=0),
+            call.ints(*indices),
+            axis=0,
         )
-        x, y = (
-            call.emit("Gather", [chosen, call.const(np.array(axis))], {"axis": 1})
-            for axis in (0, 1)
-        )
+        x, y = (call.op("Gather", chosen, call.const(np.array(axis)), axis=1) for axis in (0, 1))
         return x, y
 
     (x0, y0), (x1, y1) = coordinates((left,)), coordinates((right,))
     across, down = n.sub(x1, x0), n.sub(y1, y0)
-    length = call.emit("Sqrt", [n.add(n.mul(across, across), n.mul(down, down))])
-    apart = call.emit("Greater", [length, n.of(0)])
+    length = call.op("Sqrt", n.add(n.mul(across, across), n.mul(down, down)))
+    distinct = call.op("Greater", length, n.of(0))
     # Two landmarks in one place have the angle 0.
-    safe = call.emit("Where", [apart, length, n.of(1)])
-    cos_now = call.emit("Where", [apart, call.emit("Div", [across, safe]), n.of(1)])
-    sin_now = call.emit("Div", [down, safe])
+    safe = call.op("Where", distinct, length, n.of(1))
+    cos_now = call.op("Where", distinct, call.op("Div", across, safe), n.of(1))
+    sin_now = call.op("Div", down, safe)
     # cos (t - a) = cos t · cos a + sin t · sin a, sin (t - a) = sin t · cos a - cos t · sin a
     cosine = n.add(n.mul(cos_now, math.cos(target)), n.mul(sin_now, math.sin(target)))
     sine = n.sub(n.mul(cos_now, math.sin(target)), n.mul(sin_now, math.cos(target)))
     edges = []
     for line in n.rotated(cosine, sine, *coordinates(subset)):
         edges.append(
-            [
-                call.emit(op, [line, call.ints(0)], {"keepdims": 1})
-                for op in ("ReduceMin", "ReduceMax")
-            ]
+            [call.op(op, line, call.ints(0), keepdims=1) for op in ("ReduceMin", "ReduceMax")]
         )
     middle = [n.mul(n.add(low, high), 0.5) for low, high in edges]
     x, y = n.rotated(cosine, n.mul(sine, -1), *middle)
@@ -136,12 +129,10 @@ def _matrix(call: OperatorCall) -> None:
     rest = call.const(np.array([0, 0, 1, 0, 0, 0, 0, 1], np.float32))
     call.output(
         0,
-        call.emit(
+        call.op(
             "Reshape",
-            [
-                call.emit("Concat", [a, b, zero, c, d, e, zero, f, rest], {"axis": 0}),
-                call.ints(1, 4, 4),
-            ],
+            call.op("Concat", a, b, zero, c, d, e, zero, f, rest, axis=0),
+            call.ints(1, 4, 4),
         ),
     )
 
@@ -158,7 +149,7 @@ def _transform_landmarks(call: OperatorCall) -> None:
         n.add(n.add(n.mul(parts[0], row[0]), n.mul(parts[1], row[1])), row[3])
         for row in _rows(call, call.real(1))
     ]
-    call.output(0, call.emit("Concat", [*moved, *parts[2:]], {"axis": -1}))
+    call.output(0, call.op("Concat", *moved, *parts[2:], axis=-1))
 
 
 def _transform_picture(call: OperatorCall) -> None:
@@ -189,28 +180,23 @@ def _transform_picture(call: OperatorCall) -> None:
     for row, size in zip(_rows(call, call.real(1)), (shape[2], shape[1]), strict=True):
         place = n.add(n.add(n.mul(across, row[0]), n.mul(down, row[1])), n.sub(row[3], n.of(0.5)))
         bounds = [
-            call.emit("GreaterOrEqual", [place, n.of(0)]),
-            call.emit("LessOrEqual", [place, n.of(size - 1)]),
+            call.op("GreaterOrEqual", place, n.of(0)),
+            call.op("LessOrEqual", place, n.of(size - 1)),
         ]
         for bound in bounds:
-            inside = bound if inside is None else call.emit("And", [inside, bound])
+            inside = bound if inside is None else call.op("And", inside, bound)
         # The sampler counts from -1 at the first pixel to 1 at the last; a line of one pixel has
         # only its middle.
         spread = n.sub(n.mul(place, 2 / (size - 1)), n.of(1)) if size > 1 else n.mul(place, 0)
-        places.append(call.emit("Unsqueeze", [spread, call.ints(0, 3)]))
+        places.append(call.op("Unsqueeze", spread, call.ints(0, 3)))
     grid = call.emit("Concat", places, {"axis": -1})
-    transposed = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
-    sampled = call.emit(
-        "GridSample",
-        [transposed, grid],
-        {"mode": "linear", "padding_mode": "border", "align_corners": 1},
+    transposed = call.op("Transpose", call.real(0), perm=(0, 3, 1, 2))
+    sampled = call.op(
+        "GridSample", transposed, grid, mode="linear", padding_mode="border", align_corners=1
     )
     assert inside is not None
     call.output(
-        0,
-        call.emit(
-            "Transpose", [call.emit("Where", [inside, sampled, n.of(0)])], {"perm": (0, 2, 3, 1)}
-        ),
+        0, call.op("Transpose", call.op("Where", inside, sampled, n.of(0)), perm=(0, 2, 3, 1))
     )
 
 

@@ -59,30 +59,25 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
     if coupled:
         flipped = call.const(np.repeat(sign, hidden))
         column = call.const(np.repeat(sign, hidden)[:, None])
-        weights, recurrent = (
-            call.emit("Mul", [weights, column]),
-            call.emit("Mul", [recurrent, column]),
-        )
-        bias = None if bias is None else call.emit("Mul", [bias, flipped])
+        weights, recurrent = (call.op("Mul", weights, column), call.op("Mul", recurrent, column))
+        bias = None if bias is None else call.op("Mul", bias, flipped)
         peepholes = (
             None
             if peepholes is None
-            else call.emit("Mul", [peepholes, call.const(np.repeat(sign[:3], hidden))])
+            else call.op("Mul", peepholes, call.const(np.repeat(sign[:3], hidden)))
         )
     if bias is not None:
-        bias = call.emit(
-            "Concat", [bias, call.const(np.zeros(4 * hidden, np.float32))], {"axis": 0}
-        )
+        bias = call.op("Concat", bias, call.const(np.zeros(4 * hidden, np.float32)), axis=0)
     front = call.ints(0)
     starts = [start_of(call, state) for state in (layer.hidden_state, layer.cell_state)]
     inputs = [x] + [
-        None if ref is None else call.emit("Unsqueeze", [ref, front])
+        None if ref is None else call.op("Unsqueeze", ref, front)
         for ref in (weights, recurrent, bias)
     ]
     inputs += [
         None,
         *(
-            None if ref is None else call.emit("Unsqueeze", [ref, front])
+            None if ref is None else call.op("Unsqueeze", ref, front)
             for ref in (*starts, peepholes)
         ),
     ]
@@ -97,8 +92,8 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
     # A layer that keeps no state is asked for none.
     outputs = 3 if call.has_state(layer.hidden_state) or call.has_state(layer.cell_state) else 1
     made = call.emit("LSTM", inputs, attrs, outputs=outputs)
-    every = call.emit("Squeeze", [made[0], call.ints(1)])
-    ends = [call.emit("Squeeze", [ref, front]) for ref in made[1:]] or [every, every]
+    every = call.op("Squeeze", made[0], call.ints(1))
+    ends = [call.op("Squeeze", ref, front) for ref in made[1:]] or [every, every]
     return LayerOutputs(every, *ends)
 
 
@@ -109,7 +104,7 @@ def run_layer(layer: Layer, x: Ref) -> Ref:
 
 def transposed(call: OperatorCall, x: Ref, *, is_transposed: bool) -> Ref:
     """Between (batch, time, ...) and (time, batch, ...)."""
-    return call.emit("Transpose", [x], {"perm": (1, 0, 2)}) if is_transposed else x
+    return call.op("Transpose", x, perm=(1, 0, 2)) if is_transposed else x
 
 
 def _sequence(call: OperatorCall) -> None:
@@ -152,7 +147,7 @@ def _bidirectional(call: OperatorCall) -> None:
         call, run_layer(Layer(call, 18, 37, 38, backwards=True), x), is_transposed=swap
     )
     if call.flag("merge_outputs"):
-        call.output(0, call.emit("Concat", [forward, backward], {"axis": -1}))
+        call.output(0, call.op("Concat", forward, backward, axis=-1))
     else:
         call.output(0, forward)
         call.output(1, backward)
@@ -164,9 +159,7 @@ def _single(call: OperatorCall) -> None:
         return
     front = call.ints(0)
     layer = Layer(call, 1, 18, 19, 20)
-    made = call.emit(
-        "Squeeze", [run_layer(layer, call.emit("Unsqueeze", [call.real(0), front])), front]
-    )
+    made = call.op("Squeeze", run_layer(layer, call.op("Unsqueeze", call.real(0), front)), front)
     if call.n_outputs != 1:
         call.unsupported(
             f"its {call.n_outputs} outputs, a form that converters have not written since 2018"
@@ -178,14 +171,14 @@ def _basic(call: OperatorCall) -> None:
     """The short form: input and output before are side by side, and one matrix makes the gates
     input, cell, forget, output of both.
     """
-    joined = call.emit("Concat", [call.real(0), call.real(1)], {"axis": -1})
+    joined = call.op("Concat", call.real(0), call.real(1), axis=-1)
     bias = call.bias(3)
-    sums = call.emit("MatMul", [joined, call.emit("Transpose", [call.real(2)], {"perm": (1, 0)})])
-    sums = sums if bias is None else call.emit("Add", [sums, bias])
+    sums = call.op("MatMul", joined, call.op("Transpose", call.real(2), perm=(1, 0)))
+    sums = sums if bias is None else call.op("Add", sums, bias)
     i, c, f, o = call.emit("Split", [sums], {"axis": -1, "num_outputs": 4}, outputs=4)
-    taken = call.emit("Mul", [call.emit("Sigmoid", [i]), call.emit("Tanh", [c])])
-    cell = call.emit("Add", [call.emit("Mul", [call.emit("Sigmoid", [f]), call.real(4)]), taken])
-    shown = call.emit("Mul", [call.emit("Sigmoid", [o]), call.emit("Tanh", [cell])])
+    taken = call.op("Mul", call.op("Sigmoid", i), call.op("Tanh", c))
+    cell = call.op("Add", call.op("Mul", call.op("Sigmoid", f), call.real(4)), taken)
+    shown = call.op("Mul", call.op("Sigmoid", o), call.op("Tanh", cell))
     for index, ref in enumerate((shown, cell, joined, sums)):
         call.output(index, ref)
 

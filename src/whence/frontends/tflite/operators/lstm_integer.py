@@ -127,45 +127,39 @@ class IntegerCell:
 
     def step(self, at: Emitter, share: Ref, hidden: Ref, cell: Ref) -> tuple[Ref, Ref]:
         values = self.values
-        products = at.emit(
-            "MatMulInteger",
-            [hidden, values["recurrent"], at.const(np.array(self.hidden_zero, np.int8))],
+        products = at.op(
+            "MatMulInteger", hidden, values["recurrent"], at.scalar(self.hidden_zero, DType.I8)
         )
-        scaled = at.emit("FixedPointScale", [products, values["multiplier"], values["shift"]])
-        sums = at.cast(at.clip(at.emit("Add", [share, scaled]), -32768, 32767), DType.I16)
+        scaled = at.op("FixedPointScale", products, values["multiplier"], values["shift"])
+        sums = at.cast(at.clip(at.op("Add", share, scaled), -32768, 32767), DType.I16)
         parts = at.emit(
             "Split", [sums], {"axis": -1, "num_outputs": len(self.gates)}, outputs=len(self.gates)
         )
         tables = {gate: values["tanh" if gate == "cell" else "sigmoid"] for gate in self.gates}
         gate = {
-            name: at.cast(at.emit("LookUp", [part, tables[name]]), DType.I32)
+            name: at.cast(at.op("LookUp", part, tables[name]), DType.I32)
             for name, part in zip(self.gates, parts, strict=True)
         }
         # What is not forgotten is taken in, where there is no gate for it.
         taken = (
             gate["input"]
             if "input" in gate
-            else at.emit("Sub", [at.const(np.array(32767, np.int32)), gate["forget"]])
+            else at.op("Sub", at.scalar(32767, DType.I32), gate["forget"])
         )
         kept = self._product(at, gate["forget"], at.cast(cell, DType.I32), 15)
         added = self._product(at, taken, gate["cell"], 30 - (15 - self.cell_bits))
-        after = at.clip(at.emit("Add", [kept, added]), -32768, 32767)
+        after = at.clip(at.op("Add", kept, added), -32768, 32767)
         if self.cell_limit:
             after = at.clip(after, -self.cell_limit, self.cell_limit)
         memory = at.cast(after, DType.I16)
-        shown = at.emit(
-            "Mul",
-            [gate["output"], at.cast(at.emit("LookUp", [memory, values["cell tanh"]]), DType.I32)],
+        shown = at.op(
+            "Mul", gate["output"], at.cast(at.op("LookUp", memory, values["cell tanh"]), DType.I32)
         )
-        multiplier, shift = (
-            at.const(np.array(number, np.int32)) for number in self.hidden_multiplier
-        )
-        result = at.emit(
+        multiplier, shift = (at.scalar(number, DType.I32) for number in self.hidden_multiplier)
+        result = at.op(
             "Add",
-            [
-                at.emit("FixedPointScale", [shown, multiplier, shift]),
-                at.const(np.array(self.hidden_zero, np.int32)),
-            ],
+            at.op("FixedPointScale", shown, multiplier, shift),
+            at.scalar(self.hidden_zero, DType.I32),
         )
         return at.cast(at.clip(result, -128, 127), DType.I8), memory
 
@@ -173,11 +167,10 @@ class IntegerCell:
         """a · b / 2^shift, rounded to nearest, halves away from zero: the doubled product times a
         half is the product, exactly.
         """
-        product = at.emit("Mul", [a, b])
-        doubled = at.emit("Add", [product, product])
-        return at.emit(
-            "FixedPointScale",
-            [doubled, at.const(np.array(_HALF, np.int32)), at.const(np.array(-shift, np.int32))],
+        product = at.op("Mul", a, b)
+        doubled = at.op("Add", product, product)
+        return at.op(
+            "FixedPointScale", doubled, at.scalar(_HALF, DType.I32), at.scalar(-shift, DType.I32)
         )
 
 
@@ -200,17 +193,13 @@ def integer_layer(layer: Layer, x: Ref) -> LayerOutputs:
         if (value := call.constant_codes(layer.bias(gate))) is not None
     ]
     given, hidden_scale = _scale(call, 0), _scale(call, layer.hidden_state)
-    products = call.emit(
-        "MatMulInteger", [x, columns(inputs), call.const(np.array(_zero(call, 0), np.int8))]
-    )
-    sums = call.emit("Add", [products, call.const(np.concatenate(biases))])
+    products = call.op("MatMulInteger", x, columns(inputs), call.scalar(_zero(call, 0), DType.I8))
+    sums = call.op("Add", products, call.const(np.concatenate(biases)))
     multiplier, shift = _multipliers(
         [float(_scale(call, index) * given) / _GATE_STEP for index in inputs], units
     )
     shares = call.clip(
-        call.emit("FixedPointScale", [sums, call.const(multiplier), call.const(shift)]),
-        -32768,
-        32767,
+        call.op("FixedPointScale", sums, call.const(multiplier), call.const(shift)), -32768, 32767
     )
     multiplier, shift = _multipliers(
         [float(_scale(call, index) * hidden_scale) / _GATE_STEP for index in recurrent], units

@@ -26,9 +26,7 @@ class Rounding:
 
     def apply(self, at: Emitter, value: Ref) -> Ref:
         scale, zero = at.const(self.scale), at.const(self.zero)
-        return at.emit(
-            "DequantizeLinear", [at.emit("QuantizeLinear", [value, scale, zero]), scale, zero]
-        )
+        return at.op("DequantizeLinear", at.op("QuantizeLinear", value, scale, zero), scale, zero)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,28 +50,28 @@ class Cell:
 
     def step(self, at: Emitter, share: Ref, hidden: Ref, cell: Ref) -> tuple[Ref, Ref]:
         """One step: the state after it. `share` has the gates of the input side by side."""
-        sums = at.emit("Add", [share, at.emit("MatMul", [hidden, self.values["recurrent"]])])
+        sums = at.op("Add", share, at.op("MatMul", hidden, self.values["recurrent"]))
         parts = at.emit(
             "Split", [sums], {"axis": -1, "num_outputs": len(self.gates)}, outputs=len(self.gates)
         )
         gate = dict(zip(self.gates, parts, strict=True))
-        forget = at.emit("Sigmoid", [self._gate(at, gate, "forget", cell)])
+        forget = at.op("Sigmoid", self._gate(at, gate, "forget", cell))
         if "input" in gate:
-            taken = at.emit("Sigmoid", [self._gate(at, gate, "input", cell)])
+            taken = at.op("Sigmoid", self._gate(at, gate, "input", cell))
         else:
-            taken = at.emit("Sub", [at.const(np.ones((), np.float32)), forget])
+            taken = at.op("Sub", at.const(np.ones((), np.float32)), forget)
         candidate = activate(at, self._gate(at, gate, "cell", None), self.activation)
-        cell = at.emit("Add", [at.emit("Mul", [forget, cell]), at.emit("Mul", [taken, candidate])])
+        cell = at.op("Add", at.op("Mul", forget, cell), at.op("Mul", taken, candidate))
         if self.cell_clip:
             cell = at.clip(cell, -self.cell_clip, self.cell_clip)
         if self.cell_rounding is not None:
             cell = self.cell_rounding.apply(at, cell)
-        shown = at.emit("Sigmoid", [self._gate(at, gate, "output", cell)])
-        hidden = at.emit("Mul", [shown, activate(at, cell, self.activation)])
+        shown = at.op("Sigmoid", self._gate(at, gate, "output", cell))
+        hidden = at.op("Mul", shown, activate(at, cell, self.activation))
         if "projection" in self.values:
-            hidden = at.emit("MatMul", [hidden, self.values["projection"]])
+            hidden = at.op("MatMul", hidden, self.values["projection"])
             if "projection bias" in self.values:
-                hidden = at.emit("Add", [hidden, self.values["projection bias"]])
+                hidden = at.op("Add", hidden, self.values["projection bias"])
             if self.projection_clip:
                 hidden = at.clip(hidden, -self.projection_clip, self.projection_clip)
         if self.hidden_rounding is not None:
@@ -82,7 +82,7 @@ class Cell:
         """The argument of a gate: peephole, then normalisation, then the bias behind it."""
         value = gates[gate]
         if cell is not None and f"peephole {gate}" in self.values:
-            value = at.emit("Add", [value, at.emit("Mul", [cell, self.values[f"peephole {gate}"]])])
+            value = at.op("Add", value, at.op("Mul", cell, self.values[f"peephole {gate}"]))
         if f"norm {gate}" in self.values:
             attrs: dict[str, Attr] = {"axis": -1, "epsilon": _NORM_EPSILON}
             value = at.emit(
@@ -102,7 +102,7 @@ def activate(at: Emitter, value: Ref, kind: str) -> Ref:
     if kind in _BOUNDS:
         return at.clip(value, *_BOUNDS[kind])
     if kind in _FUNCTIONS:
-        return at.emit(_FUNCTIONS[kind], [value])
+        return at.op(_FUNCTIONS[kind], value)
     if kind != "NONE":
         at.unsupported(f"the activation {kind}")
     return value
@@ -111,7 +111,7 @@ def activate(at: Emitter, value: Ref, kind: str) -> Ref:
 def _transposed(call: OperatorCall, ref: Ref) -> Ref:
     known = call.scope.value_of(ref)
     return (
-        call.emit("Transpose", [ref], {"perm": (1, 0)})
+        call.op("Transpose", ref, perm=(1, 0))
         if known is None
         else call.const(np.ascontiguousarray(known.T))
     )
@@ -160,10 +160,10 @@ def stepwise(layer: Layer, x: Ref) -> LayerOutputs:
     weights = _transposed(
         call, stack_inputs(call, [layer.input_weight(gate) for gate in layer.gates])
     )
-    shares = call.emit("MatMul", [x, weights])
+    shares = call.op("MatMul", x, weights)
     bias = None if layer.is_normalised else biases(layer, layer.gates)
     if bias is not None:
-        shares = call.emit("Add", [shares, bias])
+        shares = call.op("Add", shares, bias)
     shape = call.tensor_type_of(shares).static_shape
     if shape is None:
         call.unsupported("the length of its sequence is not known")
@@ -212,9 +212,9 @@ def run_steps(
     )
     made: list[Ref] = []
     for row in reversed(rows) if backwards else rows:
-        share = call.emit("Squeeze", [row, call.ints(0)])
+        share = call.op("Squeeze", row, call.ints(0))
         hidden, memory = cell.step(call, share, hidden, memory)
-        made.append(call.emit("Unsqueeze", [hidden, call.ints(0)]))
+        made.append(call.op("Unsqueeze", hidden, call.ints(0)))
     if backwards:
         made.reverse()
     every = made[0] if len(made) == 1 else call.emit("Concat", made, {"axis": 0})
@@ -238,7 +238,7 @@ def _scanned(
         before, stored, share = given[:3]
         inner = cell.with_values(dict(zip(names, given[3:], strict=True)))
         after, kept = inner.step(body, share, before, stored)
-        return [after, kept, body.emit("Identity", [after])]
+        return [after, kept, body.op("Identity", after)]
 
     body = call.body("step", kinds, fill)
     state = call.tensor_type_of(hidden)

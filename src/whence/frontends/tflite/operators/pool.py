@@ -37,8 +37,8 @@ def _maximum(call: OperatorCall) -> None:
 
 def _root_mean_square(call: OperatorCall) -> None:
     x: Ref = call.real(0)
-    mean = call.emit("ChannelsLastAveragePool", [call.emit("Mul", [x, x])], _attrs(call))
-    call.output(0, call.activate(call.emit("Sqrt", [mean])))
+    mean = call.emit("ChannelsLastAveragePool", [call.op("Mul", x, x)], _attrs(call))
+    call.output(0, call.activate(call.op("Sqrt", mean)))
 
 
 MAPPINGS: Mappings = {

@@ -10,7 +10,7 @@ def _drawn(op: str) -> Mapper:
         shape = call.numbers(0, "shape")
         if any(size < 0 for size in shape):
             call.fail(f"its shape is {list(shape)}")
-        call.output(0, call.emit(op, [], {"shape": shape, "dtype": int(call.output_type(0).dtype)}))
+        call.output(0, call.op(op, shape=shape, dtype=int(call.output_type(0).dtype)))
 
     return mapper
 

@@ -25,8 +25,8 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
     front = call.ints(0)
     bias = None
     if call.has(first + 2):
-        bias = call.emit(
-            "Concat", [call.real(first + 2), call.const(np.zeros(units, np.float32))], {"axis": 0}
+        bias = call.op(
+            "Concat", call.real(first + 2), call.const(np.zeros(units, np.float32)), axis=0
         )
     known = call.constant(first + 3)
     start = (
@@ -35,7 +35,7 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
         else call.real(first + 3)
     )
     parts = [
-        None if ref is None else call.emit("Unsqueeze", [ref, front])
+        None if ref is None else call.op("Unsqueeze", ref, front)
         for ref in (call.real(first), call.real(first + 1), bias, start)
     ]
     attrs: dict[str, Attr] = {
@@ -48,17 +48,14 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
     outputs = 2 if call.has_state(first + 3) else 1
     every, *ends = call.emit("RNN", [x, *parts[:3], None, parts[3]], attrs, outputs=outputs)
     for end in ends:
-        call.assign_state(first + 3, call.emit("Squeeze", [end, front]))
-    return call.emit("Squeeze", [every, call.ints(1)])
+        call.assign_state(first + 3, call.op("Squeeze", end, front))
+    return call.op("Squeeze", every, call.ints(1))
 
 
 def _rnn(call: OperatorCall) -> None:
     front = call.ints(0)
     call.output(
-        0,
-        call.emit(
-            "Squeeze", [_rnn_layer(call, call.emit("Unsqueeze", [call.real(0), front]), 1), front]
-        ),
+        0, call.op("Squeeze", _rnn_layer(call, call.op("Unsqueeze", call.real(0), front), 1), front)
     )
 
 
@@ -82,7 +79,7 @@ def _bidirectional_rnn(call: OperatorCall) -> None:
     forward = transposed(call, _rnn_layer(call, x, 1), is_transposed=swap)
     backward = transposed(call, _rnn_layer(call, x, 5, backwards=True), is_transposed=swap)
     if call.flag("merge_outputs"):
-        call.output(0, call.emit("Concat", [forward, backward], {"axis": -1}))
+        call.output(0, call.op("Concat", forward, backward, axis=-1))
     else:
         call.output(0, forward)
         call.output(1, backward)
@@ -104,19 +101,19 @@ def _gru(call: OperatorCall) -> None:
         for index in (4, 2)
     ]
     bias = call.emit(
-        "Concat", [call.emit("Reshape", [ref, call.ints(-1)]) for ref in biases], {"axis": 0}
+        "Concat", [call.op("Reshape", ref, call.ints(-1)) for ref in biases], {"axis": 0}
     )
     weights, recurrent, bias = (
-        call.emit("Unsqueeze", [ref, front]) for ref in (call.real(3), call.real(1), bias)
+        call.op("Unsqueeze", ref, front) for ref in (call.real(3), call.real(1), bias)
     )
-    start = call.emit("Unsqueeze", [call.real(5), front]) if call.has(5) else None
+    start = call.op("Unsqueeze", call.real(5), front) if call.has(5) else None
     attrs: dict[str, Attr] = {"hidden_size": units, "linear_before_reset": 1}
     every, last = call.emit(
         "GRU", [call.real(0), weights, recurrent, bias, None, start], attrs, outputs=2
     )
     call.assign_state(5, last)
     call.output(
-        0, call.emit("Squeeze", [every, call.ints(1)]) if call.flag("return_sequences") else last
+        0, call.op("Squeeze", every, call.ints(1)) if call.flag("return_sequences") else last
     )
 
 

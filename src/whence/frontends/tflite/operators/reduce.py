@@ -17,7 +17,7 @@ def axes_of(call: OperatorCall) -> Ref:
     if known is not None:
         return call.ints(*call.numbers(1, "axes"))
     axes = call.cast(call.needed(1), DType.I64)
-    return axes if call.rank(1) == 1 else call.emit("Reshape", [axes, call.ints(-1)])
+    return axes if call.rank(1) == 1 else call.op("Reshape", axes, call.ints(-1))
 
 
 def _attrs(call: OperatorCall) -> dict[str, Attr]:
@@ -86,7 +86,7 @@ def _arg(op: str) -> Mapper:
         if len(axes) != 1:
             call.fail(f"it has {len(axes)} axes, not one")
         # Codes are ordered like what they mean, so their extremes are in the same places.
-        found = call.emit(op, [call.needed(0)], {"axis": axes[0], "keepdims": 0})
+        found = call.op(op, call.needed(0), axis=axes[0], keepdims=0)
         call.output(0, call.cast(found, call.output_type(0).dtype))
 
     return mapper
@@ -100,9 +100,7 @@ def _cumulative_sum(call: OperatorCall) -> None:
     axes = call.numbers(1, "axis")
     if len(axes) != 1:
         call.fail(f"it has {len(axes)} axes, not one")
-    call.output(
-        0, call.emit("CumSum", [call.real(0), call.const(np.array(axes[0], np.int64))], attrs)
-    )
+    call.output(0, call.emit("CumSum", [call.real(0), call.scalar(axes[0], DType.I64)], attrs))
 
 
 MAPPINGS: Mappings = {

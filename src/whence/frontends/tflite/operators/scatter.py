@@ -42,18 +42,14 @@ def _dynamic_update_slice(call: OperatorCall) -> None:
         if np.prod(part[:axes], dtype=object) * axes > _MOST_PLACES:
             call.unsupported(f"a slice of shape {list(part)} in {list(whole)}")
         limits = np.subtract(whole, part)[:axes].astype(np.int64)
-        start = call.emit(
-            "Slice", [call.cast(call.needed(2), DType.I64), call.ints(0), call.ints(axes)]
+        start = call.op(
+            "Slice", call.cast(call.needed(2), DType.I64), call.ints(0), call.ints(axes)
         )
-        start = call.emit(
-            "Min", [call.emit("Max", [start, call.ints(*[0] * axes)]), call.const(limits)]
-        )
+        start = call.op("Min", call.op("Max", start, call.ints(*[0] * axes)), call.const(limits))
         places = np.stack(
             np.meshgrid(*(np.arange(size) for size in part[:axes]), indexing="ij"), axis=-1
         ).astype(np.int64)
-        made = call.emit(
-            "ScatterND", [target, call.emit("Add", [call.const(places), start]), update]
-        )
+        made = call.op("ScatterND", target, call.op("Add", call.const(places), start), update)
     if keeps:
         call.output_codes(0, made)
     else:
@@ -77,9 +73,9 @@ def _segment_sum(call: OperatorCall) -> None:
             call.fail(f"its segments are numbered up to {rows - 1}")
         wanted = call.ints(rows, *shape[1:])
     else:
-        last = call.emit("Slice", [numbers, call.ints(-1), call.ints(np.iinfo(np.int64).max)])
-        wanted = call.emit(
-            "Concat", [call.emit("Add", [last, call.ints(1)]), call.ints(*shape[1:])], {"axis": 0}
+        last = call.op("Slice", numbers, call.ints(-1), call.ints(np.iinfo(np.int64).max))
+        wanted = call.op(
+            "Concat", call.op("Add", last, call.ints(1)), call.ints(*shape[1:]), axis=0
         )
     call.output(0, _combined(call, wanted, numbers, data, 0, "add"))
 
@@ -87,15 +83,11 @@ def _segment_sum(call: OperatorCall) -> None:
 def _combined(
     call: OperatorCall, shape: Ref, numbers: Ref, data: Ref, start: float, reduction: str
 ) -> Ref:
-    empty = call.emit(
-        "ConstantOfShape",
-        [shape],
-        {"value": np.array([start], call.tensor_type_of(data).dtype.numpy)},
+    empty = call.op(
+        "ConstantOfShape", shape, value=np.array([start], call.tensor_type_of(data).dtype.numpy)
     )
-    return call.emit(
-        "ScatterND",
-        [empty, call.emit("Unsqueeze", [numbers, call.ints(-1)]), data],
-        {"reduction": reduction},
+    return call.op(
+        "ScatterND", empty, call.op("Unsqueeze", numbers, call.ints(-1)), data, reduction=reduction
     )
 
 
@@ -132,12 +124,12 @@ def _sparse_to_dense(call: OperatorCall) -> None:
     rank, indices = call.rank(0), call.cast(call.needed(0), DType.I64)
     if rank < 2:
         # Places along one axis, or the only one.
-        indices = call.emit("Reshape", [indices, call.ints(-1, 1)])
+        indices = call.op("Reshape", indices, call.ints(-1, 1))
     values, count = call.needed(2), call.shape(0)[0] if rank else 1
     if call.rank(2) == 0:
-        values = call.emit("Expand", [values, call.ints(count)])
-    empty = call.emit("Expand", [call.needed(3), call.cast(call.needed(1), DType.I64)])
-    call.output_codes(0, call.emit("ScatterND", [empty, indices, values]))
+        values = call.op("Expand", values, call.ints(count))
+    empty = call.op("Expand", call.needed(3), call.cast(call.needed(1), DType.I64))
+    call.output_codes(0, call.op("ScatterND", empty, indices, values))
 
 
 MAPPINGS: Mappings = {

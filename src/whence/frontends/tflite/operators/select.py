@@ -12,16 +12,16 @@ from whence.types import DType
 
 def _choose(call: OperatorCall, condition: Ref) -> None:
     if keeps_codes(call, 1) and keeps_codes(call, 2):
-        call.output_codes(0, call.emit("Where", [condition, call.needed(1), call.needed(2)]))
+        call.output_codes(0, call.op("Where", condition, call.needed(1), call.needed(2)))
     else:
-        call.output(0, call.emit("Where", [condition, call.real(1), call.real(2)]))
+        call.output(0, call.op("Where", condition, call.real(1), call.real(2)))
 
 
 def _select(call: OperatorCall) -> None:
     condition, rank = call.needed(0), call.rank(1)
     if call.rank(0) == 1 and rank > 1:
         # A list of conditions chooses whole rows.
-        condition = call.emit("Unsqueeze", [condition, call.ints(*range(1, rank))])
+        condition = call.op("Unsqueeze", condition, call.ints(*range(1, rank)))
     _choose(call, condition)
 
 
@@ -30,13 +30,11 @@ def _select_v2(call: OperatorCall) -> None:
 
 
 def _where(call: OperatorCall) -> None:
-    call.output_codes(
-        0, call.emit("Transpose", [call.emit("NonZero", [call.needed(0)])], {"perm": (1, 0)})
-    )
+    call.output_codes(0, call.op("Transpose", call.op("NonZero", call.needed(0)), perm=(1, 0)))
 
 
 def _top_k(call: OperatorCall) -> None:
-    count = call.emit("Reshape", [call.cast(call.needed(1), DType.I64), call.ints(1)])
+    count = call.op("Reshape", call.cast(call.needed(1), DType.I64), call.ints(1))
     keeps = keeps_codes(call)
     values, places = call.emit(
         "TopK",
@@ -67,9 +65,7 @@ def _reverse(call: OperatorCall) -> None:
     first, beyond = call.ints(*[-1] * count), call.ints(*[np.iinfo(np.int64).min] * count)
     move(
         call,
-        lambda x: call.emit(
-            "Slice", [x, first, beyond, call.ints(*axes), call.ints(*[-1] * count)]
-        ),
+        lambda x: call.op("Slice", x, first, beyond, call.ints(*axes), call.ints(*[-1] * count)),
     )
 
 
@@ -85,12 +81,10 @@ def _reverse_sequence(call: OperatorCall) -> None:
 
     def reversed_(x: Ref) -> Ref:
         if {time, batch} == {0, 1}:
-            return call.emit(
-                "ReverseSequence", [x, lengths], {"time_axis": time, "batch_axis": batch}
-            )
-        x = call.emit("Transpose", [x], {"perm": order})
-        x = call.emit("ReverseSequence", [x, lengths], {"time_axis": 1, "batch_axis": 0})
-        return call.emit("Transpose", [x], {"perm": back})
+            return call.op("ReverseSequence", x, lengths, time_axis=time, batch_axis=batch)
+        x = call.op("Transpose", x, perm=order)
+        x = call.op("ReverseSequence", x, lengths, time_axis=1, batch_axis=0)
+        return call.op("Transpose", x, perm=back)
 
     move(call, reversed_)
 
@@ -108,8 +102,8 @@ def _matrix_diag(call: OperatorCall) -> None:
         call.unsupported(f"the length of its diagonal, of {call.type(0)}, is not known")
     codes = call.needed(0)
     zero = call.const(np.zeros((), call.tensor_type_of(codes).dtype.numpy))
-    rows = call.emit("Unsqueeze", [codes, call.ints(-2)])
-    call.output_codes(0, call.emit("Where", [_diagonal(size, size, call), rows, zero]))
+    rows = call.op("Unsqueeze", codes, call.ints(-2))
+    call.output_codes(0, call.op("Where", _diagonal(size, size, call), rows, zero))
 
 
 def _matrix_set_diag(call: OperatorCall) -> None:
@@ -118,17 +112,17 @@ def _matrix_set_diag(call: OperatorCall) -> None:
     if not isinstance(rows, int) or not isinstance(columns, int):
         call.unsupported(f"the size of its matrices, {call.type(0)}, is not known")
     # The diagonal is as long as the shorter side, and broadcasts along the other.
-    line = call.emit("Unsqueeze", [call.needed(1), call.ints(-2 if rows >= columns else -1)])
-    call.output_codes(0, call.emit("Where", [_diagonal(rows, columns, call), line, call.needed(0)]))
+    line = call.op("Unsqueeze", call.needed(1), call.ints(-2 if rows >= columns else -1))
+    call.output_codes(0, call.op("Where", _diagonal(rows, columns, call), line, call.needed(0)))
 
 
 def _bucketise(call: OperatorCall) -> None:
     """How many of the ascending bounds an element reaches."""
     found = call.options.get("boundaries", ())
     bounds = np.array(found if isinstance(found, tuple) else (), np.float32)
-    x = call.emit("Unsqueeze", [call.cast(call.needed(0), DType.F32), call.ints(-1)])
-    reached = call.cast(call.emit("GreaterOrEqual", [x, call.const(bounds)]), DType.I32)
-    call.output_codes(0, call.emit("ReduceSum", [reached, call.ints(-1)], {"keepdims": 0}))
+    x = call.op("Unsqueeze", call.cast(call.needed(0), DType.F32), call.ints(-1))
+    reached = call.cast(call.op("GreaterOrEqual", x, call.const(bounds)), DType.I32)
+    call.output_codes(0, call.op("ReduceSum", reached, call.ints(-1), keepdims=0))
 
 
 def _suppression(soft: bool) -> Mapper:

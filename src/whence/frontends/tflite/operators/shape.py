@@ -42,13 +42,11 @@ def _squeeze(call: OperatorCall) -> None:
     axes = call.integers("squeeze_dims")
     if not axes:
         axes = tuple(axis for axis, size in enumerate(call.shape(0)) if size == 1)
-    call.output_codes(0, call.emit("Squeeze", [call.needed(0), call.ints(*axes)]))
+    call.output_codes(0, call.op("Squeeze", call.needed(0), call.ints(*axes)))
 
 
 def _expand_dims(call: OperatorCall) -> None:
-    call.output_codes(
-        0, call.emit("Unsqueeze", [call.needed(0), call.ints(*call.numbers(1, "axis"))])
-    )
+    call.output_codes(0, call.op("Unsqueeze", call.needed(0), call.ints(*call.numbers(1, "axis"))))
 
 
 def _transpose(call: OperatorCall) -> None:
@@ -56,14 +54,14 @@ def _transpose(call: OperatorCall) -> None:
     order = tuple(axis + rank if axis < 0 else axis for axis in call.numbers(1, "order of axes"))
     if sorted(order) != list(range(rank)):
         call.fail(f"{list(order)} is no order of the {rank} axes of its input")
-    call.output_codes(0, call.emit("Transpose", [call.needed(0)], {"perm": order}))
+    call.output_codes(0, call.op("Transpose", call.needed(0), perm=order))
 
 
 def _slice(call: OperatorCall) -> None:
     """A size of -1 means all that is left."""
     axes = call.ints(*range(call.rank(0)))
     begin, size = call.whole(1), call.whole(2)
-    ends = call.emit("Add", [begin, size])
+    ends = call.op("Add", begin, size)
     known = call.scope.value_of(size)
     if known is not None and np.any(known < 0):
         given = call.scope.value_of(begin)
@@ -73,18 +71,16 @@ def _slice(call: OperatorCall) -> None:
             else _choose(call, known < 0, END, ends)
         )
     elif known is None:
-        rest = call.emit("Less", [size, call.ints(0)])
-        ends = call.emit("Where", [rest, call.ints(END), ends])
-    call.output_codes(0, call.emit("Slice", [call.needed(0), begin, ends, axes]))
+        rest = call.op("Less", size, call.ints(0))
+        ends = call.op("Where", rest, call.ints(END), ends)
+    call.output_codes(0, call.op("Slice", call.needed(0), begin, ends, axes))
 
 
 def _choose(
     call: OperatorCall, where: np.ndarray | Sequence[bool], value: int, otherwise: Ref
 ) -> Ref:
     """`value` at some places, what `otherwise` has at the others."""
-    return call.emit(
-        "Where", [call.const(np.asarray(where, np.bool_)), call.ints(value), otherwise]
-    )
+    return call.op("Where", call.const(np.asarray(where, np.bool_)), call.ints(value), otherwise)
 
 
 def _strided_slice(call: OperatorCall) -> None:
@@ -105,20 +101,18 @@ def _strided_slice(call: OperatorCall) -> None:
         result = call.needed(0)
     else:
         begin, end = _bounds(call, entries, strides, masks)
-        result = call.emit(
+        result = call.op(
             "Slice",
-            [
-                call.needed(0),
-                begin,
-                end,
-                call.ints(*axes),
-                call.ints(*(strides[entry] for entry in entries)),
-            ],
+            call.needed(0),
+            begin,
+            end,
+            call.ints(*axes),
+            call.ints(*(strides[entry] for entry in entries)),
         )
     if shrunk:
-        result = call.emit("Squeeze", [result, call.ints(*shrunk)])
+        result = call.op("Squeeze", result, call.ints(*shrunk))
     if new_axes:
-        result = call.emit("Unsqueeze", [result, call.ints(*new_axes)])
+        result = call.op("Unsqueeze", result, call.ints(*new_axes))
     call.output_codes(0, result)
 
 
@@ -163,9 +157,9 @@ def _bounds(
     begin, end = call.whole(1), call.whole(2)
     if len(entries) != len(strides):
         chosen = call.ints(*entries)
-        begin, end = call.emit("Gather", [begin, chosen]), call.emit("Gather", [end, chosen])
+        begin, end = call.op("Gather", begin, chosen), call.op("Gather", end, chosen)
     if call.flag("offset"):
-        end = call.emit("Add", [begin, end])
+        end = call.op("Add", begin, end)
     backward = np.array([strides[entry] < 0 for entry in entries])
     single = np.array([bool(masks["shrink_axis"] >> entry & 1) for entry in entries])
     from_start = np.array([bool(masks["begin"] >> entry & 1) for entry in entries]) & ~single
@@ -176,24 +170,22 @@ def _bounds(
         end = _choose(call, where, value, end) if where.any() else end
     if single.any():
         # One element from -1 ends at the very end, not at 0.
-        following = call.emit("Add", [begin, call.ints(1)])
-        last = call.emit(
-            "Where", [call.emit("Equal", [begin, call.ints(-1)]), call.ints(END), following]
-        )
-        end = call.emit("Where", [call.const(single), last, end])
+        following = call.op("Add", begin, call.ints(1))
+        last = call.op("Where", call.op("Equal", begin, call.ints(-1)), call.ints(END), following)
+        end = call.op("Where", call.const(single), last, end)
     return begin, end
 
 
 def _shape(call: OperatorCall) -> None:
-    call.output_codes(0, call.cast(call.emit("Shape", [call.needed(0)]), call.output_type(0).dtype))
+    call.output_codes(0, call.cast(call.op("Shape", call.needed(0)), call.output_type(0).dtype))
 
 
 def _broadcast_to(call: OperatorCall) -> None:
-    call.output_codes(0, call.emit("Expand", [call.needed(0), call.whole(1)]))
+    call.output_codes(0, call.op("Expand", call.needed(0), call.whole(1)))
 
 
 def _tile(call: OperatorCall) -> None:
-    call.output_codes(0, call.emit("Tile", [call.needed(0), call.whole(1)]))
+    call.output_codes(0, call.op("Tile", call.needed(0), call.whole(1)))
 
 
 def _bitcast(call: OperatorCall) -> None:
@@ -201,7 +193,7 @@ def _bitcast(call: OperatorCall) -> None:
     given, made = call.type(0).dtype, call.output_type(0).dtype
     if given.bits != made.bits or DType.STRING in (given, made):
         call.unsupported(f"from {given} to {made}, of another size")
-    call.output_codes(0, call.emit("BitCast", [call.needed(0)], {"to": int(made)}))
+    call.output_codes(0, call.op("BitCast", call.needed(0), to=int(made)))
 
 
 MAPPINGS: Mappings = {

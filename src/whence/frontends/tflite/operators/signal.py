@@ -11,12 +11,12 @@ def _real_fourier(call: OperatorCall) -> None:
     known = call.constant_codes(1)
     if known is not None:
         lengths = call.ints(*call.numbers(1, "lengths"))
-    call.output(0, call.emit("RealFourier2D", [call.real(0), lengths]))
+    call.output(0, call.op("RealFourier2D", call.real(0), lengths))
 
 
 def _part(op: str) -> Mapper:
     def mapper(call: OperatorCall) -> None:
-        call.output(0, call.emit(op, [call.needed(0)]))
+        call.output(0, call.op(op, call.needed(0)))
 
     return mapper
 

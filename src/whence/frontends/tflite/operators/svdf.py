@@ -37,30 +37,26 @@ def _real(call: OperatorCall, rank: int) -> None:
     """
     filters, memory = call.shape(2)
     batch = call.shape(0)[0]
-    features = call.emit(
-        "MatMul", [call.real(0), call.emit("Transpose", [call.real(1)], {"perm": (1, 0)})]
-    )
+    features = call.op("MatMul", call.real(0), call.op("Transpose", call.real(1), perm=(1, 0)))
     found = call.quantisation(4)
     if found is not None and len(found.scales) == 1:
         scale, zero, _ = parameters(call.tensor(4), found)
         features = Rounding(scale, zero).apply(call, features)
-    newest = call.emit("Unsqueeze", [features, call.ints(-1)])
-    before = call.emit("Reshape", [call.real(4), call.ints(batch, filters, memory)])
-    kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
-    state = call.emit("Concat", [kept, newest], {"axis": -1})
+    newest = call.op("Unsqueeze", features, call.ints(-1))
+    before = call.op("Reshape", call.real(4), call.ints(batch, filters, memory))
+    kept = call.op("Slice", before, call.ints(1), call.ints(memory), call.ints(2))
+    state = call.op("Concat", kept, newest, axis=-1)
     call.assign_state(4, state)
-    sums = call.emit(
-        "ReduceSum", [call.emit("Mul", [state, call.real(2)]), call.ints(-1)], {"keepdims": 0}
-    )
-    units = call.emit("Reshape", [sums, call.ints(batch, filters // rank, rank)])
-    result = call.emit("ReduceSum", [units, call.ints(-1)], {"keepdims": 0})
+    sums = call.op("ReduceSum", call.op("Mul", state, call.real(2)), call.ints(-1), keepdims=0)
+    units = call.op("Reshape", sums, call.ints(batch, filters // rank, rank))
+    result = call.op("ReduceSum", units, call.ints(-1), keepdims=0)
     if call.has(3):
         times, states = call.quantisation(2), call.quantisation(4)
         bias = call.bias(
             3, None if times is None or states is None else times.scales * states.scales
         )
         assert bias is not None
-        result = call.emit("Add", [result, bias])
+        result = call.op("Add", result, bias)
     call.output(0, call.activate(result))
 
 
@@ -98,21 +94,21 @@ def _integer(call: OperatorCall, rank: int) -> None:
     assert weights is not None
     last = call.ints(-1)
     columns = call.const(np.ascontiguousarray(weights.T))
-    sums = call.emit("MatMulInteger", [call.needed(0), columns, call.const(_zero(call, 0))])
+    sums = call.op("MatMulInteger", call.needed(0), columns, call.const(_zero(call, 0)))
     newest = _rescaled(call, sums, scale[0] * scale[1] / scale[3], int(_zero(call, 4)), 4)
-    before = call.emit("Reshape", [call.needed(4), call.ints(batch, filters, memory)])
-    kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
-    state = call.emit("Concat", [kept, call.emit("Unsqueeze", [newest, last])], {"axis": -1})
+    before = call.op("Reshape", call.needed(4), call.ints(batch, filters, memory))
+    kept = call.op("Slice", before, call.ints(1), call.ints(memory), call.ints(2))
+    state = call.op("Concat", kept, call.op("Unsqueeze", newest, last), axis=-1)
     call.assign_state(4, state)
     centred = call.cast(state, DType.I32)
     if _zero(call, 4):
         zero = call.const(np.array(int(_zero(call, 4)), np.int32))
-        centred = call.emit("Sub", [centred, zero])
-    products = call.emit("Mul", [centred, call.cast(call.needed(2), DType.I32)])
-    units = call.emit("Reshape", [products, call.ints(batch, filters // rank, rank * memory)])
-    result = call.emit("ReduceSum", [units, last], {"keepdims": 0})
+        centred = call.op("Sub", centred, zero)
+    products = call.op("Mul", centred, call.cast(call.needed(2), DType.I32))
+    units = call.op("Reshape", products, call.ints(batch, filters // rank, rank * memory))
+    result = call.op("ReduceSum", units, last, keepdims=0)
     if call.has(3):
-        result = call.emit("Add", [result, call.needed(3)])
+        result = call.op("Add", result, call.needed(3))
     ratio = scale[3] * scale[2] / np.float32(made.scales[0])
     call.output_codes(0, _rescaled(call, result, ratio, int(made.zero_points[0]), None))
 
@@ -120,12 +116,10 @@ def _integer(call: OperatorCall, rank: int) -> None:
 def _rescaled(call: OperatorCall, sums: Ref, ratio: np.float32, zero: int, like: int | None) -> Ref:
     """Sums in the codes of input `like`, or of the output."""
     dtype = dtype_of(call.output_tensor(0) if like is None else call.tensor(like))
-    multiplier, shift = (
-        call.const(np.array(number, np.int32)) for number in fixed_point(float(ratio))
-    )
-    scaled = call.emit("FixedPointScale", [sums, multiplier, shift])
+    multiplier, shift = (call.scalar(number, DType.I32) for number in fixed_point(float(ratio)))
+    scaled = call.op("FixedPointScale", sums, multiplier, shift)
     if zero:
-        scaled = call.emit("Add", [scaled, call.const(np.array(zero, np.int32))])
+        scaled = call.op("Add", scaled, call.scalar(zero, DType.I32))
     return call.cast(call.clip(scaled, *integer_range(dtype)), dtype)
 
 
