@@ -7,6 +7,8 @@ import pytest
 
 from whence.attribution import input_places
 from whence.attribution.input_places import InputPlaces
+from whence.building.aligned_memory import aligned_bytes
+from whence.machine import CACHE_LINE
 from whence.ops.definition import Value
 
 
@@ -33,3 +35,10 @@ def test_large_inputs_have_few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     for size, count in ((400, 2), (4000, 1)):
         places = InputPlaces([np.zeros(size, np.uint8)])
         assert len({address(places.next()[0]) for _ in range(24 * 9)}) == count
+
+
+@pytest.mark.parametrize("offset", [0, 4, 48])
+def test_places_begin_as_far_from_a_cache_line(offset: int) -> None:
+    given = aligned_bytes(4096)[offset : offset + 1024].view(np.float32)
+    places = InputPlaces([given])
+    assert {address(places.next()[0]) % CACHE_LINE for _ in range(24 * 8)} == {offset}

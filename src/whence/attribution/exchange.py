@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whence.attribution.input_places import copy_elsewhere
 from whence.attribution.variants import Variant
 from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.instance import Instance
 from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers
-from whence.building.aligned_memory import ALIGNMENT, aligned_bytes
+from whence.building.aligned_memory import aligned_bytes
 from whence.building.location import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.packed_weights import Packing
@@ -97,7 +98,7 @@ class Exchange:
         """Let all values, inputs too, lie elsewhere from now on: where they happen to lie decides
         how they meet in the caches.
         """
-        self._given = [_elsewhere(value) for value in self._given]
+        self._given = [copy_elsewhere(value) for value in self._given]
         self._instance = Instance(self._program, self._engine)
 
     def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
@@ -240,17 +241,6 @@ class _Operands:
 def _moved(step: ReferenceStep) -> ReferenceStep:
     """In the first of its places."""
     return ReferenceStep(_PLACES * step.number, step.node)
-
-
-def _elsewhere(value: Value) -> Value:
-    """A copy in other memory, as far from the beginning of a cache line."""
-    if not isinstance(value, np.ndarray) or value.dtype == object:
-        return value
-    block = np.empty(value.nbytes + 2 * ALIGNMENT, np.uint8)
-    start = (value.ctypes.data - block.ctypes.data) % ALIGNMENT
-    copy = block[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
-    copy[...] = value
-    return copy
 
 
 def _operands(variant: Variant) -> list[tuple[Ref, Packing | None]]:
