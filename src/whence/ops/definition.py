@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
+from whence.errors import WhenceError
 from whence.ops.formula import Formula
 from whence.ops.operand import NO_OPERANDS, Operands
 from whence.ops.traits import Trait
@@ -108,6 +109,15 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.bytes + other.bytes)
+
+
+def naming(op: str, error: WhenceError) -> WhenceError:
+    """The same error, with the operator's name in front. What applies a rule or a reference says
+    whose it is; these need not.
+    """
+    if str(error).startswith((f"{op}:", f"{op} ")):
+        return error
+    return type(error)(f"{op}: {error}")
 
 
 Infer: TypeAlias = Callable[[TypeQuery], Sequence[ValueType]]

@@ -37,7 +37,7 @@ def tensor(call: Call, index: int) -> np.ndarray:
     """Input `index` as an array. A model that leaves a required input out is at fault."""
     value = call.input(index)
     if value is None:
-        raise ModelError(f"{call.op}: input {index} is required but absent")
+        raise ModelError(f"input {index} is required but absent")
     return np.asarray(value)
 
 

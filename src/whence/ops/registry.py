@@ -12,7 +12,7 @@ import numpy as np
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.ops.classical import encoders, linear_models, trees
-from whence.ops.definition import Call, OpClass, OpDef, Value
+from whence.ops.definition import Call, OpClass, OpDef, Value, naming
 from whence.ops.fallback import first_line, onnx_reference
 from whence.ops.neural import (
     attention,
@@ -175,9 +175,7 @@ def evaluate(call: Call) -> tuple[Value, ...]:
         with np.errstate(all="ignore"):
             results = (definition.reference or onnx_reference)(call)
     except WhenceError as error:
-        if str(error).startswith((f"{call.op}:", f"{call.op} ")):
-            raise
-        raise type(error)(f"{call.op}: {error}") from error
+        raise naming(call.op, error) from error
     except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
         raise ModelError(f"{call.op}: {first_line(error)}") from error
     if len(results) < call.n_outputs:

@@ -45,7 +45,7 @@ def _normalizer(call: Call) -> tuple[Value]:
         "L2": lambda: np.sqrt((x * x).sum(axis=-1, keepdims=True)),
     }
     if norm not in sizes:
-        raise ModelError(f"{call.op}: unknown norm {norm!r}")
+        raise ModelError(f"unknown norm {norm!r}")
     size = sizes[norm]()
     return (np.where(size != 0, x / np.where(size != 0, size, 1), x).astype(np.float32),)
 
@@ -62,9 +62,7 @@ def _imputer(call: Call) -> tuple[Value]:
         filling = np.array(get_ints(call.attrs, "imputed_value_int64s"))
         found = x == get_int(call.attrs, "replaced_value_int64", 0)
     if filling.size not in {1, x.shape[-1] if x.ndim else 1}:
-        raise ModelError(
-            f"{call.op}: {filling.size} imputed values do not fit shape {list(x.shape)}"
-        )
+        raise ModelError(f"{filling.size} imputed values do not fit shape {list(x.shape)}")
     return (np.where(found, filling.astype(x.dtype), x),)
 
 
@@ -93,7 +91,7 @@ def _one_hot_encoder(call: Call) -> tuple[Value]:
     else:
         hot = x.astype(np.int64)[..., np.newaxis] == np.array(known, np.int64)
     if not get_int(call.attrs, "zeros", 1) and not hot.any(axis=-1).all():
-        raise ModelError(f"{call.op}: a value is in none of the {len(known)} categories")
+        raise ModelError(f"a value is in none of the {len(known)} categories")
     return (hot.astype(np.float32),)
 
 
@@ -134,9 +132,7 @@ _COLUMN_TYPES: dict[str, np.dtype[Any]] = {
 def _label_encoder(call: Call) -> tuple[Value]:
     x, keys, values = tensor(call, 0), _column(call.attrs, "keys"), _column(call.attrs, "values")
     if keys is None or values is None or keys.size != values.size:
-        raise ModelError(
-            f"{call.op}: keys and values must be given, as many of one as of the other"
-        )
+        raise ModelError("keys and values must be given, as many of one as of the other")
     default = call.attrs.get("default_tensor")
     if isinstance(default, np.ndarray):
         other: Any = default.reshape(-1)[0]
@@ -181,7 +177,7 @@ def _category_mapper(call: Call) -> tuple[Value]:
 def _map(call: Call) -> dict[Any, Any]:
     value = call.input(0)
     if not isinstance(value, dict):
-        raise ModelError(f"{call.op}: input 0 must be a map")
+        raise ModelError("input 0 must be a map")
     return value
 
 
@@ -206,7 +202,7 @@ def _dict_vectorizer(call: Call) -> tuple[Value]:
 def _cast_map(call: Call) -> tuple[Value]:
     given, target = _map(call), get_str(call.attrs, "cast_to", "TO_FLOAT")
     if target not in _CASTS:
-        raise ModelError(f"{call.op}: unknown cast_to {target!r}")
+        raise ModelError(f"unknown cast_to {target!r}")
     if get_str(call.attrs, "map_form", "DENSE") == "SPARSE":
         row = [given.get(key, 0) for key in range(get_int(call.attrs, "max_map", 1))]
     else:
@@ -231,7 +227,7 @@ def _zip_map(call: Call) -> tuple[Value]:
     )
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     if rows.shape[1] != len(keys):
-        raise ModelError(f"{call.op}: {rows.shape[1]} columns do not fit {len(keys)} labels")
+        raise ModelError(f"{rows.shape[1]} columns do not fit {len(keys)} labels")
     return ([dict(zip(keys, row, strict=True)) for row in rows.tolist()],)
 
 

@@ -42,8 +42,7 @@ def linear_scores(call: Call, rows: int) -> np.ndarray:
     )
     if weights.size != rows * x.shape[1] or offsets.size not in {0, rows}:
         raise ModelError(
-            f"{call.op}: {weights.size} coefficients do not fit {rows} results of {x.shape[1]}"
-            " features"
+            f"{weights.size} coefficients do not fit {rows} results of {x.shape[1]} features"
         )
     scores = x @ weights.reshape(rows, -1).T
     return np.asarray(scores + offsets if offsets.size else scores)
@@ -75,7 +74,7 @@ def kernel(call: Call, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     if kind == "SIGMOID":
         return np.asarray(np.tanh(gamma * product + coef))
     if kind != "RBF":
-        raise ModelError(f"{call.op}: unknown kernel_type {kind!r}")
+        raise ModelError(f"unknown kernel_type {kind!r}")
     # Differences, not |x|² - 2xv + |v|², which cancels badly when they are close.
     return np.exp(
         -gamma * np.stack([((x - vector) ** 2).sum(axis=1) for vector in vectors], axis=1)

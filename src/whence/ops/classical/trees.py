@@ -166,7 +166,7 @@ def _from_lists(call: Call, prefix: str, targets: int) -> Ensemble:
         )
         weight_node = np.array([place[home] for home in homes], np.int64)
     except (KeyError, ValueError) as error:
-        raise ModelError(f"{call.op}: the trees are inconsistent at {error}") from None
+        raise ModelError(f"the trees are inconsistent at {error}") from None
     missing = np.array(
         get_ints(attrs, "nodes_missing_value_tracks_true") or (0,) * len(names), np.bool_
     )
@@ -194,7 +194,7 @@ def _from_lists(call: Call, prefix: str, targets: int) -> Ensemble:
 def _inputs(call: Call) -> np.ndarray:
     x = tensor(call, 0)
     if x.ndim > 2:
-        raise ModelError(f"{call.op}: input 0 must be a matrix, found rank {x.ndim}")
+        raise ModelError(f"input 0 must be a matrix, found rank {x.ndim}")
     return (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(
         1 if x.ndim < 2 else x.shape[0], -1
     )
@@ -263,7 +263,7 @@ def _tree_ensemble(call: Call) -> tuple[Value]:
         or not isinstance(modes, np.ndarray)
         or not isinstance(splits, np.ndarray)
     ):
-        raise ModelError(f"{call.op}: nodes_modes, nodes_splits and leaf_weights must be tensors")
+        raise ModelError("nodes_modes, nodes_splits and leaf_weights must be tensors")
     leaves = np.arange(inner, inner + targets.size)
 
     def children(side: str) -> np.ndarray:

@@ -101,7 +101,7 @@ def _attention(call: Call) -> tuple[Value, ...]:
     batch, heads, queries, size = q.shape
     shared, keys = heads // k.shape[1], k.shape[2]
     if heads % k.shape[1]:
-        raise ModelError(f"{call.op}: {heads} query heads cannot share {k.shape[1]} key heads")
+        raise ModelError(f"{heads} query heads cannot share {k.shape[1]} key heads")
     scale = get_float(call.attrs, "scale", 1 / math.sqrt(size) if size else 1.0)
     # Query heads that share a key head stand side by side, so they stack into one taller matrix.
     scores = (q * q.dtype.type(scale)).reshape(

@@ -132,9 +132,7 @@ def _as_blocked(kind: ValueType, block: int) -> TensorType:
 def _of_rank(query: TypeQuery, *ranks: int) -> TensorType:
     x = tensor_type(query, 0)
     if x.shape is not None and len(x.shape) not in ranks:
-        raise ModelError(
-            f"{query.op}: the input must have {' or '.join(map(str, ranks))} axes, found {x}"
-        )
+        raise ModelError(f"the input must have {' or '.join(map(str, ranks))} axes, found {x}")
     return x
 
 
@@ -148,7 +146,7 @@ def _infer_from_blocked(query: TypeQuery) -> tuple[ValueType, ...]:
         return (x,)
     rank = get_int(query.attrs, "rank", 4)
     if rank not in {3, 4} or (rank == 3 and x.shape[2] != 1):
-        raise ModelError(f"{query.op}: {x} cannot become a plain tensor of {rank} axes")
+        raise ModelError(f"{x} cannot become a plain tensor of {rank} axes")
     return (
         TensorType(
             x.dtype, (x.shape[0], get_int(query.attrs, "channels", 0), *x.shape[6 - rank : 4])

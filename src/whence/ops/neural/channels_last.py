@@ -51,7 +51,7 @@ def plain_name(op: str) -> str:
 def _plain_query(query: TypeQuery) -> TypeQuery:
     x = tensor_type(query, 0)
     if x.shape is not None and len(x.shape) < 3:
-        raise ModelError(f"{query.op}: the input needs at least three axes, found {x}")
+        raise ModelError(f"the input needs at least three axes, found {x}")
     first = TensorType(x.dtype, None if x.shape is None else channels_first(x.shape))
     return TypeQuery(query.op, query.attrs, (first, *query.types[1:]), query.values, 1)
 
@@ -69,9 +69,7 @@ def _evaluating(op: str, base: Reference) -> Reference:
     def evaluate(call: Call) -> Sequence[Value]:
         x = tensor(call, 0)
         if x.ndim < 3:
-            raise ModelError(
-                f"{call.op}: the input needs at least three axes, found {list(x.shape)}"
-            )
+            raise ModelError(f"the input needs at least three axes, found {list(x.shape)}")
         averages_integers = op == "AveragePool" and x.dtype.kind in "iu"
         # Float64 holds the sums of windows exactly, and their quotients well enough to tell on
         # which side of a half they are.

@@ -151,8 +151,7 @@ def conv_transpose(call: Call) -> np.ndarray:
     group = get_int(call.attrs, "group", 1)
     if x.shape[1] != w.shape[0] or w.shape[0] % group:
         raise ModelError(
-            f"{call.op}: weights {list(w.shape)} in {group} groups do not fit an input"
-            f" {list(x.shape)}"
+            f"weights {list(w.shape)} in {group} groups do not fit an input {list(x.shape)}"
         )
     geometry = make_transposition(call.op, call.attrs, x.shape[2:], w.shape[2:])
     window, batch, per_group = geometry.window, x.shape[0], w.shape[1]

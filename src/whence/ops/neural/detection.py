@@ -86,11 +86,9 @@ def _padded_suppression(call: Call) -> tuple[Value, Value, Value]:
     boxes, scores = tensor(call, 0), tensor(call, 1)
     limit = int(_number(call, 2, 0))
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
-        raise ModelError(
-            f"{call.op}: boxes {list(boxes.shape)} and scores {list(scores.shape)} do not fit"
-        )
+        raise ModelError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)} do not fit")
     if not 0 <= limit <= _MOST:
-        raise ModelError(f"{call.op}: {limit} boxes are asked for")
+        raise ModelError(f"{limit} boxes are asked for")
     kept, found = suppress_softly(
         boxes, scores, limit, _number(call, 3, 0), _number(call, 4, 0), _number(call, 5, 0)
     )
@@ -118,9 +116,7 @@ def _decode(call: Call) -> np.ndarray:
         or codes.shape[2] < 4
         or anchors.shape != (codes.shape[1], 4)
     ):
-        raise ModelError(
-            f"{call.op}: boxes {list(codes.shape)} and anchors {list(anchors.shape)} do not fit"
-        )
+        raise ModelError(f"boxes {list(codes.shape)} and anchors {list(anchors.shape)} do not fit")
     scales = np.array(
         [get_float(call.attrs, name, 1.0) for name in ("y_scale", "x_scale", "h_scale", "w_scale")],
         np.float32,
@@ -201,7 +197,7 @@ def detection_rows(call: Call | TypeQuery) -> int:
     )
     rows = limit if get_int(call.attrs, "use_regular_nms", 0) else limit * each
     if limit < 0 or each < 1 or rows > _MOST:
-        raise ModelError(f"{call.op}: max_detections {limit} with {each} classes each")
+        raise ModelError(f"max_detections {limit} with {each} classes each")
     return rows
 
 
@@ -214,8 +210,7 @@ def _post_process(call: Call) -> tuple[Value, Value, Value, Value]:
         or not 1 <= classes <= scores.shape[2]
     ):
         raise ModelError(
-            f"{call.op}: scores {list(scores.shape)} do not fit {boxes.shape[0]} boxes of {classes}"
-            " classes"
+            f"scores {list(scores.shape)} do not fit {boxes.shape[0]} boxes of {classes} classes"
         )
     rows, limit = detection_rows(call), get_int(call.attrs, "max_detections", 0)
     # A class more than there are is the background, and stands first.
@@ -252,10 +247,10 @@ def _check_post_process(query: TypeQuery) -> None:
     demand(query, 2, (boxes, _CODE), "the list of anchors")
     codes, scores = shape_of(query, 0), shape_of(query, 1)
     if codes is not None and exceeds(_CODE, codes[2]):
-        raise ModelError(f"{query.op}: boxes {query.types[0]} have fewer than {_CODE} numbers")
+        raise ModelError(f"boxes {query.types[0]} have fewer than {_CODE} numbers")
     classes = get_int(query.attrs, "num_classes", 0)
     if scores is not None and (classes < 1 or exceeds(classes, scores[2])):
-        raise ModelError(f"{query.op}: {classes} classes do not fit scores {query.types[1]}")
+        raise ModelError(f"{classes} classes do not fit scores {query.types[1]}")
 
 
 OPS: tuple[OpDef, ...] = (

@@ -152,10 +152,10 @@ def _check_group_query(query: TypeQuery) -> None:
     demand_elements(query, 0, (DType.F32,), "single precision")
     queries, groups = (get_int(query.attrs, name, 0) for name in ("num_heads", "kv_num_heads"))
     if queries < 1 or groups < 1 or queries % groups:
-        raise ModelError(f"{query.op}: {queries} query heads cannot share {groups} key heads")
+        raise ModelError(f"{queries} query heads cannot share {groups} key heads")
     shape, packed = shape_of(query, 0), is_absent(query, 1)
     if packed != is_absent(query, 2):
-        raise ModelError(f"{query.op}: keys and values come together, or packed with the queries")
+        raise ModelError("keys and values come together, or packed with the queries")
     if shape is not None:
         divided(query, shape[2], queries + 2 * groups if packed else queries, "elements of a row")
         size = heads_of(query.attrs, shape[2], packed=packed).size
@@ -166,15 +166,13 @@ def _check_group_query(query: TypeQuery) -> None:
         for index, what in ((3, "past_key"), (4, "past_value")):
             demand(query, index, (shape[0], groups, None, size), what)
         if isinstance(shape[0], int) and differ(count_of(shape_of(query, 5)), shape[0]):
-            raise ModelError(f"{query.op}: seqlens_k is {query.types[5]}, for {shape[0]} texts")
+            raise ModelError(f"seqlens_k is {query.types[5]}, for {shape[0]} texts")
     keys, values = shape_of(query, 3), shape_of(query, 4)
     if keys is not None and values is not None and any(map(differ, keys, values)):
-        raise ModelError(
-            f"{query.op}: past_key is {query.types[3]}, and past_value {query.types[4]}"
-        )
+        raise ModelError(f"past_key is {query.types[3]}, and past_value {query.types[4]}")
     demand_one(query, 6, "total_sequence_length")
     if get_int(query.attrs, "do_rotary", 0) and (is_absent(query, 7) or is_absent(query, 8)):
-        raise ModelError(f"{query.op}: do_rotary needs cos_cache and sin_cache")
+        raise ModelError("do_rotary needs cos_cache and sin_cache")
 
 
 def _group_query_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -210,7 +208,7 @@ def _check_append(query: TypeQuery) -> None:
     demand(query, 2, (past[0],), "write_indices")
     length, new = get_int(query.attrs, "length", 0) or past[2], shape_of(query, 1)
     if new is not None and isinstance(new[2], int) and isinstance(length, int) and new[2] > length:
-        raise ModelError(f"{query.op}: {query.types[1]} does not fit a cache of {length}")
+        raise ModelError(f"{query.types[1]} does not fit a cache of {length}")
 
 
 OPS: tuple[OpDef, ...] = (

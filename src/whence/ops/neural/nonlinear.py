@@ -50,8 +50,7 @@ def _swiglu(call: Call) -> tuple[Value]:
     gate, linear, alpha = tensor(call, 0), tensor(call, 1), get_float(call.attrs, "alpha", 1.0)
     if gate.shape != linear.shape:
         raise ModelError(
-            f"{call.op}: the gate {list(gate.shape)} and the value {list(linear.shape)} must have"
-            " one shape"
+            f"the gate {list(gate.shape)} and the value {list(linear.shape)} must have one shape"
         )
     wide = widen(gate)
     return (narrow(wide * sigmoid(alpha * wide) * widen(linear), gate.dtype),)

@@ -118,9 +118,7 @@ def _run(
     if way not in {"forward", "reverse", "bidirectional"} or directions != (
         2 if way == "bidirectional" else 1
     ):
-        raise ModelError(
-            f"{call.op}: direction {way!r} does not fit weights for {directions} directions"
-        )
+        raise ModelError(f"direction {way!r} does not fit weights for {directions} directions")
     limit = get_float(call.attrs, "clip", math.inf)
     names = get_strs(call.attrs, "activations") or tuple(defaults) * directions
     alphas, betas = (
@@ -133,9 +131,7 @@ def _run(
         for at, name in enumerate(names)
     ]
     if len(functions) < len(defaults) * directions:
-        raise ModelError(
-            f"{call.op}: {len(functions)} activations are too few for {directions} directions"
-        )
+        raise ModelError(f"{len(functions)} activations are too few for {directions} directions")
     starts = [optional_tensor(call, 5 + index) for index in range(n_states)]
     states = [
         np.zeros((directions, batch, hidden), x.dtype)
@@ -145,9 +141,7 @@ def _run(
     ]
     ends = np.full(batch, time) if lengths is None else lengths
     if ends.size and not 0 <= ends.min() <= ends.max() <= time:
-        raise ModelError(
-            f"{call.op}: sequence_lens {ends.tolist()} are not lengths of an axis of {time}"
-        )
+        raise ModelError(f"sequence_lens {ends.tolist()} are not lengths of an axis of {time}")
     y = np.zeros((time, directions, batch, hidden), x.dtype)
     last = [np.empty((directions, batch, hidden), x.dtype) for _ in range(n_states)]
     for d in range(directions):

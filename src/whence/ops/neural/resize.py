@@ -43,15 +43,15 @@ def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
             for size, length in zip(sizes.tolist(), lengths, strict=False)
         ]
     else:
-        raise ModelError(f"{call.op}: neither scales nor sizes are given")
+        raise ModelError("neither scales nor sizes are given")
     if len(factors) != len(axes):
-        raise ModelError(f"{call.op}: {len(factors)} scales or sizes do not fit {len(axes)} axes")
+        raise ModelError(f"{len(factors)} scales or sizes do not fit {len(axes)} axes")
     crop = (
         get_str(call.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
     )
     if crop and (roi is None or roi.size != 2 * len(axes)):
         raise ModelError(
-            f"{call.op}: tf_crop_and_resize needs a region with a start and an end for each of"
+            f"tf_crop_and_resize needs a region with a start and an end for each of"
             f" {len(axes)} axes"
         )
     regions = (
@@ -75,7 +75,7 @@ def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
         outputs = [] if sizes is None else [int(size) for size in sizes]
     for axis, output in zip(axes, outputs, strict=True):
         if output < 0:
-            raise ModelError(f"{call.op}: axis {axis} would have the size {output}")
+            raise ModelError(f"axis {axis} would have the size {output}")
     return [
         ResizeAxis(*fields) for fields in zip(axes, lengths, outputs, factors, regions, strict=True)
     ]
@@ -179,7 +179,7 @@ def _resize(call: Call) -> tuple[Value]:
     transform = get_str(call.attrs, "coordinate_transformation_mode", "half_pixel")
     nearest = get_str(call.attrs, "nearest_mode", "round_prefer_floor")
     if mode not in {"nearest", "linear", "cubic"}:
-        raise ModelError(f"{call.op}: unknown mode {mode!r}")
+        raise ModelError(f"unknown mode {mode!r}")
     plans = resize_axes(call, x.shape)
     y = x if mode == "nearest" else x.astype(np.float32) if x.dtype.kind in "iub" else widen(x)
     for plan in plans:

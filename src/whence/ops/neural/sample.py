@@ -111,7 +111,7 @@ def grid_sample(call: Call) -> tuple[Value]:
         "border",
         "reflection",
     }:
-        raise ModelError(f"{call.op}: unknown mode {mode!r} or padding {padding!r}")
+        raise ModelError(f"unknown mode {mode!r} or padding {padding!r}")
 
     def mirror(position: np.ndarray, size: int) -> np.ndarray:
         return (

@@ -41,8 +41,7 @@ def _operand(query: TypeQuery, index: int, heads: str) -> _Operand | None:
     count = get_int(query.attrs, heads, 0)
     if count < 1:
         raise ModelError(
-            f"{query.op}: input {index} is {query.types[index]}, whose heads {heads} must count;"
-            f" it is {count}"
+            f"input {index} is {query.types[index]}, whose heads {heads} must count; it is {count}"
         )
     divided(query, shape[2], count, f"elements of input {index}")
     size = shape[2] // count if isinstance(shape[2], int) else None
@@ -55,7 +54,7 @@ def _attention(query: TypeQuery) -> None:
     v = _operand(query, 2, "kv_num_heads")
     ranks = {len(shape) for index in range(3) if (shape := shape_of(query, index)) is not None}
     if len(ranks) > 1:
-        raise ModelError(f"{query.op}: {_given(query)} do not have equally many axes")
+        raise ModelError(f"{_given(query)} do not have equally many axes")
     if q is None or k is None or v is None:
         return
     _equal(query, "batches", q.batch, k.batch, v.batch)
@@ -74,7 +73,7 @@ def _past(query: TypeQuery, k: _Operand, v: _Operand) -> Dim:
     """How many keys there are before those given."""
     given = [index < len(query.types) and query.types[index] is not None for index in (4, 5)]
     if given[0] != given[1]:
-        raise ModelError(f"{query.op}: past_key and past_value come together, or not at all")
+        raise ModelError("past_key and past_value come together, or not at all")
     demand(query, 4, (k.batch, k.heads, None, k.size), "past_key")
     demand(query, 5, (v.batch, v.heads, None, v.size), "past_value")
     keys, values = shape_of(query, 4), shape_of(query, 5)
@@ -96,8 +95,7 @@ def _mask(query: TypeQuery, scores: Shape) -> None:
     others = zip(mask[-2::-1], scores[-2::-1], strict=False)
     if not fits or any(dim != 1 and differ(dim, wanted) for dim, wanted in others):
         raise ModelError(
-            f"{query.op}: attn_mask is {query.types[3]}, which does not spread over scores of"
-            f" {text(scores)}"
+            f"attn_mask is {query.types[3]}, which does not spread over scores of {text(scores)}"
         )
     kind = query.types[3]
     if getattr(kind, "dtype", DType.UNDEFINED) is not DType.BOOL:
@@ -106,7 +104,7 @@ def _mask(query: TypeQuery, scores: Shape) -> None:
 
 def _equal(query: TypeQuery, what: str, first: Dim, *others: Dim) -> None:
     if any(differ(first, other) for other in others):
-        raise ModelError(f"{query.op}: {what} differ in {_given(query)}")
+        raise ModelError(f"{what} differ in {_given(query)}")
 
 
 def _given(query: TypeQuery) -> str:
@@ -123,17 +121,14 @@ def _rotary(query: TypeQuery) -> None:
     else:
         if heads < 1:
             raise ModelError(
-                f"{query.op}: the input is {query.types[0]}, whose heads num_heads must count; it"
-                f" is {heads}"
+                f"the input is {query.types[0]}, whose heads num_heads must count; it is {heads}"
             )
         divided(query, x[2], heads, "elements of the input")
         batch, length = x[0], x[1]
         size = x[2] // heads if isinstance(x[2], int) else None
     rotated: Dim = get_int(query.attrs, "rotary_embedding_dim", 0) or size
     if isinstance(rotated, int) and (rotated < 0 or rotated % 2 or exceeds(rotated, size)):
-        raise ModelError(
-            f"{query.op}: it turns pairs, and cannot turn {rotated} of {size} elements of a head"
-        )
+        raise ModelError(f"it turns pairs, and cannot turn {rotated} of {size} elements of a head")
     half = rotated // 2 if isinstance(rotated, int) else None
     by_position = len(query.types) > 3 and query.types[3] is not None
     for index, what in ((1, "cos_cache"), (2, "sin_cache")):
@@ -143,9 +138,7 @@ def _rotary(query: TypeQuery) -> None:
             _demand_spread(query, index, (batch, length, half), what)
     cosines, sines = shape_of(query, 1), shape_of(query, 2)
     if cosines is not None and sines is not None and any(map(differ, cosines, sines)):
-        raise ModelError(
-            f"{query.op}: cos_cache is {query.types[1]}, and sin_cache {query.types[2]}"
-        )
+        raise ModelError(f"cos_cache is {query.types[1]}, and sin_cache {query.types[2]}")
     _demand_spread(query, 3, (batch, length), "position_ids")
 
 

@@ -51,9 +51,7 @@ def demand(query: TypeQuery, index: int, wanted: Sequence[Dim], what: str) -> No
     """Input `index`, if there is one of known rank, has this shape where both are known."""
     found = shape_of(query, index)
     if found is not None and (len(found) != len(wanted) or any(map(differ, found, wanted))):
-        raise ModelError(
-            f"{query.op}: {what} is {query.types[index]}, and should be {text(wanted)}"
-        )
+        raise ModelError(f"{what} is {query.types[index]}, and should be {text(wanted)}")
 
 
 def demand_broadcast(query: TypeQuery, index: int, target: Shape | None, what: str) -> None:
@@ -67,7 +65,7 @@ def demand_broadcast(query: TypeQuery, index: int, target: Shape | None, what: s
     )
     if not fits:
         raise ModelError(
-            f"{query.op}: {what} is {query.types[index]}, which does not spread over {text(target)}"
+            f"{what} is {query.types[index]}, which does not spread over {text(target)}"
         )
 
 
@@ -75,7 +73,7 @@ def demand_one(query: TypeQuery, index: int, what: str) -> None:
     """Input `index`, if there is one, is one number: no axes, or axes of 1."""
     found = shape_of(query, index)
     if found is not None and any(isinstance(dim, int) and dim != 1 for dim in found):
-        raise ModelError(f"{query.op}: {what} is {query.types[index]}, and should be one number")
+        raise ModelError(f"{what} is {query.types[index]}, and should be one number")
 
 
 def demand_list(query: TypeQuery, index: int, length: int | None, what: str) -> None:
@@ -83,16 +81,14 @@ def demand_list(query: TypeQuery, index: int, length: int | None, what: str) -> 
     found = shape_of(query, index)
     if found is not None and (len(found) != 1 or differ(found[0], length)):
         wanted = "a list" if length is None else f"a list of {length}"
-        raise ModelError(f"{query.op}: {what} is {query.types[index]}, and should be {wanted}")
+        raise ModelError(f"{what} is {query.types[index]}, and should be {wanted}")
 
 
 def demand_lengths(query: TypeQuery, index: int, longest: Dim) -> None:
     """Input `index`, if it is known, has lengths of sequences along an axis of that size."""
     lengths = const_ints(query, index)
     if lengths and any(length < 0 or exceeds(length, longest) for length in lengths):
-        raise ModelError(
-            f"{query.op}: sequence_lens {list(lengths)} are not lengths of an axis of {longest}"
-        )
+        raise ModelError(f"sequence_lens {list(lengths)} are not lengths of an axis of {longest}")
 
 
 def demand_rank(query: TypeQuery, index: int, fewest: int, most: int = 64) -> None:
@@ -102,31 +98,27 @@ def demand_rank(query: TypeQuery, index: int, fewest: int, most: int = 64) -> No
         wanted = str(fewest) if fewest == most else f"at least {fewest}"
         if fewest < most < 64:
             wanted = f"{fewest} to {most}"
-        raise ModelError(
-            f"{query.op}: input {index} is {query.types[index]}, and should have {wanted} axes"
-        )
+        raise ModelError(f"input {index} is {query.types[index]}, and should have {wanted} axes")
 
 
 def demand_elements(query: TypeQuery, index: int, allowed: Collection[DType], what: str) -> None:
     """Input `index` has elements of one of these types."""
     found = dtype_of(query, index)
     if found is not DType.UNDEFINED and found not in allowed:
-        raise ModelError(f"{query.op}: input {index} is {query.types[index]}, it takes {what}")
+        raise ModelError(f"input {index} is {query.types[index]}, it takes {what}")
 
 
 def demand_numbers(query: TypeQuery, index: int) -> None:
     """Input `index` has elements that can be added and compared, which truth values are not."""
     if dtype_of(query, index) is DType.BOOL:
-        raise ModelError(f"{query.op}: input {index} is {query.types[index]}, it takes numbers")
+        raise ModelError(f"input {index} is {query.types[index]}, it takes numbers")
 
 
 def demand_reals(query: TypeQuery, index: int) -> None:
     """Input `index` has elements with fractions, of whatever precision."""
     found = dtype_of(query, index)
     if found is not DType.UNDEFINED and not found.is_float:
-        raise ModelError(
-            f"{query.op}: input {index} is {query.types[index]}, it takes floating-point numbers"
-        )
+        raise ModelError(f"input {index} is {query.types[index]}, it takes floating-point numbers")
 
 
 def demand_same_elements(query: TypeQuery, index: int, other: int) -> None:
@@ -134,14 +126,14 @@ def demand_same_elements(query: TypeQuery, index: int, other: int) -> None:
     found, wanted = dtype_of(query, index), dtype_of(query, other)
     if DType.UNDEFINED not in (found, wanted) and found is not wanted:
         raise ModelError(
-            f"{query.op}: input {index} is {query.types[index]}, and should have the elements of"
+            f"input {index} is {query.types[index]}, and should have the elements of"
             f" input {other}, {query.types[other]}"
         )
 
 
 def divided(query: TypeQuery, size: Dim, parts: int, what: str) -> None:
     if parts < 1 or (isinstance(size, int) and size % parts):
-        raise ModelError(f"{query.op}: {size} {what} cannot be divided by {parts}")
+        raise ModelError(f"{size} {what} cannot be divided by {parts}")
 
 
 def axis_in(
@@ -152,9 +144,7 @@ def axis_in(
         return
     rank = len(shape) + one_more
     if not -rank <= axis < rank:
-        raise ModelError(
-            f"{query.op}: {name} {axis} does not exist in a tensor of rank {len(shape)}"
-        )
+        raise ModelError(f"{name} {axis} does not exist in a tensor of rank {len(shape)}")
 
 
 def along(default: int) -> Check:

@@ -19,7 +19,7 @@ def _trees(query: TypeQuery) -> None:
     columns = x[-1] if x else 1
     if min(features) < 0 or exceeds(max(features) + 1, columns):
         wrong = min(features) if min(features) < 0 else max(features)
-        raise ModelError(f"{query.op}: a tree asks for feature {wrong} of {columns}")
+        raise ModelError(f"a tree asks for feature {wrong} of {columns}")
 
 
 _FORMS = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")

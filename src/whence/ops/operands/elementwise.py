@@ -45,7 +45,7 @@ def _bit_cast(query: TypeQuery) -> None:
     wanted = target_dtype(query.op, get_int(query.attrs, "to", 0))
     both = (found, wanted)
     if DType.UNDEFINED not in both and (DType.STRING in both or found.bits != wanted.bits):
-        raise ModelError(f"{query.op}: {found} and {wanted} do not have the same number of bits")
+        raise ModelError(f"{found} and {wanted} do not have the same number of bits")
 
 
 # Of one operand, or of several that spread over each other: the result's type depends on all. So it

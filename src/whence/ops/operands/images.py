@@ -32,10 +32,10 @@ def _affine_grid(query: TypeQuery) -> None:
     if length is None:
         return
     if length not in (4, 5):
-        raise ModelError(f"{query.op}: size has {length} numbers, and should have 4 or 5")
+        raise ModelError(f"size has {length} numbers, and should have 4 or 5")
     demand(query, 0, (sizes[0] if sizes else None, length - 2, length - 1), "theta")
     if sizes and min(sizes) < 0:
-        raise ModelError(f"{query.op}: size {list(sizes)} should not be negative")
+        raise ModelError(f"size {list(sizes)} should not be negative")
 
 
 def _grid_sample(query: TypeQuery) -> None:
@@ -54,7 +54,7 @@ def _columns_to_image(query: TypeQuery) -> None:
     demand_list(query, 2, const_length(query, 1), "block_shape")
     for name, sizes in (("image_shape", image), ("block_shape", block)):
         if sizes and min(sizes) < 1:
-            raise ModelError(f"{query.op}: {name} {list(sizes)} should be above 0")
+            raise ModelError(f"{name} {list(sizes)} should be above 0")
     if x is None or not block:
         return
     taps = 1
@@ -62,8 +62,7 @@ def _columns_to_image(query: TypeQuery) -> None:
         taps *= size
     if isinstance(x[1], int) and x[1] % taps:
         raise ModelError(
-            f"{query.op}: {x[1]} rows of {query.types[0]} cannot be divided by a block of"
-            f" {text(block)}"
+            f"{x[1]} rows of {query.types[0]} cannot be divided by a block of {text(block)}"
         )
 
 
@@ -104,7 +103,7 @@ def _determinant(query: TypeQuery) -> None:
     x = shape_of(query, 0)
     demand_rank(query, 0, 2)
     if x is not None and differ(x[-1], x[-2]):
-        raise ModelError(f"{query.op}: input 0 is {query.types[0]}, whose matrices are not square")
+        raise ModelError(f"input 0 is {query.types[0]}, whose matrices are not square")
 
 
 def _compress(query: TypeQuery) -> None:
@@ -130,9 +129,7 @@ def _transform(query: TypeQuery) -> None:
     demand_rank(query, 0, 2, 64 if query.op == "DFT" else 3)
     has_parts = x is not None and (query.op == "DFT" or len(x) == 3)
     if x is not None and has_parts and isinstance(x[-1], int) and x[-1] not in (1, 2):
-        raise ModelError(
-            f"{query.op}: the last axis of {query.types[0]} should be 1, or 2 for complex numbers"
-        )
+        raise ModelError(f"the last axis of {query.types[0]} should be 1, or 2 for complex numbers")
     demand_one(query, 1, "dft_length" if query.op == "DFT" else "frame_step")
     if query.op == "STFT":
         demand_list(query, 2, None, "the window")
@@ -150,9 +147,7 @@ def _convolution_of_codes(query: TypeQuery) -> None:
         return
     inputs: Dim = w[1] * groups if isinstance(w[1], int) else None
     if x is not None and (len(x) != len(w) or differ(x[1], inputs)):
-        raise ModelError(
-            f"{query.op}: weights {query.types[at]} do not fit an input {query.types[0]}"
-        )
+        raise ModelError(f"weights {query.types[at]} do not fit an input {query.types[0]}")
     for index in (1, 2, 6, 7) if query.op == "QLinearConv" else (2,):
         demand_one(query, index, f"input {index}")
     for index in (4, 5) if query.op == "QLinearConv" else (3,):

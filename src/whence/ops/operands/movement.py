@@ -48,12 +48,10 @@ def _slice(query: TypeQuery) -> None:
             lengths[name] = found
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{count} {name}" for name, count in lengths.items())
-        raise ModelError(f"{query.op}: there are {counts}, and should be equally many")
+        raise ModelError(f"there are {counts}, and should be equally many")
     x = shape_of(query, 0)
     if x is not None and lengths.get("starts", 0) > len(x):
-        raise ModelError(
-            f"{query.op}: {lengths['starts']} starts are too many for {query.types[0]}"
-        )
+        raise ModelError(f"{lengths['starts']} starts are too many for {query.types[0]}")
 
 
 def _pad(query: TypeQuery) -> None:
@@ -71,7 +69,7 @@ def _pad(query: TypeQuery) -> None:
     if count is not None:
         demand_list(query, 1, 2 * count, "pads")
     if axes is not None and x is not None and len({axis % len(x) for axis in axes}) < len(axes):
-        raise ModelError(f"{query.op}: axes {list(axes)} name an axis twice")
+        raise ModelError(f"axes {list(axes)} name an axis twice")
 
 
 def _tile(query: TypeQuery) -> None:
@@ -105,7 +103,7 @@ def _constant_of_shape(query: TypeQuery) -> None:
     demand_list(query, 0, None, "the shape")
     value = query.attrs.get("value")
     if isinstance(value, np.ndarray) and value.size != 1:
-        raise ModelError(f"{query.op}: value has {value.size} elements, and should have one")
+        raise ModelError(f"value has {value.size} elements, and should have one")
 
 
 def _range(query: TypeQuery) -> None:
@@ -118,7 +116,7 @@ def _range(query: TypeQuery) -> None:
             and value.size == 1
             and not value.any()
         ):
-            raise ModelError(f"{query.op}: delta is 0, and would never reach the limit")
+            raise ModelError("delta is 0, and would never reach the limit")
 
 
 def _resize(query: TypeQuery) -> None:
@@ -136,9 +134,9 @@ def _resize(query: TypeQuery) -> None:
         demand_list(query, index, length, name)
     scales, sizes = (query.values[index] if index < len(query.values) else None for index in (2, 3))
     if isinstance(scales, np.ndarray) and not np.all(scales > 0):
-        raise ModelError(f"{query.op}: scales {scales.reshape(-1).tolist()} should be above 0")
+        raise ModelError(f"scales {scales.reshape(-1).tolist()} should be above 0")
     if isinstance(sizes, np.ndarray) and np.any(sizes < 0):
-        raise ModelError(f"{query.op}: sizes {sizes.reshape(-1).tolist()} should not be negative")
+        raise ModelError(f"sizes {sizes.reshape(-1).tolist()} should not be negative")
 
 
 # ---- places ----
@@ -159,7 +157,7 @@ def _elements_along(query: TypeQuery) -> None:
     others = [place for place in range(len(x)) if place != axis % len(x)]
     longer = len(indices) == len(x) and any(exceeds(indices[place], x[place]) for place in others)
     if len(indices) != len(x) or longer:
-        raise ModelError(f"{query.op}: indices {query.types[1]} do not fit {query.types[0]}")
+        raise ModelError(f"indices {query.types[1]} do not fit {query.types[0]}")
     if query.op == "ScatterElements":
         demand(query, 2, indices, "the updates")
         demand_same_elements(query, 2, 0)
@@ -185,7 +183,7 @@ def _by_tuples(query: TypeQuery) -> None:
         or batch >= len(indices)
         or any(map(differ, x[:batch], indices[:batch]))
     ):
-        raise ModelError(f"{query.op}: indices {query.types[1]} do not fit {query.types[0]}")
+        raise ModelError(f"indices {query.types[1]} do not fit {query.types[0]}")
     if query.op == "ScatterND":
         demand(query, 2, (*indices[:-1], *x[depth:]), "the updates")
 
@@ -201,12 +199,12 @@ def _tensor_scatter(query: TypeQuery) -> None:
         return
     axis %= len(x)
     if axis == 0:
-        raise ModelError(f"{query.op}: axis is 0, which is that of the batch")
+        raise ModelError("axis is 0, which is that of the batch")
     if update is not None:
         steps = update[axis] if axis < len(update) else None
         demand(query, 1, (*x[:axis], steps, *x[axis + 1 :]), "the update")
         if exceeds(steps, x[axis]):
-            raise ModelError(f"{query.op}: {steps} steps do not fit a cache of {x[axis]}")
+            raise ModelError(f"{steps} steps do not fit a cache of {x[axis]}")
     demand(query, 2, (x[0],), "write_indices")
 
 
@@ -216,16 +214,14 @@ def _one_hot(query: TypeQuery) -> None:
     demand_list(query, 2, 2, "values")
     value = query.values[1] if len(query.values) > 1 else None
     if isinstance(value, np.ndarray) and value.size == 1 and value.reshape(-1)[0] < 0:
-        raise ModelError(f"{query.op}: the depth is {value.reshape(-1)[0]}")
+        raise ModelError(f"the depth is {value.reshape(-1)[0]}")
 
 
 def _reverse_sequence(query: TypeQuery) -> None:
     demand_rank(query, 0, 2)
     time, batch = get_int(query.attrs, "time_axis", 0), get_int(query.attrs, "batch_axis", 1)
     if {time, batch} != {0, 1}:
-        raise ModelError(
-            f"{query.op}: time_axis {time} and batch_axis {batch} should be 0 and 1, or 1 and 0"
-        )
+        raise ModelError(f"time_axis {time} and batch_axis {batch} should be 0 and 1, or 1 and 0")
     x = shape_of(query, 0)
     if x is None:
         return

@@ -65,7 +65,7 @@ def _local_response(query: TypeQuery) -> None:
     demand_rank(query, 0, 2)
     size = get_int(query.attrs, "size", 0)
     if size < 1:
-        raise ModelError(f"{query.op}: size is {size}, and should be at least 1")
+        raise ModelError(f"size is {size}, and should be at least 1")
 
 
 def _running(query: TypeQuery) -> None:
@@ -94,7 +94,7 @@ def _place_of_extreme(query: TypeQuery) -> None:
     along(0)(query)
     # Where another axis is empty too, nothing is asked for.
     if x and x[axis] == 0 and x.count(0) == 1:
-        raise ModelError(f"{query.op}: axis {axis} of {query.types[0]} has no elements to compare")
+        raise ModelError(f"axis {axis} of {query.types[0]} has no elements to compare")
 
 
 def _hardmax(query: TypeQuery) -> None:
@@ -111,7 +111,7 @@ def _top_k(query: TypeQuery) -> None:
         return
     size = x[get_int(query.attrs, "axis", -1)]
     if k[0] < 0 or exceeds(k[0], size):
-        raise ModelError(f"{query.op}: k is {k[0]}, and the axis has {size} elements")
+        raise ModelError(f"k is {k[0]}, and the axis has {size} elements")
 
 
 _SUMS = (

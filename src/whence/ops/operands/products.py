@@ -38,9 +38,7 @@ def _conv_transpose(query: TypeQuery) -> None:
     if w is None:
         return
     if x is not None and len(x) > 1 and differ(x[1], w[0]):
-        raise ModelError(
-            f"{query.op}: weights {query.types[1]} do not fit an input {query.types[0]}"
-        )
+        raise ModelError(f"weights {query.types[1]} do not fit an input {query.types[0]}")
     demand(query, 2, (w[1] * groups if isinstance(w[1], int) else None,), "the bias")
 
 
@@ -59,14 +57,11 @@ def _weights(query: TypeQuery) -> Shape | None:
 def _kernel(query: TypeQuery, x: Shape | None, w: Shape) -> None:
     if x is not None and len(x) != len(w):
         raise ModelError(
-            f"{query.op}: weights {query.types[1]} do not have as many axes as the input"
-            f" {query.types[0]}"
+            f"weights {query.types[1]} do not have as many axes as the input {query.types[0]}"
         )
     given = get_ints(query.attrs, "kernel_shape", ())
     if given and (len(given) != len(w) - 2 or any(map(differ, w[2:], given))):
-        raise ModelError(
-            f"{query.op}: kernel_shape {list(given)} is not that of the weights {query.types[1]}"
-        )
+        raise ModelError(f"kernel_shape {list(given)} is not that of the weights {query.types[1]}")
 
 
 def _deform_conv(query: TypeQuery) -> None:
@@ -79,7 +74,7 @@ def _deform_conv(query: TypeQuery) -> None:
     divided(query, w[0], groups, "channels")
     _kernel(query, x, w)
     if any(isinstance(dim, int) and dim < 1 for dim in w[2:]):
-        raise ModelError(f"{query.op}: weights {query.types[1]} have no taps")
+        raise ModelError(f"weights {query.types[1]} have no taps")
     demand(query, 3, (w[0],), "the bias")
     taps, parts = count_of(w[2:]), get_int(query.attrs, "offset_group", 1)
     if x is None:
@@ -87,8 +82,7 @@ def _deform_conv(query: TypeQuery) -> None:
     divided(query, x[1], parts, "channels")
     if isinstance(w[1], int) and differ(x[1], w[1] * groups):
         raise ModelError(
-            f"{query.op}: weights {query.types[1]} in {groups} groups do not fit an input"
-            f" {query.types[0]}"
+            f"weights {query.types[1]} in {groups} groups do not fit an input {query.types[0]}"
         )
     if taps is not None:
         (made,) = conv(query)
@@ -103,8 +97,7 @@ def _einsum(query: TypeQuery) -> None:
     terms = equation.split("->")[0].split(",")
     if len(terms) != len(query.types):
         raise ModelError(
-            f"{query.op}: equation {equation!r} has {len(terms)} operands, {len(query.types)} are"
-            " given"
+            f"equation {equation!r} has {len(terms)} operands, {len(query.types)} are given"
         )
     sizes: dict[str, Dim] = {}
     for index, term in enumerate(terms):
@@ -115,8 +108,7 @@ def _einsum(query: TypeQuery) -> None:
         named = len(before) + len(after)
         if named > len(shape) or (not dots and named != len(shape)):
             raise ModelError(
-                f"{query.op}: {term!r} of equation {equation!r} does not have the axes of"
-                f" {query.types[index]}"
+                f"{term!r} of equation {equation!r} does not have the axes of {query.types[index]}"
             )
         ends = [*zip(before, shape, strict=False)]
         ends += zip(after, shape[len(shape) - len(after) :], strict=True)
@@ -125,7 +117,7 @@ def _einsum(query: TypeQuery) -> None:
                 continue
             if differ(sizes.setdefault(label, size), size):
                 raise ModelError(
-                    f"{query.op}: axis {label!r} of equation {equation!r} is {size} in"
+                    f"axis {label!r} of equation {equation!r} is {size} in"
                     f" {query.types[index]}, and {sizes[label]} elsewhere"
                 )
 
@@ -138,7 +130,7 @@ def _blocked_conv(query: TypeQuery) -> None:
     if w is not None:
         divided(query, w[0], get_int(query.attrs, "group", 1), "channels")
         if differ(w[0], outputs):
-            raise ModelError(f"{query.op}: weights {query.types[1]} do not make {outputs} channels")
+            raise ModelError(f"weights {query.types[1]} do not make {outputs} channels")
     if not get_int(query.attrs, "plain_input", 0):
         _blocks_of(query, get_int(query.attrs, "channels_in", 0))
 
@@ -152,7 +144,7 @@ def _blocks_of(query: TypeQuery, channels: int) -> None:
     if x is None or len(x) != 5 or not isinstance(x[1], int) or not isinstance(x[4], int):
         return
     if not 0 <= channels <= x[1] * x[4]:
-        raise ModelError(f"{query.op}: {query.types[0]} does not hold {channels} channels")
+        raise ModelError(f"{query.types[0]} does not hold {channels} channels")
 
 
 def _integer_conv(query: TypeQuery) -> None:
@@ -169,9 +161,7 @@ def _matmul_integer(query: TypeQuery) -> None:
     if a and b:
         inner = b[-2] if len(b) > 1 else b[0]
         if isinstance(a[-1], int) and isinstance(inner, int) and a[-1] != inner:
-            raise ModelError(
-                f"{query.op}: inner dimensions differ in {query.types[0]} and {query.types[1]}"
-            )
+            raise ModelError(f"inner dimensions differ in {query.types[0]} and {query.types[1]}")
         broadcast_shapes(query.op, a[:-2], b[:-2])
     rows = None if a is None else a[-2] if len(a) > 1 else 1
     columns = None if b is None else b[-1] if len(b) > 1 else 1
@@ -224,7 +214,7 @@ def _norm_pool(query: TypeQuery) -> None:
     demand_numbers(query, 0)
     power = query.attrs.get("p", 2)
     if not isinstance(power, int | float) or not 1 <= power < math.inf:
-        raise ModelError(f"{query.op}: p is {power!r}, and should be at least 1")
+        raise ModelError(f"p is {power!r}, and should be at least 1")
 
 
 def _recurrent(gates: int) -> Check:

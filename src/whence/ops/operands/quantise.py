@@ -26,7 +26,7 @@ def _linear(query: TypeQuery) -> None:
     """Scales and zero points: one for all, one per index of the axis, or one per block of it."""
     x, block = shape_of(query, 0), get_int(query.attrs, "block_size", 0)
     if block < 0:
-        raise ModelError(f"{query.op}: block_size is {block}")
+        raise ModelError(f"block_size is {block}")
     demand_reals(query, 1)
     if query.op == "DequantizeLinear":
         demand_same_elements(query, 2, 0)
@@ -35,8 +35,7 @@ def _linear(query: TypeQuery) -> None:
         chosen, zeros = get_int(query.attrs, "output_dtype", 0), dtype_of(query, 2)
         if chosen and zeros not in (chosen, DType.UNDEFINED):
             raise ModelError(
-                f"{query.op}: output_dtype is {DType(chosen)}, and the zero point is"
-                f" {query.types[2]}"
+                f"output_dtype is {DType(chosen)}, and the zero point is {query.types[2]}"
             )
     for index, what in ((1, "the scale"), (2, "the zero point")):
         found = shape_of(query, index)

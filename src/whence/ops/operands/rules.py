@@ -17,7 +17,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import Check, IndexedAxes, TypeQuery, Value
+from whence.ops.definition import Check, IndexedAxes, TypeQuery, Value, naming
 from whence.ops.formula import needs_reals
 from whence.ops.operands import (
     attention,
@@ -65,10 +65,13 @@ def check_operands(query: TypeQuery) -> None:
     why = why_malformed(query.op, query.types, query.n_outputs, query.attrs)
     if why:
         raise ModelError(f"{query.op}{why}")
-    check_choices(query)
     rule = RULES.get(query.op)
-    if rule is not None:
-        rule(query)
+    try:
+        check_choices(query)
+        if rule is not None:
+            rule(query)
+    except ModelError as error:
+        raise naming(query.op, error) from error
 
 
 def check_indices(query: TypeQuery) -> None:

@@ -17,20 +17,20 @@ def _counted_words(query: TypeQuery) -> None:
     skipped = get_int(query.attrs, "max_skip_count", 0)
     if not 0 <= skipped <= MAX_SKIPPED_WORDS:
         raise ModelError(
-            f"{query.op}: max_skip_count is {skipped}; it should be at least 0, and the limit is"
+            f"max_skip_count is {skipped}; it should be at least 0, and the limit is"
             f" {MAX_SKIPPED_WORDS}"
         )
     shortest = get_int(query.attrs, "min_gram_length", 1)
     longest = get_int(query.attrs, "max_gram_length", shortest)
     if not 1 <= shortest <= longest:
         raise ModelError(
-            f"{query.op}: n-grams of {shortest} to {longest} words; min_gram_length should be at"
+            f"n-grams of {shortest} to {longest} words; min_gram_length should be at"
             " least 1, and max_gram_length no less"
         )
     starts, pool = get_ints(query.attrs, "ngram_counts", ()), _pool(query)
     if longest > len(starts):
         raise ModelError(
-            f"{query.op}: max_gram_length is {longest}, and ngram_counts says where"
+            f"max_gram_length is {longest}, and ngram_counts says where"
             f" {len(starts)} kinds of n-grams begin"
         )
     ends = (*starts[1:], pool)
@@ -38,19 +38,19 @@ def _counted_words(query: TypeQuery) -> None:
     for words, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
         if not 0 <= start <= end <= pool or (end - start) % words:
             raise ModelError(
-                f"{query.op}: ngram_counts {list(starts)} do not divide a pool of {pool} words into"
+                f"ngram_counts {list(starts)} do not divide a pool of {pool} words into"
                 f" n-grams: those of {words} would be from {start} to {end}"
             )
         count += (end - start) // words
     places = get_ints(query.attrs, "ngram_indexes", ())
     if len(places) < max(count, 1) or not all(0 <= place <= MAX_TEXT for place in places):
         raise ModelError(
-            f"{query.op}: ngram_indexes should be {count} numbers from 0 to {MAX_TEXT}, one for each"
+            f"ngram_indexes should be {count} numbers from 0 to {MAX_TEXT}, one for each"
             f" n-gram of the pool; found {len(places)}, {_extremes(places)}"
         )
     weights = query.attrs.get("weights", ())
     if isinstance(weights, tuple) and len(weights) not in (0, len(places)):
-        raise ModelError(f"{query.op}: {len(weights)} weights, and {len(places)} ngram_indexes")
+        raise ModelError(f"{len(weights)} weights, and {len(places)} ngram_indexes")
 
 
 def _pool(query: TypeQuery) -> int:

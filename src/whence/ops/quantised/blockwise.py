@@ -73,7 +73,7 @@ def _matmul(call: Call) -> tuple[Value]:
     depth, columns = get_int(call.attrs, "K", 0), get_int(call.attrs, "N", 0)
     block, bias = get_int(call.attrs, "block_size", 32), optional_tensor(call, 5)
     if optional_tensor(call, 4) is not None:
-        raise ModelError(f"{call.op}: weights regrouped by an index (g_idx) are not known")
+        raise ModelError("weights regrouped by an index (g_idx) are not known")
     zeros = zero_points(call.attrs, optional_tensor(call, 3))
     scale = widen(scales).reshape(columns, -1)
     numbers = weight_codes(call.attrs, packed).reshape(columns, -1, block)
@@ -88,7 +88,7 @@ def _infer_matmul(query: TypeQuery) -> tuple[ValueType, ...]:
     if a.shape is None:
         return (TensorType(a.dtype),)
     if not a.shape:
-        raise ModelError(f"{query.op}: A is {a}, and should have an axis")
+        raise ModelError(f"A is {a}, and should have an axis")
     return (TensorType(a.dtype, (*a.shape[:-1], columns)),)
 
 
@@ -96,12 +96,12 @@ def _check_packing(query: TypeQuery, names: Sequence[str]) -> None:
     bits, block = get_int(query.attrs, "bits", 4), get_int(query.attrs, "block_size", 32)
     if bits not in BITS or block < 16 or block & (block - 1):
         raise ModelError(
-            f"{query.op}: {bits}-bit numbers in blocks of {block}; it takes 2, 4 or 8 bits and"
+            f"{bits}-bit numbers in blocks of {block}; it takes 2, 4 or 8 bits and"
             " blocks of 16, 32, 64, ..."
         )
     for name in names:
         if get_int(query.attrs, name, 0) < 1:
-            raise ModelError(f"{query.op}: {name} is {get_int(query.attrs, name, 0)}")
+            raise ModelError(f"{name} is {get_int(query.attrs, name, 0)}")
 
 
 def _demand_bytes(query: TypeQuery, index: int, wanted: int, what: str) -> None:
@@ -110,7 +110,7 @@ def _demand_bytes(query: TypeQuery, index: int, wanted: int, what: str) -> None:
     kind = tensor_type(query, index)
     found = count_of(kind.shape)
     if kind.dtype not in (DType.U8, DType.UNDEFINED) or (found is not None and found != wanted):
-        raise ModelError(f"{query.op}: {what} are {kind}, and should be {wanted} bytes")
+        raise ModelError(f"{what} are {kind}, and should be {wanted} bytes")
 
 
 def _check_matmul(query: TypeQuery) -> None:
@@ -123,7 +123,7 @@ def _check_matmul(query: TypeQuery) -> None:
     blocks = block_count(query.attrs)
     a = tensor_type(query, 0)
     if a.shape and isinstance(a.shape[-1], int) and a.shape[-1] != depth:
-        raise ModelError(f"{query.op}: A is {a}, and its rows should have {depth} elements")
+        raise ModelError(f"A is {a}, and its rows should have {depth} elements")
     _demand_bytes(query, 1, columns * blocks * block * bits // 8, "the weights")
     _demand_bytes(query, 3, columns * -(-blocks * bits // 8), "the zero points")
     for index, wanted, what in ((2, columns * blocks, "scales"), (5, columns, "elements of bias")):
@@ -131,9 +131,9 @@ def _check_matmul(query: TypeQuery) -> None:
             kind = tensor_type(query, index)
             found = count_of(kind.shape)
             if found is not None and found != wanted:
-                raise ModelError(f"{query.op}: {kind} has {found} {what}, and should have {wanted}")
+                raise ModelError(f"{kind} has {found} {what}, and should have {wanted}")
             if DType.UNDEFINED not in (kind.dtype, a.dtype) and kind.dtype is not a.dtype:
-                raise ModelError(f"{query.op}: {what} are {kind}, and A is {a}")
+                raise ModelError(f"{what} are {kind}, and A is {a}")
 
 
 def _matmul_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -174,25 +174,25 @@ def _infer_gather(query: TypeQuery) -> tuple[ValueType, ...]:
 def _check_gather(query: TypeQuery) -> None:
     """The table has rows of whole bytes, and a scale for each block of them."""
     if get_int(query.attrs, "bits", 4) not in BITS:
-        raise ModelError(f"{query.op}: {get_int(query.attrs, 'bits', 4)}-bit numbers")
+        raise ModelError(f"{get_int(query.attrs, 'bits', 4)}-bit numbers")
     block, bits = get_int(query.attrs, "block_size", 128), get_int(query.attrs, "bits", 4)
     table, scales = tensor_type(query, 0), tensor_type(query, 2)
     if block < 16 or block & (block - 1):
-        raise ModelError(f"{query.op}: blocks of {block}; it takes 16, 32, 64, ...")
+        raise ModelError(f"blocks of {block}; it takes 16, 32, 64, ...")
     if table.dtype not in (DType.U8, DType.UNDEFINED):
-        raise ModelError(f"{query.op}: the table is {table}, and should be bytes")
+        raise ModelError(f"the table is {table}, and should be bytes")
     demand_elements(query, 1, (DType.I32, DType.I64), "indices of 32 or 64 bits")
     if table.shape is None:
         return
     if len(table.shape) < 2:
-        raise ModelError(f"{query.op}: the table is {table}, and should have two axes or more")
+        raise ModelError(f"the table is {table}, and should have two axes or more")
     last = table.shape[-1]
     blocks = -(-last * (8 // bits) // block) if isinstance(last, int) else None
     packed = -(-blocks * bits // 8) if blocks is not None else None
     demand(query, 2, (*table.shape[:-1], blocks), "scales")
     demand(query, 3, (*table.shape[:-1], packed), "zero_points")
     if scales.dtype is not DType.UNDEFINED and not scales.dtype.is_float:
-        raise ModelError(f"{query.op}: the scales are {scales}, and should be real numbers")
+        raise ModelError(f"the scales are {scales}, and should be real numbers")
 
 
 OPS: tuple[OpDef, ...] = (

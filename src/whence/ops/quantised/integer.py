@@ -87,16 +87,16 @@ def _scale_wide(x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.
 def _fixed_point_scale(call: Call) -> tuple[Value]:
     x, multiplier, shift = (tensor(call, index) for index in range(3))
     if x.dtype not in {np.dtype(np.int32), np.dtype(np.int64)}:
-        raise ModelError(f"{call.op}: the input must be int32 or int64, found {x.dtype}")
+        raise ModelError(f"the input must be int32 or int64, found {x.dtype}")
     if np.any(shift < -31) or np.any(shift > 30):
-        raise ModelError(f"{call.op}: shifts must be between -31 and 30")
+        raise ModelError("shifts must be between -31 and 30")
     return (scale_fixed_point(x, multiplier, shift, get_str(call.attrs, "rounding", "double")),)
 
 
 def _infer_scale(query: TypeQuery) -> tuple[ValueType, ...]:
     x = tensor_type(query, 0)
     if x.dtype not in {DType.I32, DType.I64, DType.UNDEFINED}:
-        raise ModelError(f"{query.op}: the input must be int32 or int64, found {x}")
+        raise ModelError(f"the input must be int32 or int64, found {x}")
     for index in (1, 2):
         _check_parameter(query, index, x)
     return (TensorType(DType.I32, x.shape),)
@@ -105,12 +105,12 @@ def _infer_scale(query: TypeQuery) -> tuple[ValueType, ...]:
 def _check_parameter(query: TypeQuery, index: int, x: TensorType) -> None:
     kind = tensor_type(query, index)
     if kind.dtype is not DType.I32:
-        raise ModelError(f"{query.op}: input {index} must be int32, found {kind}")
+        raise ModelError(f"input {index} must be int32, found {kind}")
     if kind.elements == 1 and (kind.rank or 0) <= 1:
         return
     if kind.rank != 1 or not x.shape or kind.shape is None or kind.shape[0] != x.shape[-1]:
         raise ModelError(
-            f"{query.op}: input {index} must have one element or one for each of the last axis of"
+            f"input {index} must have one element or one for each of the last axis of"
             f" {x}, found {kind}"
         )
 
@@ -123,8 +123,7 @@ def _look_up(call: Call) -> tuple[Value]:
     low, high = integer_range(DType.of(x))
     if table.shape != (high - low + 1,):
         raise ModelError(
-            f"{call.op}: {x.dtype} has {high - low + 1} codes, the table {list(table.shape)}"
-            " entries"
+            f"{x.dtype} has {high - low + 1} codes, the table {list(table.shape)} entries"
         )
     return (table[x.astype(np.int64) - low],)
 
@@ -132,11 +131,10 @@ def _look_up(call: Call) -> tuple[Value]:
 def _infer_look_up(query: TypeQuery) -> tuple[ValueType, ...]:
     x, table = tensor_type(query, 0), tensor_type(query, 1)
     if x.dtype not in _CODES:
-        raise ModelError(f"{query.op}: the input must be of 8 or 16 bits, found {x}")
+        raise ModelError(f"the input must be of 8 or 16 bits, found {x}")
     if table.shape != (1 << x.dtype.bits,):
         raise ModelError(
-            f"{query.op}: {x.dtype} has {1 << x.dtype.bits} codes, which does not fit a table"
-            f" {table}"
+            f"{x.dtype} has {1 << x.dtype.bits} codes, which does not fit a table {table}"
         )
     return (TensorType(table.dtype, x.shape),)
 
@@ -155,7 +153,7 @@ def _centred(call: Call) -> tuple[np.ndarray, np.ndarray]:
         optional_tensor(call, 3),
     )
     if x.ndim < 3 or w.ndim != x.ndim:
-        raise ModelError(f"{call.op}: weights {list(w.shape)} do not fit an input {list(x.shape)}")
+        raise ModelError(f"weights {list(w.shape)} do not fit an input {list(x.shape)}")
     x, w = x.astype(np.float64), w.astype(np.float64)
     if x_zero is not None:
         x -= x_zero.astype(np.float64).reshape(())
@@ -183,7 +181,7 @@ def _integer_conv_transpose(call: Call) -> tuple[Value]:
     group, inner = get_int(call.attrs, "group", 1), w.shape[0]
     if group < 1 or x.shape[1] != w.shape[1] or x.shape[1] % group:
         raise ModelError(
-            f"{call.op}: weights {list(tensor(call, 1).shape)} in {group} groups do not fit an"
+            f"weights {list(tensor(call, 1).shape)} in {group} groups do not fit an"
             f" input {list(tensor(call, 0).shape)}"
         )
     geometry = make_transposition(call.op, call.attrs, x.shape[2:], w.shape[2:])
@@ -210,13 +208,9 @@ def _plain_query(query: TypeQuery, *, transposed: bool) -> TypeQuery:
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     for kind in (x, w):
         if kind.dtype not in {*_CODES, DType.UNDEFINED} or (kind is w and kind.dtype is DType.I16):
-            raise ModelError(
-                f"{query.op}: it works on codes of 8 bits, or activations of 16, found {kind}"
-            )
+            raise ModelError(f"it works on codes of 8 bits, or activations of 16, found {kind}")
         if kind.shape is not None and len(kind.shape) < 3:
-            raise ModelError(
-                f"{query.op}: activations and weights need at least three axes, found {kind}"
-            )
+            raise ModelError(f"activations and weights need at least three axes, found {kind}")
     x_shape: Shape | None = None if x.shape is None else (x.shape[0], x.shape[-1], *x.shape[1:-1])
     w_shape: Shape | None = None
     if w.shape is not None:
@@ -247,8 +241,7 @@ def _infer_conv(query: TypeQuery) -> tuple[ValueType, ...]:
 def _infer_conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
     if get_ints(query.attrs, "output_shape"):
         raise ModelError(
-            f"{query.op}: the output's size follows from pads and output_padding, not from"
-            " output_shape"
+            "the output's size follows from pads and output_padding, not from output_shape"
         )
     return _sums(query, infer_conv_transpose(_plain_query(query, transposed=True))[0])
 

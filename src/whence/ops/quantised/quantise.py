@@ -95,8 +95,7 @@ def spread(call: Call, parameter: np.ndarray, shape: tuple[int, ...]) -> np.ndar
         return repeated[(slice(None),) * axis + (slice(shape[axis]),)]
     if parameter.ndim != 1 or parameter.size != shape[axis]:
         raise ModelError(
-            f"{call.op}: a scale of shape {list(parameter.shape)} does not fit axis {axis} of"
-            f" {list(shape)}"
+            f"{call.op}: a scale of shape {list(parameter.shape)} does not fit axis {axis} of {list(shape)}"
         )
     return parameter.reshape(tuple(-1 if position == axis else 1 for position in range(len(shape))))
 
@@ -198,11 +197,9 @@ def _check_scale(query: TypeQuery) -> None:
         return
     axis = 0 if len(x) == 1 else get_int(query.attrs, "axis", 1)
     if not -len(x) <= axis < len(x):
-        raise ModelError(f"{query.op}: axis {axis} does not exist in a tensor of rank {len(x)}")
+        raise ModelError(f"axis {axis} does not exist in a tensor of rank {len(x)}")
     if isinstance(scale[0], int) and isinstance(x[axis], int) and scale[0] != x[axis]:
-        raise ModelError(
-            f"{query.op}: {scale[0]} scales do not fit axis {axis} of {tensor_type(query, 0)}"
-        )
+        raise ModelError(f"{scale[0]} scales do not fit axis {axis} of {tensor_type(query, 0)}")
 
 
 _coding = partial(

@@ -27,9 +27,7 @@ def _lengths(op: str, lengths: Sequence[int]) -> tuple[int, int]:
 def _real_fourier(call: Call) -> tuple[Value]:
     x = tensor(call, 0)
     if x.ndim < 2:
-        raise ModelError(
-            f"{call.op}: its input has {x.ndim} dimensions, it transforms the last two"
-        )
+        raise ModelError(f"its input has {x.ndim} dimensions, it transforms the last two")
     lengths = _lengths(call.op, [int(length) for length in tensor(call, 1).reshape(-1)])
     return (np.fft.rfft2(x, lengths).astype(np.complex64),)
 

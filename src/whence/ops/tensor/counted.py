@@ -56,7 +56,7 @@ def _places_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 def _check_places(query: TypeQuery) -> None:
     if query.types and not tensor_type(query, 0).rank:
-        raise ModelError(f"{query.op}: a scalar has no axes, and so no places")
+        raise ModelError("a scalar has no axes, and so no places")
 
 
 def _distinct(call: Call) -> tuple[Value, ...]:
@@ -101,7 +101,7 @@ def _check_rows(query: TypeQuery) -> None:
 def _prefix(call: Call) -> tuple[Value]:
     data, count = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
     if not 0 <= count <= len(data):
-        raise ModelError(f"{call.op}: the first {count} of {len(data)} rows")
+        raise ModelError(f"the first {count} of {len(data)} rows")
     return (data[:count],)
 
 

@@ -47,7 +47,7 @@ def _decode(call: Call) -> tuple[Value]:
     # Pillow's decoders raise whatever their author thought of.
     except Exception as error:
         raise ModelError(
-            f"{call.op}: the {encoded.size} bytes given are no image that Pillow decodes:"
+            f"the {encoded.size} bytes given are no image that Pillow decodes:"
             f" {type(error).__name__}"
         ) from error
     if mode == "L":

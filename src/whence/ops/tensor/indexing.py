@@ -49,9 +49,7 @@ def along(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
 def _gather_elements(call: Call) -> tuple[Value]:
     x, indices = tensor(call, 0), tensor(call, 1)
     if x.ndim != indices.ndim:
-        raise ModelError(
-            f"{call.op}: indices of rank {indices.ndim} do not fit data of rank {x.ndim}"
-        )
+        raise ModelError(f"indices of rank {indices.ndim} do not fit data of rank {x.ndim}")
     return (x[along(indices, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim))],)
 
 
@@ -68,7 +66,7 @@ def _gather_nd(call: Call) -> tuple[Value]:
         or x.shape[:batch] != indices.shape[:batch]
     ):
         raise ModelError(
-            f"{call.op}: indices of shape {list(indices.shape)} with batch_dims {batch} do not fit"
+            f"indices of shape {list(indices.shape)} with batch_dims {batch} do not fit"
             f" data of {list(x.shape)}"
         )
     # One leading axis for all batches, so that a batch is one more coordinate.
@@ -102,7 +100,7 @@ def _scatter_elements(call: Call) -> tuple[Value]:
     x, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     if not x.ndim == indices.ndim == updates.ndim or indices.shape != updates.shape:
         raise ModelError(
-            f"{call.op}: indices {list(indices.shape)} and updates {list(updates.shape)} do not fit"
+            f"indices {list(indices.shape)} and updates {list(updates.shape)} do not fit"
             f" data {list(x.shape)}"
         )
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
@@ -112,9 +110,7 @@ def _scatter_elements(call: Call) -> tuple[Value]:
 def _scatter_nd(call: Call) -> tuple[Value]:
     x, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     if not indices.ndim or indices.shape[-1] > x.ndim:
-        raise ModelError(
-            f"{call.op}: indices of shape {list(indices.shape)} do not fit data {list(x.shape)}"
-        )
+        raise ModelError(f"indices of shape {list(indices.shape)} do not fit data {list(x.shape)}")
     return (
         scatter(
             x, tuple(np.moveaxis(indices, -1, 0)), updates, get_str(call.attrs, "reduction", "none")
@@ -128,15 +124,14 @@ def _tensor_scatter(call: Call) -> tuple[Value]:
     mode, length = get_str(call.attrs, "mode", "linear"), past.shape[axis]
     if axis == 0 or mode not in {"linear", "circular"}:
         raise ModelError(
-            f"{call.op}: axis must not be 0 and mode must be linear or circular, found {axis} and"
-            f" {mode!r}"
+            f"axis must not be 0 and mode must be linear or circular, found {axis} and {mode!r}"
         )
     starts = np.zeros(past.shape[0], np.int64) if starts is None else starts
     places = starts[:, np.newaxis] + np.arange(update.shape[axis])
     if mode == "circular":
         places = places % length
     elif places.size and not 0 <= places.min() <= places.max() < length:
-        raise ModelError(f"{call.op}: the update does not fit the cache of length {length}")
+        raise ModelError(f"the update does not fit the cache of length {length}")
     result = np.array(past)
     # With the sequence axis second, each batch writes whole rows at its own places.
     np.moveaxis(result, axis, 1)[np.arange(past.shape[0])[:, np.newaxis], places] = np.moveaxis(

@@ -35,7 +35,7 @@ def shift_bits(x: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
 def _bit_shift(call: Call) -> tuple[Value]:
     direction = get_str(call.attrs, "direction", "")
     if direction not in {"LEFT", "RIGHT"}:
-        raise ModelError(f"{call.op}: direction must be LEFT or RIGHT, found {direction!r}")
+        raise ModelError(f"direction must be LEFT or RIGHT, found {direction!r}")
     return (shift_bits(tensor(call, 0), tensor(call, 1), direction == "LEFT"),)
 
 

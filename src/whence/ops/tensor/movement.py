@@ -73,7 +73,7 @@ def _reshape(call: Call) -> tuple[Value]:
 def _flatten(call: Call) -> tuple[Value]:
     x, axis = tensor(call, 0), get_int(call.attrs, "axis", 1)
     if not -x.ndim <= axis <= x.ndim:
-        raise ModelError(f"{call.op}: axis {axis} does not exist in a tensor of rank {x.ndim}")
+        raise ModelError(f"axis {axis} does not exist in a tensor of rank {x.ndim}")
     axis = axis + x.ndim if axis < 0 else axis
     rows, columns = (
         int(np.prod(dims, dtype=np.int64)) for dims in (x.shape[:axis], x.shape[axis:])
@@ -111,9 +111,7 @@ def _split(call: Call) -> tuple[Value, ...]:
             call.op, x.shape[axis], get_int(call.attrs, "num_outputs", call.n_outputs)
         )
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
-        raise ModelError(
-            f"{call.op}: parts {list(sizes)} do not make up axis {axis} of {list(x.shape)}"
-        )
+        raise ModelError(f"parts {list(sizes)} do not make up axis {axis} of {list(x.shape)}")
     return tuple(split_at(x, sizes, axis))
 
 
@@ -164,17 +162,17 @@ def pad(
 def _pad(call: Call) -> tuple[Value]:
     x, pads, mode = tensor(call, 0), ints(call, 1), get_str(call.attrs, "mode", "constant")
     if mode not in {"constant", "reflect", "edge", "wrap"}:
-        raise ModelError(f"{call.op}: unknown mode {mode!r}")
+        raise ModelError(f"unknown mode {mode!r}")
     axes = normalise_axes(call.op, optional_ints(call, 3) or range(x.ndim), x.ndim)
     if len(pads) != 2 * len(axes):
-        raise ModelError(f"{call.op}: {len(pads)} pads are given for {len(axes)} axes")
+        raise ModelError(f"{len(pads)} pads are given for {len(axes)} axes")
     before, after = [0] * x.ndim, [0] * x.ndim
     for at, axis in enumerate(axes):
         before[axis], after[axis] = pads[at], pads[at + len(axes)]
     for size, begin, end in zip(x.shape, before, after, strict=True):
         cut = -min(begin, 0) - min(end, 0)
         if size + begin + end < 0 or (mode != "constant" and cut > size):
-            raise ModelError(f"{call.op}: pads {begin} and {end} cut more than {size}")
+            raise ModelError(f"pads {begin} and {end} cut more than {size}")
     fill = optional_tensor(call, 2)
     default = "" if x.dtype == np.object_ else np.zeros((), x.dtype)
     return (
@@ -217,7 +215,7 @@ def _image(call: Call) -> tuple[np.ndarray, int, str]:
     )
     if x.ndim != 4 or block < 1 or mode not in {"DCR", "CRD"}:
         raise ModelError(
-            f"{call.op}: needs rank 4, a positive blocksize and mode DCR or CRD, found rank"
+            f"needs rank 4, a positive blocksize and mode DCR or CRD, found rank"
             f" {x.ndim}, {block}, {mode!r}"
         )
     return x, block, mode
@@ -268,14 +266,14 @@ def _reverse_sequence(call: Call) -> tuple[Value]:
     )
     if {time_axis, batch_axis} != {0, 1} or x.ndim < 2 or len(lengths) != x.shape[batch_axis]:
         raise ModelError(
-            f"{call.op}: axes {time_axis} and {batch_axis} with {len(lengths)} lengths do not fit"
+            f"axes {time_axis} and {batch_axis} with {len(lengths)} lengths do not fit"
             f" {list(x.shape)}"
         )
     steps, batch = np.arange(x.shape[time_axis])[:, np.newaxis], np.arange(x.shape[batch_axis])
     ends = np.asarray(lengths, np.int64)
     if ends.size and not 0 <= ends.min() <= ends.max() <= x.shape[time_axis]:
         raise ModelError(
-            f"{call.op}: sequence_lens {lengths} are not lengths of an axis of {x.shape[time_axis]}"
+            f"sequence_lens {lengths} are not lengths of an axis of {x.shape[time_axis]}"
         )
     source = np.where(steps < ends, ends - 1 - steps, steps)
     return (x[source, batch] if time_axis == 0 else x[batch[:, np.newaxis], source.T],)

@@ -72,7 +72,7 @@ def _bernoulli(call: Call) -> tuple[Value]:
 def _multinomial(call: Call) -> tuple[Value]:
     logits, count = tensor(call, 0).astype(np.float64), get_int(call.attrs, "sample_size", 1)
     if logits.ndim != 2:
-        raise ModelError(f"{call.op}: input 0 must be a matrix, found rank {logits.ndim}")
+        raise ModelError(f"input 0 must be a matrix, found rank {logits.ndim}")
     weights = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
     points = _generator(call).uniform(size=(logits.shape[0], count)) * weights[:, -1:]
     # The class drawn is the first whose running weight exceeds the point.

@@ -162,7 +162,7 @@ def accumulate(
 def _running_type(query: TypeQuery) -> tuple[ValueType, ...]:
     x, axis = tensor_type(query, 0), query.values[1] if len(query.values) > 1 else None
     if x.shape == ():
-        raise ModelError(f"{query.op}: {x} has no axis")
+        raise ModelError(f"{x} has no axis")
     if x.shape is not None and isinstance(axis, np.ndarray) and axis.size == 1:
         normalise_axis(query.op, int(axis.reshape(-1)[0]), len(x.shape))
     return (x,)

@@ -36,7 +36,7 @@ def _top_k(call: Call) -> tuple[Value, Value]:
     x, k = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), x.ndim)
     if not 0 <= k <= x.shape[axis]:
-        raise ModelError(f"{call.op}: k is {k}, but axis {axis} has {x.shape[axis]} elements")
+        raise ModelError(f"k is {k}, but axis {axis} has {x.shape[axis]} elements")
     return top_k(x, k, axis, bool(get_int(call.attrs, "largest", 1)))
 
 
@@ -113,7 +113,7 @@ def _one_hot(call: Call) -> tuple[Value]:
         tensor(call, 2).reshape(-1),
     )
     if depth < 0:
-        raise ModelError(f"{call.op}: the depth is {depth}")
+        raise ModelError(f"the depth is {depth}")
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), indices.ndim + 1)
     indices = np.expand_dims(indices.astype(np.int64), axis)
     classes = np.arange(depth).reshape([-1 if at == axis else 1 for at in range(indices.ndim)])
@@ -183,7 +183,7 @@ def _check_choose(query: TypeQuery) -> None:
     demand_one(query, 0, "the condition")
     demand_elements(query, 0, (DType.BOOL,), "truth values")
     if len(query.types) > 2 and query.types[1] != query.types[2]:
-        raise ModelError(f"{query.op}: {query.types[1]} and {query.types[2]} are not of one type")
+        raise ModelError(f"{query.types[1]} and {query.types[2]} are not of one type")
 
 
 OPS: tuple[OpDef, ...] = (

@@ -20,7 +20,7 @@ from whence.types import UNKNOWN, DType, MapType, OptionalType, SequenceType, Te
 def _list(call: Call) -> list[Value]:
     value = call.input(0)
     if not isinstance(value, list):
-        raise ModelError(f"{call.op}: input 0 must be a sequence")
+        raise ModelError("input 0 must be a sequence")
     return value
 
 
@@ -28,7 +28,7 @@ def _position(call: Call, index: int, length: int, last: int) -> int:
     """Input `index` as a place in a sequence of `length`; `last` is the last place that exists."""
     at = int(tensor(call, index).reshape(-1)[0])
     if not -length <= at <= last:
-        raise ModelError(f"{call.op}: position {at} is outside a sequence of {length}")
+        raise ModelError(f"position {at} is outside a sequence of {length}")
     return at + length if at < 0 else at
 
 
@@ -67,7 +67,7 @@ def _erase(call: Call) -> tuple[Value]:
 def _concat(call: Call) -> tuple[Value]:
     items, axis = [np.asarray(item) for item in _list(call)], get_int(call.attrs, "axis", 0)
     if not items:
-        raise ModelError(f"{call.op}: the sequence is empty")
+        raise ModelError("the sequence is empty")
     return (
         np.stack(items, axis)
         if get_int(call.attrs, "new_axis", 0)
@@ -84,12 +84,12 @@ def _split(call: Call) -> tuple[Value]:
     if sizes is None or not sizes.ndim:
         step = 1 if sizes is None else int(sizes)
         if step < 1:
-            raise ModelError(f"{call.op}: cannot split into parts of {step}")
+            raise ModelError(f"cannot split into parts of {step}")
         parts = [step] * (length // step) + ([length % step] if length % step else [])
     else:
         parts = [int(size) for size in sizes]
     if sum(parts) != length:
-        raise ModelError(f"{call.op}: parts {parts} do not make up axis {axis} of {list(x.shape)}")
+        raise ModelError(f"parts {parts} do not make up axis {axis} of {list(x.shape)}")
     return (split_at(x, parts, axis) if parts else [],)
 
 
@@ -112,7 +112,7 @@ def _optional_type(query: TypeQuery) -> tuple[ValueType, ...]:
 def _get_element(call: Call) -> tuple[Value]:
     value = call.input(0)
     if value is None:
-        raise ModelError(f"{call.op}: the optional is empty")
+        raise ModelError("the optional is empty")
     return (value,)
 
 

@@ -76,7 +76,7 @@ def _fill(attrs: Attrs) -> np.ndarray:
 def _constant_of_shape(call: Call) -> tuple[Value]:
     shape, fill = tuple(int(dim) for dim in tensor(call, 0).reshape(-1)), _fill(call.attrs)
     if min(shape, default=0) < 0:
-        raise ModelError(f"{call.op}: {list(shape)} is not a shape")
+        raise ModelError(f"{list(shape)} is not a shape")
     return (np.full(shape, fill, fill.dtype),)
 
 
@@ -95,7 +95,7 @@ def _constant_of_shape_type(query: TypeQuery) -> tuple[ValueType, ...]:
             ),
         )
     if any(dim < 0 for dim in shape):
-        raise ModelError(f"{query.op}: {list(shape)} is not a shape")
+        raise ModelError(f"{list(shape)} is not a shape")
     return (TensorType(dtype, shape),)
 
 
@@ -179,7 +179,7 @@ def _dimension_value_type(query: TypeQuery) -> tuple[ValueType, ...]:
 def _eye_like(call: Call) -> tuple[Value]:
     x, chosen = tensor(call, 0), get_int(call.attrs, "dtype", 0)
     if x.ndim != 2:
-        raise ModelError(f"{call.op}: needs a matrix, found rank {x.ndim}")
+        raise ModelError(f"needs a matrix, found rank {x.ndim}")
     dtype = target_dtype(call.op, chosen).numpy if chosen else x.dtype
     return (np.eye(x.shape[0], x.shape[1], k=get_int(call.attrs, "k", 0)).astype(dtype),)
 

@@ -69,9 +69,7 @@ def _dft(call: Call) -> tuple[Value]:
         bool(get_int(call.attrs, "onesided", 0)),
     )
     if axis == x.ndim - 1:
-        raise ModelError(
-            f"{call.op}: the last axis holds real and imaginary parts and cannot be transformed"
-        )
+        raise ModelError("the last axis holds real and imaginary parts and cannot be transformed")
     length = None if given is None else int(given.reshape(-1)[0])
     if inverse and onesided:
         made = _transformed(np.fft.irfft, signal, length, axis)
@@ -79,7 +77,7 @@ def _dft(call: Call) -> tuple[Value]:
     if inverse:
         return (narrow(_parts(_transformed(np.fft.ifft, signal, length, axis)), x.dtype),)
     if onesided and np.iscomplexobj(signal):
-        raise ModelError(f"{call.op}: a one-sided transform needs a real signal")
+        raise ModelError("a one-sided transform needs a real signal")
     transform = np.fft.rfft if onesided else np.fft.fft
     return (narrow(_parts(_transformed(transform, signal, length, axis)), x.dtype),)
 
@@ -90,7 +88,7 @@ def _stft(call: Call) -> tuple[Value]:
     signal = _complex(x) if x.ndim == 3 else x.astype(np.float64)
     if signal.ndim != 2 or step < 1:
         raise ModelError(
-            f"{call.op}: needs a signal of [batch, length, 1 or 2] and a positive step, found"
+            f"needs a signal of [batch, length, 1 or 2] and a positive step, found"
             f" {list(x.shape)} and {step}"
         )
     length = (
@@ -101,13 +99,9 @@ def _stft(call: Call) -> tuple[Value]:
         else signal.shape[1]
     )
     if window is not None and window.shape != (length,):
-        raise ModelError(
-            f"{call.op}: a window of {list(window.shape)} does not fit frames of {length}"
-        )
+        raise ModelError(f"a window of {list(window.shape)} does not fit frames of {length}")
     if not 0 < length <= signal.shape[1]:
-        raise ModelError(
-            f"{call.op}: a frame of {length} does not fit a signal of {signal.shape[1]}"
-        )
+        raise ModelError(f"a frame of {length} does not fit a signal of {signal.shape[1]}")
     frames = np.lib.stride_tricks.sliding_window_view(signal, length, axis=1)[:, ::step]
     if window is not None:
         frames = frames * window.astype(np.float64)

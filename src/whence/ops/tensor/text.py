@@ -79,8 +79,7 @@ def _normalise(call: Call) -> tuple[Value]:
         or (x.ndim == 2 and x.shape[0] != 1)
     ):
         raise ModelError(
-            f"{call.op}: needs [C] or [1,C] and a known case change, found {list(x.shape)} and"
-            f" {action!r}"
+            f"needs [C] or [1,C] and a known case change, found {list(x.shape)} and {action!r}"
         )
     stop = {word if exact else word.lower() for word in get_strs(call.attrs, "stopwords")}
     kept = [text for text in _texts(x) if (text if exact else text.lower()) not in stop]

@@ -15,7 +15,7 @@ import onnx.shape_inference
 
 from whence.errors import ModelError
 from whence.extent import estimate, is_symbolic
-from whence.ops.definition import Infer, OpDef, TypeQuery, Value
+from whence.ops.definition import Infer, OpDef, TypeQuery, Value, naming
 from whence.ops.fallback import first_line
 from whence.ops.operands.rules import check_operands
 from whence.ops.registry import lookup
@@ -109,10 +109,7 @@ def _apply(rule: Infer, query: TypeQuery) -> tuple[ValueType, ...]:
     try:
         return tuple(rule(query))
     except ModelError as error:
-        # Readers of attributes do not know whose attributes they read.
-        if str(error).startswith(f"{query.op}:"):
-            raise
-        raise type(error)(f"{query.op}: {error}") from error
+        raise naming(query.op, error) from error
 
 
 def _possible(query: TypeQuery, types: tuple[ValueType, ...]) -> tuple[ValueType, ...]:

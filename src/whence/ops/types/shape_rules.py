@@ -108,7 +108,7 @@ def flatten(query: TypeQuery) -> tuple[ValueType, ...]:
         return (TensorType(data.dtype, (None, None)),)
     axis, rank = get_int(query.attrs, "axis", 1), len(data.shape)
     if not -rank <= axis <= rank:
-        raise ModelError(f"{query.op}: axis {axis} does not exist in {data}")
+        raise ModelError(f"axis {axis} does not exist in {data}")
     axis = axis + rank if axis < 0 else axis
     return (TensorType(data.dtype, (product(data.shape[:axis]), product(data.shape[axis:]))),)
 
@@ -127,7 +127,7 @@ def squeeze(query: TypeQuery) -> tuple[ValueType, ...]:
     gone = normalise_axes(query.op, axes, len(data.shape))
     for axis in gone:
         if isinstance(data.shape[axis], int) and data.shape[axis] != 1:
-            raise ModelError(f"{query.op}: axis {axis} of {data} is not 1")
+            raise ModelError(f"axis {axis} of {data} is not 1")
     return (
         TensorType(
             data.dtype, tuple(dim for axis, dim in enumerate(data.shape) if axis not in gone)
@@ -214,7 +214,7 @@ def split(query: TypeQuery) -> tuple[ValueType, ...]:
     if given is not None:
         if len(given) != query.n_outputs or (isinstance(dim, int) and sum(given) != dim):
             raise ModelError(
-                f"{query.op}: parts {list(given)} do not make up {query.n_outputs} outputs of axis"
+                f"parts {list(given)} do not make up {query.n_outputs} outputs of axis"
                 f" {axis} of {data}"
             )
         sizes = given

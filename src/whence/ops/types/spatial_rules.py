@@ -28,9 +28,7 @@ def _spatial(
 ) -> Shape:
     """`output` of spatial sizes and kernel, axis by axis; unknown where either is unknown."""
     if len(kernel) != len(sizes):
-        raise ModelError(
-            f"{query.op}: a kernel of {len(kernel)} axes does not fit {len(sizes)} spatial axes"
-        )
+        raise ModelError(f"a kernel of {len(kernel)} axes does not fit {len(sizes)} spatial axes")
     known = [
         isinstance(size, int) and isinstance(reach, int)
         for size, reach in zip(sizes, kernel, strict=True)
@@ -59,12 +57,12 @@ def conv(query: TypeQuery) -> tuple[ValueType, ...]:
     if x.shape is None:
         return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)
     if len(x.shape) < 3:
-        raise ModelError(f"{query.op}: the input needs at least three axes, found {x}")
+        raise ModelError(f"the input needs at least three axes, found {x}")
     kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
     if w.shape is not None and isinstance(x.shape[1], int) and isinstance(w.shape[1], int):
         group = get_int(query.attrs, "group", 1)
         if x.shape[1] != w.shape[1] * group:
-            raise ModelError(f"{query.op}: weights {w} in {group} groups do not fit an input {x}")
+            raise ModelError(f"weights {w} in {group} groups do not fit an input {x}")
 
     def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
         return make_window(query.op, query.attrs, sizes, reaches).output
@@ -87,7 +85,7 @@ def conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
     if x.shape is None:
         return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)
     if len(x.shape) < 3:
-        raise ModelError(f"{query.op}: the input needs at least three axes, found {x}")
+        raise ModelError(f"the input needs at least three axes, found {x}")
     kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
     per_group = None if w.shape is None else w.shape[1]
     channels: Dim = (
@@ -138,11 +136,11 @@ def gemm(query: TypeQuery) -> tuple[ValueType, ...]:
     dtype = common_dtype(query.op, (a, b))
     for operand in (a, b):
         if operand.shape is not None and len(operand.shape) != 2:
-            raise ModelError(f"{query.op}: both operands must be matrices, found {operand}")
+            raise ModelError(f"both operands must be matrices, found {operand}")
     rows, depth = _oriented(a.shape, bool(get_int(query.attrs, "transA", 0)))
     inner, columns = _oriented(b.shape, bool(get_int(query.attrs, "transB", 0)))
     if isinstance(depth, int) and isinstance(inner, int) and depth != inner:
-        raise ModelError(f"{query.op}: inner dimensions differ, {depth} and {inner}")
+        raise ModelError(f"inner dimensions differ, {depth} and {inner}")
     return (TensorType(dtype, (rows, columns)),)
 
 

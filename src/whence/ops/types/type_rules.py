@@ -37,7 +37,7 @@ def tensor_type(query: TypeQuery, index: int) -> TensorType:
     if found is None:
         return UNKNOWN
     if not isinstance(found, TensorType):
-        raise ModelError(f"{query.op}: input {index} must be a tensor, found {found}")
+        raise ModelError(f"input {index} must be a tensor, found {found}")
     return found
 
 
@@ -243,7 +243,7 @@ def transpose(query: TypeQuery) -> tuple[ValueType, ...]:
     rank = len(data.shape)
     perm = get_ints(query.attrs, "perm", tuple(reversed(range(rank))))
     if sorted(perm) != list(range(rank)):
-        raise ModelError(f"{query.op}: perm {list(perm)} does not order the axes of {data}")
+        raise ModelError(f"perm {list(perm)} does not order the axes of {data}")
     return (TensorType(data.dtype, tuple(data.shape[axis] for axis in perm)),)
 
 
@@ -255,9 +255,7 @@ def concat(query: TypeQuery) -> tuple[ValueType, ...]:
         return (TensorType(dtype),)
     rank = len(shapes[0])
     if any(len(shape) != rank for shape in shapes):
-        raise ModelError(
-            f"{query.op}: inputs have different ranks, {', '.join(str(item) for item in types)}"
-        )
+        raise ModelError(f"inputs have different ranks, {', '.join(str(item) for item in types)}")
     axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), rank)
     dims = list(shapes[0])
     for shape in shapes[1:]:
@@ -278,13 +276,11 @@ def matmul(query: TypeQuery) -> tuple[ValueType, ...]:
     if left.shape is None or right.shape is None:
         return (TensorType(dtype),)
     if not left.shape or not right.shape:
-        raise ModelError(
-            f"{query.op}: inputs must have at least one axis, found {left} and {right}"
-        )
+        raise ModelError(f"inputs must have at least one axis, found {left} and {right}")
     a = left.shape if len(left.shape) > 1 else (1, *left.shape)
     b = right.shape if len(right.shape) > 1 else (*right.shape, 1)
     if isinstance(a[-1], int) and isinstance(b[-2], int) and a[-1] != b[-2]:
-        raise ModelError(f"{query.op}: inner dimensions differ in {left} and {right}")
+        raise ModelError(f"inner dimensions differ in {left} and {right}")
     batch = broadcast_shapes(query.op, a[:-2], b[:-2])
     assert batch is not None
     rows = (a[-2],) if len(left.shape) > 1 else ()
