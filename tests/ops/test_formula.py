@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,14 @@ def test_a_formula_is_evaluated_in_the_type_of_its_operands() -> None:
     large = np.array([2**62 + 1, -5], np.int64)
     assert evaluate(maximum(X, 0), (large,), {}).tolist() == [2**62 + 1, 0]
     assert evaluate(2 - X / Y, (x, np.array(2, np.float32)), {}).tolist() == [3, 2, 0.5]
+
+
+def test_an_evaluation_does_not_hold_its_operands() -> None:
+    x = np.ones(3, np.float32)
+    held = weakref.ref(x)
+    evaluate(FORMULAS["HardSwish"], (x,), {})
+    del x
+    assert held() is None
 
 
 def test_what_a_formula_says_about_itself() -> None:

@@ -219,19 +219,20 @@ def evaluate(
     formula: Formula, operands: Sequence[np.ndarray], given: Mapping[str, float]
 ) -> np.ndarray:
     """The value of a formula, in the type of its operands; `given` overrides the defaults."""
+    return np.asarray(_value(formula, operands, given))
+
+
+def _value(
+    part: Formula, operands: Sequence[np.ndarray], given: Mapping[str, float]
+) -> np.ndarray | float:
+    if isinstance(part, Operand):
+        return operands[part.index]
+    if isinstance(part, Application):
+        arguments = (_value(each, operands, given) for each in part.arguments)
+        return part.function.value.numpy(*arguments)
+    assert isinstance(part, Parameter | Number)
     number = float if operands[0].dtype.kind == "f" else int
-
-    def value(part: Formula) -> np.ndarray | float:
-        if isinstance(part, Operand):
-            return operands[part.index]
-        if isinstance(part, Parameter):
-            return number(given.get(part.name, part.default))
-        if isinstance(part, Number):
-            return number(part.value)
-        assert isinstance(part, Application)
-        return part.function.value.numpy(*map(value, part.arguments))
-
-    return np.asarray(value(formula))
+    return number(part.value if isinstance(part, Number) else given.get(part.name, part.default))
 
 
 def _parts(formula: Formula) -> Iterator[Formula]:
