@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,8 @@ from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
 
 from tests.report.page_actions import find, point_at, type_into_search, wait_for
 from whence.attribution.profile import Profile
+from whence.rates import Rate
+from whence.report.html import write_html
 
 
 def test_a_click_goes_into_the_treemap_and_the_path_leads_out(page: Any) -> None:
@@ -158,3 +163,43 @@ def test_no_two_names_in_the_roofline_overlap(page: Any, width: int) -> None:
     assert {"f32", "int8", "memory"} <= {each["text"].split()[0] for each in labels}
     for number, label in enumerate(labels):
         assert all(_apart(label, other) > 11 for other in labels[:number])
+
+
+_NOTE_TEXTS = """
+window.texts = {};
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  const wide = this.measureText(text).width;
+  const left = x - wide * { left: 0, start: 0, center: 0.5, right: 1 }[this.textAlign];
+  const drawing = this.canvas.parentElement.id;
+  // The names of lines are at the origin of a drawing that is moved and turned.
+  if (x || y) window.texts[drawing] = { ...window.texts[drawing], [text]: [left, y, wide] };
+  write.call(this, text, x, y);
+};"""
+
+
+@pytest.mark.parametrize("peak", [498.0, 503.0, 1000.0, 5100.0])
+def test_no_two_texts_of_the_axes_overlap(
+    browser: Any, reported: Profile, tmp_path: Path, peak: float
+) -> None:
+    """Numbers may be anywhere on an axis, also at its ends, where the units are."""
+    rates = reported.rates
+    assert rates is not None
+    peaks = dict.fromkeys(rates.peak, Rate(peak, peak))
+    profile = dataclasses.replace(reported, rates=dataclasses.replace(rates, peak=peaks))
+    (file,) = write_html(profile, tmp_path)
+    added = browser.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": _NOTE_TEXTS}
+    )
+    try:
+        browser.get(file.as_uri())
+        find(browser, "#tab-advice").click()
+        wait_for(lambda: browser.execute_script("return 'roofline' in window.texts"))
+        texts = browser.execute_script("return window.texts.roofline")
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    assert {"GFLOP/s", "operations for a byte"} < texts.keys()
+    for one, two in itertools.combinations(texts, 2):
+        (left, y, wide), (start, line, width) = texts[one], texts[two]
+        is_beside = left + wide <= start or start + width <= left
+        assert is_beside or abs(y - line) >= 11, (one, two)

@@ -1,6 +1,7 @@
 // Kernels by operations for a byte and operations in a second, under what the machine can do. Both axes are logarithmic.
 
-const MARGIN = { left: 46, right: 14, top: 12, bottom: 28 };
+// Room for the units above the numbers of one axis and below those of the other.
+const MARGIN = { left: 46, right: 14, top: 22, bottom: 32 };
 const POINT = 3;
 
 class Roofline {
@@ -131,7 +132,7 @@ class Roofline {
         else pen.fillRect(MARGIN.left, this.scale.y(value), width - MARGIN.left - MARGIN.right, 1);
         pen.fillStyle = paint('--soft');
         pen.textAlign = isX ? 'center' : 'right';
-        if (isX) pen.fillText(label, this.scale.x(value), height - MARGIN.bottom + 9);
+        if (isX) pen.fillText(label, this.scale.x(value), height - MARGIN.bottom + 12);
         else pen.fillText(label, MARGIN.left - 6, this.scale.y(value));
       }
     }
