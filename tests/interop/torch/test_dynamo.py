@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +15,10 @@ from tests.pytorch import require_torch
 from whence.errors import InputError
 from whence.frontends.program_place import line_of
 from whence.frontends.torch.places import dotted
+from whence.interop.torch import dynamo
+from whence.interop.torch.compiled_graph import CompiledGraph
+from whence.interop.torch.dynamo import compile_graph_module
+from whence.interop.torch.effects import is_free_of_effects
 from whence.torch_backend import compile_fx
 
 torch = require_torch()
@@ -83,6 +89,183 @@ def test_weights_that_change_are_noticed() -> None:
         assert not torch.equal(before, after[0])
         module.head[0].weight.data = torch.ones(4, 8)
         _same(model(x), _eager(module, x))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda linear: linear.weight.mul_(2),
+        lambda linear: setattr(linear.weight, "data", torch.full((8, 8), 0.5)),
+        lambda linear: linear.weight.set_(torch.full((8, 8), 0.5)),
+        lambda linear: linear.load_state_dict(torch.nn.Linear(8, 8).state_dict()),
+        lambda linear: linear.load_state_dict(torch.nn.Linear(8, 8).state_dict(), assign=True),
+        lambda linear: setattr(linear, "weight", torch.nn.Parameter(torch.full((8, 8), 0.5))),
+    ],
+    ids=["in place", "data", "set_", "load_state_dict", "assign", "replaced"],
+)
+def test_each_change_of_a_parameter_is_noticed(change: Any) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+    model, x = _compiled(module), torch.randn(3, 8)
+    with torch.no_grad():
+        before = model(x)
+        change(module[0])
+        _same(model(x), module(x))
+        assert not torch.allclose(model(x), before)
+
+
+def test_a_parameter_at_the_address_of_one_that_is_gone() -> None:
+    """Parameters with gaps are copied, so that nothing else keeps their memory."""
+    module = torch.nn.Linear(8, 8, bias=False).eval()
+    model, x = _compiled(module), torch.randn(3, 8)
+    with torch.no_grad():
+        for _ in range(8):
+            module.weight.data = torch.randn(8, 8).T
+            _same(model(x), module(x))
+
+
+def test_what_was_compiled_for_parameters_that_are_gone_is_dropped() -> None:
+    made: list[Any] = []
+
+    def counted(graph: Any) -> Any:
+        executable = whence.compile(graph, threads=1)
+        made.append(weakref.ref(executable))
+        return executable
+
+    module = torch.nn.Linear(8, 8).eval()
+    backend = lambda graph, inputs: compile_graph_module(graph, inputs, counted)  # noqa: E731
+    model, x = torch.compile(module, backend=backend), torch.randn(3, 8)
+    with torch.no_grad():
+        for _ in range(4):
+            module.weight.data = torch.randn(8, 8)
+            model(x)
+    gc.collect()
+    assert len(made) == 4
+    assert sum(each() is not None for each in made) == 1
+
+
+def test_two_modules_with_the_same_code_keep_what_was_compiled_for_each() -> None:
+    count = 0
+
+    def counted(graph: Any) -> Any:
+        nonlocal count
+        count += 1
+        return whence.compile(graph, threads=1)
+
+    class Layer(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x: Any) -> Any:
+            return self.linear(x).relu()
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        return compile_graph_module(graph, inputs, counted)
+
+    pair = [Layer().eval(), Layer().eval()]
+    models, x = [torch.compile(each, backend=backend) for each in pair], torch.randn(3, 8)
+    with torch.no_grad():
+        for _ in range(3):
+            for model, module in zip(models, pair, strict=True):
+                _same(model(x), module(x))
+    assert count == 2
+
+
+def _function_of(module: Any, *args: Any) -> Any:
+    """What the backend returned for the one graph of a call."""
+    found: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        found.append(compile_fx(graph, inputs, options={"threads": 1}))
+        return found[-1]
+
+    with torch.no_grad():
+        given = [each.clone() if isinstance(each, torch.Tensor) else each for each in args]
+        expected = module(*given)
+        _same(torch.compile(module, backend=backend)(*args), expected)
+    _same(args, given)
+    (only,) = found
+    return only
+
+
+def _is_direct(function: Any) -> bool:
+    return isinstance(getattr(function, "__self__", None), CompiledGraph)
+
+
+def _add_in_place(x: Any, y: Any) -> Any:
+    x.add_(1)
+    return x * y
+
+
+def test_a_graph_without_effects_is_called_without_pytorchs_wrapper() -> None:
+    module, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval(), torch.ones(3, 8)
+    assert _is_direct(_function_of(module, x))
+    assert _is_direct(_function_of(lambda x, n: (x * n, x + n), x, 3))
+
+
+def test_writing_to_arguments_is_left_to_pytorch() -> None:
+    assert not _is_direct(_function_of(_add_in_place, torch.randn(3, 8), torch.randn(3, 8)))
+
+
+def test_a_result_that_is_a_view_of_an_argument() -> None:
+    def written(x: Any) -> Any:
+        x.add_(1)
+        return x[1:]
+
+    x = torch.ones(3)
+    with torch.no_grad():
+        part = torch.compile(written, backend=compile_fx)(x)
+        x.zero_()
+    assert part.tolist() == [0, 0]
+
+
+def test_where_nothing_is_known_of_effects_pytorchs_wrapper_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch._guards.TracingContext, "get", object)
+    module, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval(), torch.ones(3, 8)
+    lowered = torch.fx.symbolic_trace(module).graph
+    assert not is_free_of_effects(lowered, [x])
+
+
+def test_a_graph_that_is_wrapped_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where PyTorch's notes on effects are not found, every graph is."""
+    monkeypatch.setattr(dynamo, "is_free_of_effects", lambda *_: False)
+    module, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval(), torch.ones(3, 8)
+    assert not _is_direct(_function_of(module, x))
+
+
+def test_one_tensor_given_twice_and_written_to() -> None:
+    model, x = torch.compile(_add_in_place, backend=compile_fx), torch.ones(3)
+    with torch.no_grad():
+        assert model(x, x).tolist() == [4, 4, 4]
+    assert x.tolist() == [2, 2, 2]
+
+
+def test_arguments_that_overlap_and_are_written_to_are_refused_in_words() -> None:
+    model, x = torch.compile(_add_in_place, backend=compile_fx), torch.ones(4)
+    with torch.no_grad(), pytest.raises(Exception, match=r"'as_strided_scatter'.*no mapping"):
+        model(x[:3], x[1:])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.randn(4, 6).T,
+        lambda: torch.randn(8, 12)[::2, ::2].T,
+        lambda: torch.randn(6, 4).requires_grad_(),
+        lambda: torch.randn(6, 4).to(torch.bfloat16),
+        lambda: torch.randn(6, 4, dtype=torch.complex64).conj().imag,
+    ],
+    ids=["transposed", "gaps", "with gradient", "bfloat16", "negative"],
+)
+def test_inputs_in_other_forms(make: Any) -> None:
+    def doubled(x: Any) -> Any:
+        return x.detach() * 2 + 1
+
+    x = make()
+    with torch.no_grad():
+        _same(torch.compile(doubled, backend=compile_fx)(x), doubled(x))
 
 
 def test_inference_mode() -> None:

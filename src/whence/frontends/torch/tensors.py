@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -40,6 +42,9 @@ _AS_INTEGERS = {
     DType.F8E5M2FNUZ: "int8",
 }
 
+_OF_NUMPY = 1
+"""What `isbuiltin` of an element type is that comes with NumPy."""
+
 
 def dtype_of(dtype: Any) -> DType:
     """The element type that PyTorch calls `torch.float32` and so on."""
@@ -56,6 +61,11 @@ def array_of(tensor: Any) -> np.ndarray:
     """
     import torch
 
+    if tensor.dtype in _dtypes_of_numpy():
+        # Nearly every tensor is as NumPy wants it, and asking for everything that may be special
+        # about it takes longer than some models' layers.
+        with suppress(RuntimeError, TypeError):
+            return _dense(tensor.numpy())
     if tensor.device.type != "cpu":
         raise InputError(
             f"a tensor is on {tensor.device}; whence reads memory of the host: move the model and"
@@ -70,7 +80,21 @@ def array_of(tensor: Any) -> np.ndarray:
         array = tensor.contiguous().view(getattr(torch, integers)).numpy().view(dtype.numpy)
     else:
         array = tensor.numpy()
+    return _dense(array)
+
+
+def _dense(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array) if array.ndim else array
+
+
+@cache
+def _dtypes_of_numpy() -> frozenset[Any]:
+    """Those of PyTorch's element types that NumPy has."""
+    import torch
+
+    return frozenset(
+        getattr(torch, name) for name, dtype in _NAMES.items() if dtype not in _AS_INTEGERS
+    )
 
 
 def tensor_of(array: np.ndarray) -> Any:
@@ -80,6 +104,8 @@ def tensor_of(array: np.ndarray) -> Any:
     if not array.flags.writeable:
         # PyTorch has no tensors that cannot be written to, and warns.
         array = array.copy()
+    if array.dtype.isbuiltin == _OF_NUMPY:
+        return torch.from_numpy(array)
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     kind = DType.of(array)

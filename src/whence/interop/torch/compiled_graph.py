@@ -1,0 +1,192 @@
+"""One graph of `torch.compile`, run with PyTorch's tensors.
+
+Parameters become constants, so that kernels are made for them: read from PyTorch's memory, and
+packed once. A parameter that was written to since, or another one in its place, is noticed by its
+address and version, and the graph compiled anew.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.frontends.torch.dynamo import trace_graph
+from whence.frontends.torch.reader import read_program
+from whence.frontends.torch.tensors import array_of, tensor_of
+from whence.graph import Graph
+from whence.interop.torch.recording import GraphRun, present_recording
+from whence.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from torch.fx import Graph as FxGraph
+
+CompileGraph = Callable[[Graph], Executable]
+
+
+class CompiledGraph:
+    """Runs one graph, as `run`, or as AOTAutograd calls what it wraps: with the arguments in a
+    list, which is emptied, so that PyTorch's memory is free as early as can be.
+
+    What stands here is done in every call, with hundreds of parameters that have left the caches
+    since the last: what can be found out once is found out in `__init__`.
+    """
+
+    _boxed_call = True
+
+    def __init__(
+        self,
+        name: str,
+        traced: FxGraph,
+        lowered: FxGraph,
+        names: Sequence[str],
+        constants: Sequence[int],
+        ended_by: str,
+        compile_graph: CompileGraph,
+    ) -> None:
+        """`names` and `constants` are of the inputs of `lowered`: what they are called, and which
+        are parameters that it does not write to.
+        """
+        import torch
+
+        self._name, self._traced, self._lowered = name, traced, lowered
+        self._names, self._constants = tuple(names), tuple(constants)
+        self._ended_by, self._compile_graph = ended_by, compile_graph
+        self._parameters = _selection(constants)
+        self._data_ptr = torch.Tensor.data_ptr
+        self._compiled: dict[tuple[int, ...], tuple[list[int], _Compiled]] = {}
+        self._last: tuple[list[int], list[int], _Compiled] | None = None
+        """Addresses and versions of the parameters of the last call, and what ran it."""
+        output = next(node for node in lowered.nodes if node.op == "output")
+        self._results = list(output.args[0])
+        self._n_made = sum(map(_is_made, self._results))
+        self._are_tensors = all(map(_is_tensor, self._results))
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        given = tuple(args)
+        args.clear()
+        return self.run(*given)
+
+    def run(self, *args: Any) -> list[Any]:
+        """The graph's results, given the inputs of the lowered graph in order."""
+        parameters = self._parameters(args)
+        where, versions = list(map(self._data_ptr, parameters)), _versions(parameters)
+        last = self._last
+        if last is not None and last[0] == where and last[1] == versions:
+            compiled = last[2]
+        else:
+            compiled = self._find(where, versions, args)
+        inputs = [_array(args[index]) for index in compiled.inputs]
+        del args, parameters
+        record = present_recording()
+        began = 0 if record is None else time.monotonic_ns()
+        outputs = compiled.executable(*inputs)
+        if record is not None:
+            record.graph_ns += time.monotonic_ns() - began
+            if record.keeps_inputs:
+                record.runs.append(self._run(compiled, inputs, where))
+        return self._as_torch([outputs] if self._n_made == 1 else outputs)
+
+    def _find(self, where: list[int], versions: list[int], args: Sequence[Any]) -> _Compiled:
+        """What was compiled for these parameters, or is now."""
+        key = tuple(where)
+        found = self._compiled.get(key)
+        if found is None or found[0] != versions:
+            self._compiled = {
+                place: each for place, each in self._compiled.items() if each[1].may_run(place)
+            }
+            found = versions, self._compile(args)
+            self._compiled[key] = found
+        self._last = where, versions, found[1]
+        return found[1]
+
+    def _run(self, compiled: _Compiled, inputs: Sequence[Any], where: Sequence[int]) -> GraphRun:
+        """What was run; inputs are copied, as the program may write to them afterwards."""
+        names = [self._names[index] for index in self._constants]
+        return GraphRun(
+            compiled.executable,
+            tuple(value.copy() for value in inputs),
+            self._ended_by,
+            tuple(zip(names, where, strict=True)),
+        )
+
+    def _compile(self, args: Sequence[Any]) -> _Compiled:
+        parameters = {index: args[index] for index in self._constants}
+        program = trace_graph(self._name, self._traced, self._lowered, self._names, parameters)
+        executable = self._compile_graph(read_program(program))
+        taken = {port.name for port in executable.inputs}
+        inputs = [
+            index
+            for index, name in enumerate(self._names)
+            if index not in parameters and name in taken
+        ]
+        return _Compiled(executable, inputs, list(parameters.values()))
+
+    def _as_torch(self, outputs: Sequence[Any]) -> list[Any]:
+        if self._are_tensors:
+            return [tensor_of(each) for each in outputs]
+        made = iter(outputs)
+        found = []
+        for result in self._results:
+            if not _is_made(result):
+                found.append(result)
+            elif _is_tensor(result):
+                found.append(tensor_of(next(made)))
+            else:
+                found.append(next(made).item())
+        return found
+
+
+class _Compiled:
+    """What a graph is compiled to, for one set of parameters."""
+
+    def __init__(
+        self, executable: Executable, inputs: list[int], parameters: Sequence[Any]
+    ) -> None:
+        self.executable = executable
+        self.inputs = inputs
+        """Which of the arguments it takes."""
+        # Another parameter must not come to lie where one of these was: it would be taken for it.
+        self._memory = [each.detach() for each in parameters]
+        self._parameters = [weakref.ref(each) for each in parameters]
+
+    def may_run(self, where: Sequence[int]) -> bool:
+        """Can these parameters, from these addresses, still be given in a call?"""
+        alive = [each() for each in self._parameters]
+        return all(
+            each is not None and each.data_ptr() == address
+            for each, address in zip(alive, where, strict=True)
+        )
+
+
+def _selection(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """These elements of a sequence."""
+    if len(indices) < 2:
+        return lambda values: [values[index] for index in indices]
+    return itemgetter(*indices)
+
+
+def _is_made(result: Any) -> bool:
+    """Is it a node of the graph? The others are constants."""
+    return hasattr(result, "meta")
+
+
+def _is_tensor(result: Any) -> bool:
+    return _is_made(result) and hasattr(result.meta.get("val"), "shape")
+
+
+def _array(value: Any) -> np.ndarray:
+    return array_of(value) if hasattr(value, "data_ptr") else np.asarray(value)
+
+
+def _versions(tensors: Sequence[Any]) -> list[int]:
+    """How often each was written to."""
+    try:
+        return [each._version for each in tensors]
+    except RuntimeError:
+        # Tensors made under inference_mode cannot be written to outside it, and have no version.
+        return [0 if each.is_inference() else each._version for each in tensors]
