@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -231,10 +231,7 @@ class TensorType:
     @property
     def static_shape(self) -> tuple[int, ...] | None:
         """The shape when every dimension is known, else `None`."""
-        if self.shape is None:
-            return None
-        dims = tuple(dim for dim in self.shape if isinstance(dim, int))
-        return dims if len(dims) == len(self.shape) else None
+        return cast("tuple[int, ...]", self.shape) if self.is_static else None
 
     @property
     def elements(self) -> int | None:

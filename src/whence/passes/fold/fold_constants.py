@@ -53,6 +53,7 @@ _SMALL = 64 << 10
 _MEDIUM = 1 << 20
 # Reading outside an axis is an error even where nothing is read of it.
 _CHECKING = operators(Trait.CHECKS_INDICES)
+_NUMBERS = frozenset({int})
 _FOLD = "an operator on constants is a constant"
 _EMPTY = "what has no elements is a constant"
 _CAPTURE = "a captured constant is a constant of the nested graph"
@@ -267,6 +268,9 @@ def _sink(body: Graph, entry: Node, producer: Node, pass_name: str) -> None:
 
 def _is_empty(node: Node) -> bool:
     """Is nothing computed, because every output is a tensor without elements?"""
+    # First what is true of most: every walk asks every node.
+    if any(map(_surely_has_elements, node.outputs)):
+        return False
     if REGISTRY[node.op].pattern > Pattern.INJECTIVE or node.op in _CHECKING:
         return False
     return all(
@@ -279,6 +283,14 @@ def _is_empty(node: Node) -> bool:
         <= np.iinfo(np.intp).max
         for kind in node.outputs
     )
+
+
+def _surely_has_elements(kind: ValueType) -> bool:
+    """Is it a tensor whose sizes are numbers, none of them 0? Expressions are not asked, which would
+    leave a guard.
+    """
+    shape = kind.shape if isinstance(kind, TensorType) else None
+    return shape is not None and _NUMBERS.issuperset(map(type, shape)) and 0 not in shape
 
 
 def _evaluate(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
