@@ -52,6 +52,8 @@ class LanguageModel:
             folder / decoder["filename"],
             shapes={mask: (1, self.context), **dict.fromkeys(state, cache)},
             state=state,
+            # Scores of what follows the earlier tokens of a prompt are of no use.
+            only_last={self._outputs["logits"]: 1},
             threads=threads,
         )
         self.tokens: list[int] = []

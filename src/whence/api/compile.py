@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whence.api.compile_file import compile_file, file_shapes
 from whence.api.files import (
     Dims,
+    OutputAxes,
     Shapes,
     StatePairs,
     check_graph_argument,
@@ -57,6 +58,7 @@ def compile_model(
     shapes: Shapes | None = None,
     dims: Dims | None = None,
     state: StatePairs | None = None,
+    only_last: OutputAxes | None = None,
     fusion: str = "dominator",
     tune: bool = False,
     precise: bool = False,
@@ -79,10 +81,10 @@ def compile_model(
     of any model use what is remembered. The model itself may be a path, a loaded graph, which is
     left as it is, or whatever `load` takes. A module of PyTorch is given with example inputs,
     `args` and `kwargs`, and with `dynamic_shapes` where sizes are open, all as
-    `torch.export.export` takes them. `state` keeps values with the model from call to call, as
-    `load` says. A file that was not compiled before is compiled by another process, which leaves
-    nothing of the compiler in this one, unless this one has it already, or `progress` is to be told
-    of it.
+    `torch.export.export` takes them. `state` keeps values with the model from call to call, and
+    `only_last` leaves out what is not last in an output, as `load` says. A file that was not
+    compiled before is compiled by another process, which leaves nothing of the compiler in this
+    one, unless this one has it already, or `progress` is to be told of it.
 
         >>> model = whence.compile("model.onnx")
         >>> model(np.zeros((1, 3, 32, 32), np.float32)).shape
@@ -100,6 +102,7 @@ def compile_model(
                 shapes=shapes,
                 dims=dims,
                 state=state,
+                only_last=only_last,
                 fusion=fusion,
                 tune=tune,
                 precise=precise,
@@ -119,7 +122,7 @@ def compile_model(
         shapes = shapes_with(model, dims, shapes)
     hot = specialise is None and not tune and is_wanted()
     options = CompileOptions(
-        shapes or {}, fusion, tune, progress, bool(specialise), hot, state or {}
+        shapes or {}, fusion, tune, progress, bool(specialise), hot, state or {}, only_last or {}
     )
     if not isinstance(model, str | Path):
         check_graph_argument(model, _WANTED)
@@ -129,6 +132,10 @@ def compile_model(
             from whence.graph.bind_state import bind_state
 
             model = bind_state(model.copy(), state)
+        if only_last:
+            from whence.graph.only_last import only_last as shorten
+
+            model = shorten(model.copy(), only_last)
         engine = _engine(engine, threads, precise)
         return _rebound(_compile_graph(model, engine, options), model, engine, options)
     # The file is hashed while the engine starts, and what it was compiled to.
@@ -149,7 +156,7 @@ def compile_model(
         engine = _engine(engine, threads, precise)
         identity = engine.backend.cache_identity()
         if identity is None:
-            graph = load(model, shapes=shapes, dims=dims, state=state)
+            graph = load(model, shapes=shapes, dims=dims, state=state, only_last=only_last)
             return _rebound(_compile_graph(graph, engine, options), graph, engine, options)
         if dims:
             options = options._replace(shapes=file_shapes(digest, identity, dims, options))
@@ -171,6 +178,7 @@ def _rebound(
             engine=engine,
             shapes={**options.shapes, **shapes},
             state={**options.state, **state} if isinstance(model, str | Path) else state,
+            only_last=options.only_last if isinstance(model, str | Path) else None,
             fusion=options.fusion,
             specialise=None if options.hot else options.specialise,
         )

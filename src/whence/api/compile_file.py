@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from whence.api.files import Dims, Shapes, StatePairs, load, shapes_with
+from whence.api.files import Dims, OutputAxes, Shapes, StatePairs, load, shapes_with
 from whence.api.open_sizes import (
     CompileOptions,
     build,
@@ -60,6 +60,7 @@ def compile_file(
         options.shapes,
         options.fusion,
         state=options.state,
+        only_last=options.only_last,
         # Whoever asks for checks after every pass wants the passes to run.
         enabled=os.environ.get("WHENCE_CHECK", "0") == "0",
     )
@@ -212,7 +213,10 @@ class _ModelFile:
         return self._load({})
 
     def _load(self, shapes: Shapes) -> Graph:
-        return load(self._cached.path, shapes=shapes, state=self._options.state)
+        options = self._options
+        return load(
+            self._cached.path, shapes=shapes, state=options.state, only_last=options.only_last
+        )
 
     def _compiled_elsewhere(self, inputs: CallShapes) -> bool:
         """Is the model in the cache now, by another process? Once one could not do it, all is done
@@ -236,6 +240,7 @@ class _ModelFile:
             inputs,
             options.specialise,
             dict(options.state),
+            dict(options.only_last),
             self._niceness,
         )
         if answer is None:
@@ -253,6 +258,7 @@ def _compile_for_cache(
     inputs: CallShapes,
     specialise: bool,
     state: StatePairs,
+    only_last: OutputAxes,
     niceness: int = 0,
 ) -> Sequence[WrittenEntry]:
     """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
@@ -266,7 +272,9 @@ def _compile_for_cache(
     engine = Engine(kind, index, **opened)
     identity = engine.backend.cache_identity()
     assert identity is not None
-    options = CompileOptions(shapes, fusion, specialise=specialise, state=state)
+    options = CompileOptions(
+        shapes, fusion, specialise=specialise, state=state, only_last=only_last
+    )
     executable = compile_file(digest, engine, identity, options)
     if inputs:
         executable.prepare(inputs)

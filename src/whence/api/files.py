@@ -19,6 +19,8 @@ Dims = Mapping[str, int]
 """Sizes by the names of dimensions."""
 StatePairs = Mapping[str, str]
 """Inputs, and the outputs that have their next values."""
+OutputAxes = Mapping[str, int]
+"""Axes by the names of outputs."""
 
 
 def load(
@@ -27,12 +29,14 @@ def load(
     shapes: Shapes | None = None,
     dims: Dims | None = None,
     state: StatePairs | None = None,
+    only_last: OutputAxes | None = None,
 ) -> Graph:
     """Read a model file, or a model in memory: the bytes of a file, an `onnx.ModelProto`, an
     `onnx_ir.Model`, a program of `torch.export`. `shapes` fixes the shapes of inputs that it leaves
     open, `dims` the sizes of the dimensions that it names. `state` makes variables of inputs whose
     next value is an output, by the names of both: they are zero at first, stay with the model, and
-    are no longer given or returned.
+    are no longer given or returned. `only_last` names outputs of which only what is last along an
+    axis is made: `{"logits": 1}` the scores behind the last token of a prompt.
 
         >>> whence.load("model.onnx")
         <Graph 'images': (x: f32[1,3,32,32]) → (y), 15 nodes>
@@ -40,11 +44,15 @@ def load(
         <Graph 'open': (x: f32[2,4]) → (y), 3 nodes>
     """
     graph = _sized_read(path, shapes, dims) if dims else _read(path, shapes)
-    if not state:
-        return graph
-    from whence.graph.bind_state import bind_state
+    if state:
+        from whence.graph.bind_state import bind_state
 
-    return bind_state(graph, state)
+        graph = bind_state(graph, state)
+    if only_last:
+        from whence.graph.only_last import only_last as shorten
+
+        graph = shorten(graph, only_last)
+    return graph
 
 
 def _sized_read(path: str | Path | Any, shapes: Shapes | None, dims: Dims) -> Graph:

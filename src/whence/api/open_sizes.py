@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.api.files import Shapes, StatePairs
+from whence.api.files import OutputAxes, Shapes, StatePairs
 from whence.building.build_open import CallShapes
 from whence.errors import ModelError, UnsupportedError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from whence.runtime.engine import Engine
 
 NO_STATE: StatePairs = MappingProxyType({})
+NO_AXES: OutputAxes = MappingProxyType({})
 
 
 class CompileOptions(NamedTuple):
@@ -35,6 +36,7 @@ class CompileOptions(NamedTuple):
     hot: bool = False
     """Also for sizes that much time is spent in, in the background."""
     state: StatePairs = NO_STATE
+    only_last: OutputAxes = NO_AXES
 
 
 def opened_shapes(

@@ -100,6 +100,7 @@ class CachedModel:
         fusion: str,
         *,
         state: Mapping[str, str] | None = None,
+        only_last: Mapping[str, int] | None = None,
         enabled: bool = True,
     ) -> None:
         self.path = file.path
@@ -113,6 +114,7 @@ class CachedModel:
                 file.path.suffix.lower(),
                 _asked(shapes),
                 json.dumps(sorted((state or {}).items())),
+                json.dumps(sorted((only_last or {}).items())),
                 source_digest(),
                 plugins_digest(),
             )

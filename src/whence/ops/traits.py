@@ -97,6 +97,10 @@ class Trait(enum.Flag):
     """ConvTranspose, in any layout, fused or not."""
     PRODUCT = enum.auto()
     """A matrix product of numbers, fused or not."""
+    ROW_WISE = enum.auto()
+    """A row of its result, along the last axis, is made of the same row of its first operand; a
+    product's if the other one is a single matrix.
+    """
     POOLS_WINDOWS = enum.auto()
     """Combines the elements of a window that slides over spatial axes."""
     POOLS_ALL = enum.auto()

@@ -171,7 +171,13 @@ _quantised = partial(
     OpDef, classes=OpClass.MATMUL | OpClass.QUANTISE, flops=matmul_flops, traits=Trait.INTEGER
 )
 OPS: tuple[OpDef, ...] = (
-    _product("MatMul", infer=infer_matmul, reference=_matmul, operands=named("A", "B")),
+    _product(
+        "MatMul",
+        infer=infer_matmul,
+        reference=_matmul,
+        operands=named("A", "B"),
+        traits=Trait.PRODUCT | Trait.ROW_WISE,
+    ),
     _product("Gemm", infer=infer_gemm, reference=_gemm, operands=named("A", "B", "C")),
     OpDef(
         "Einsum",

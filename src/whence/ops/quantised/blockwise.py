@@ -207,6 +207,7 @@ OPS: tuple[OpDef, ...] = (
             3, named("A", B=DATA, scales=CODING, zero_points=CODING, g_idx=INDEX, bias=DATA)
         ),
         check=_check_matmul,
+        traits=Trait.ROW_WISE,
     ),
     OpDef(
         GATHER,
