@@ -4,6 +4,7 @@ reference and against ONNX Runtime.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,12 @@ import pytest
 
 from tests.kernels.harness import Cases
 from whence.graph.builder import Symbol
+from whence.kernels.index import Var, of
+from whence.kernels.ir import Kernel, Name, Prefetch, Stmt
+from whence.kernels.product.packed_program import PackedProduct
+from whence.machine import CACHE_LINE
 from whence.ops.quantised.blockwise import GATHER, MATMUL
+from whence.types import DType
 
 
 def exact_rows(cases: Cases, *shape: int, block: int) -> np.ndarray:
@@ -116,6 +122,28 @@ def test_weights_stay_packed() -> None:
     cases.expect(product(cases, cases.normal(1, 512), 256, 512, level=4), "", 2e-2)
     program = cases.check(peer=False)
     assert program.weights.nbytes <= 512 * 256 * 5 // 8 + 4096
+
+
+def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    for each in body:
+        yield each
+        for name in ("body", "otherwise"):
+            yield from statements(getattr(each, name, ()) or ())
+
+
+def test_the_next_panel_is_prefetched_while_many_rows_use_one() -> None:
+    acc, place = Name("acc", DType.F32), of(Var("n", 256))
+    for rows in (16, 128):
+        product = PackedProduct(
+            rows, 256, 576, 4, 32, True, "in0", "in1", "in2", None, 16, 4, 8, 2, "out0", place, acc
+        )
+        kernel = Kernel("packed", (), product.panels, (product,))
+        blocks = rows // product.tile_rows * 2 * product.blocks
+        ahead = [each for each in statements(product.program(kernel)) if isinstance(each, Prefetch)]
+        words = sum(each.pointer.startswith("words") for each in ahead)
+        line = CACHE_LINE // 4
+        assert words * blocks * line >= product.blocks * product.width * product.block_words
+        assert any(each.pointer.startswith("scales") for each in ahead)
 
 
 def test_gathered_rows() -> None:

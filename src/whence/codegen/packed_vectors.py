@@ -2,21 +2,29 @@
 the vectors of integer kernels.
 
 `w_small_dot_i32xN(sum, codes, x)` adds, in each of N lanes, the four products of that lane's bytes
-of `codes` (0 to 127) and of `x` (-127 to 127). A sum is in the machine's own form, which
-`w_small_total_i32xN(sum)` makes int32 lanes of; all bits 0 are a sum of nothing. With VNNI or
-NEON's dot product it is int32 all along. Without, x86 adds pairs in 16 bits, one instruction less
-a step: their largest, steps · 2 · code · 127, must stay below 32768.
+of `codes` (0 to 127) and of `x` (-127 to 127). A sum is in the machine's own form. It begins as
+`w_small_begin_i32xN(total)`, and `w_small_end_i32xN(sum, total)` is that total, in int32 lanes, with
+all products added. With VNNI or NEON's dot product it is int32 all along and begins as the total.
+Without, x86 adds pairs in 16 bits, one instruction less a step: their largest, steps · 2 · code ·
+127, must stay below 32768.
 """
 
 from __future__ import annotations
 
 
-def _function(lanes: int, dot: str, total: str = "sum") -> str:
+def _function(lanes: int, dot: str, begin: str = "total", end: str = "sum") -> str:
     kind = f"w_i32x{lanes}"
     return (
         f"W_INLINE {kind} w_small_dot_i32x{lanes}({kind} sum, {kind} codes, {kind} x)"
         f" {{ return {dot}; }}\n"
-        f"W_INLINE {kind} w_small_total_i32x{lanes}({kind} sum) {{ return {total}; }}\n"
+    ) + _ends(lanes, begin, end)
+
+
+def _ends(lanes: int, begin: str = "total", end: str = "sum") -> str:
+    kind = f"w_i32x{lanes}"
+    return (
+        f"W_INLINE {kind} w_small_begin_i32x{lanes}({kind} total) {{ return {begin}; }}\n"
+        f"W_INLINE {kind} w_small_end_i32x{lanes}({kind} sum, {kind} total) {{ return {end}; }}\n"
     )
 
 
@@ -32,7 +40,8 @@ def _in_pairs(lanes: int, pairs: str, fold: str) -> str:
     return _function(
         lanes,
         f"(w_i32x{lanes})(({words})sum + ({words}){pairs}((m{size}_i8)codes, (m{size}_i8)x))",
-        f"(w_i32x{lanes}){fold}((m{size}_i16)sum, (m{size}_i16)(({words})(1)))",
+        f"(w_i32x{lanes}){{0}}",
+        f"total + (w_i32x{lanes}){fold}((m{size}_i16)sum, (m{size}_i16)(({words})(1)))",
     )
 
 
@@ -49,8 +58,7 @@ _NEON_PAIRS = """W_INLINE w_i32x4 w_small_dot_i32x4(w_i32x4 sum, w_i32x4 codes, 
   const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
   return (w_i32x4)vpadalq_s16((int32x4_t)sum, vpaddq_s16(low, high));
 }
-W_INLINE w_i32x4 w_small_total_i32x4(w_i32x4 sum) { return sum; }
-"""
+""" + _ends(4)
 
 
 def _choose(*cases: tuple[str, str]) -> str:

@@ -183,6 +183,8 @@ def _row_tile(build: Builder, item: _Item, m0: Count, rows: int) -> None:
         with build.loop("b", it.blocks) as b:
             if rows == it.rows:
                 _prefetch(build, item, b)
+            else:
+                _prefetch_next_panel(build, item, m0, v0, b)
             if it.integer:
                 _integer_block(build, item, sums, m0, rows, v0, b)
             else:
@@ -198,6 +200,21 @@ def _prefetch(build: Builder, item: _Item, b: Count) -> None:
         ahead = max(1, _AHEAD // 4 // size) * size
         for number in range(0, share, line):
             build.prefetch(pointer, b * size + ahead + number)
+
+
+def _prefetch_next_panel(build: Builder, item: _Item, m0: Count, v0: Count, b: Count) -> None:
+    """While rows are many, weights come from memory once for all of them: each block of each tile
+    prefetches its part of what the next panel has.
+    """
+    it, line = item.it, CACHE_LINE // 4
+    passes = -(-it.rows // it.tile_rows) * (it.vectors // it.tile_vectors)
+    number = (m0 // it.tile_rows) * (it.vectors // it.tile_vectors) + v0 // it.tile_vectors
+    for pointer, size in ((item.words, it.width * it.block_words), (item.scales, it.width)):
+        lines = -(-it.blocks * size // line)
+        part = -(-lines // (passes * it.blocks))
+        place = build.count("place", it.blocks * size + (number * it.blocks + b) * (part * line))
+        for each in range(part):
+            build.prefetch(pointer, place + each * line)
 
 
 def _words(build: Builder, item: _Item, v0: Count, b: Count, number: Count) -> list[Name]:
@@ -227,20 +244,29 @@ def _integer_block(
     assert item.a.corrections is not None
     each = (("i", rows), ("j", it.tile_vectors))
     totals = build.array("totals", rows, it.tile_vectors, dtype=DType.I32, lanes=lanes)
-    with build.unrolled(*each) as (i, j):
-        build.assign(totals[i, j], zeros(lanes, DType.I32))
+    with build.loop("i", rows, unroll=FULLY) as i:
+        # What zero points take away is where sums begin, if it is the same for all columns.
+        begin = (
+            Splat(item.a.corrections[(m0 + i) * it.blocks + b], lanes)
+            if item.zeros is None
+            else zeros(lanes, DType.I32)
+        )
+        for vector in range(it.tile_vectors):
+            build.assign(totals[i, vector], begin)
     if it.bits < 8:
         # Sums in the machine's own form may overflow sooner than a block ends.
         chunk = min(max(1, it.steps // it.quads), _UNROLLED, it.block_words)
         with build.loop("w0", it.block_words, step=chunk) as w0:
             parts = build.array("part", rows, it.tile_vectors, dtype=DType.I32, lanes=lanes)
             with build.unrolled(*each) as (i, j):
-                build.assign(parts[i, j], zeros(lanes, DType.I32))
+                begun = Primitive(f"small_begin_i32x{lanes}", (totals[i, j],), DType.I32, lanes)
+                build.assign(parts[i, j], begun)
             for number in range(chunk):
                 _dot(build, item, parts, m0, rows, v0, b, w0 + number)
             with build.unrolled(*each) as (i, j):
-                part = Primitive(f"small_total_i32x{lanes}", (parts[i, j],), DType.I32, lanes)
-                build.accumulate(totals[i, j], part)
+                ends = (parts[i, j], totals[i, j])
+                ended = Primitive(f"small_end_i32x{lanes}", ends, DType.I32, lanes)
+                build.assign(totals[i, j], ended)
     else:
         with build.loop("w0", it.block_words) as w0:
             _dot(build, item, totals, m0, rows, v0, b, w0)
@@ -255,14 +281,12 @@ def _integer_block(
             with build.loop("i", rows, unroll=FULLY) as i:
                 place = (m0 + i) * it.blocks + b
                 row_scale = build.let("row_scale", item.a.scales[place])
-                correction = item.a.corrections[place]
+                real = Op(Fn.CAST, (totals[i, vector],), DType.F32, lanes)
                 if offset is None:
-                    exact = totals[i, vector] - Splat(correction, lanes)
-                    real = Op(Fn.CAST, (exact,), DType.F32, lanes)
                     build.accumulate(sums[i, vector], real * (scale * row_scale))
                 else:
-                    real = Op(Fn.CAST, (totals[i, vector],), DType.F32, lanes)
-                    centred = real * scale - offset * Splat(correction, lanes)
+                    correction = Splat(item.a.corrections[place], lanes)
+                    centred = real * scale - offset * correction
                     build.accumulate(sums[i, vector], centred * Splat(row_scale, lanes))
 
 

@@ -44,7 +44,7 @@ class Rows:
     """Of quantised rows, `[row][block]`."""
     corrections: Pointer | None = None
     """What zero points take from the sum of a block, `[row][block]`: the sum of its codes, as
-    float32; the middle of the range times that, as int32, where no zero points are given.
+    float32; minus the middle of the range times that, as int32, where no zero points are given.
     """
 
 
@@ -88,7 +88,7 @@ def quantised_rows(build: Builder, it: PackedProduct) -> Rows:
             build.assign(scales[place], scale)
             if it.zeros is None:
                 whole = Op(Fn.CAST, (total,), DType.I32)
-                by = Literal(it.middle, DType.I32)
+                by = Literal(-it.middle, DType.I32)
                 build.assign(corrections[place], apply(Fn.MUL, whole, by))
             else:
                 build.assign(corrections[place], total)
