@@ -219,6 +219,31 @@ def test_a_result_that_is_a_view_of_an_argument() -> None:
     assert part.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ((y := x * 2), y[1:]),
+        lambda x: ((y := x * 2), y.T),
+        lambda x: ((y := x * 2), y.view(-1), 3),
+        lambda x: ((y := x * 2)[:2], y[1:]),
+        lambda x: ((y := x * 2)[1:, 1], y[:, 1:3], x + 1),
+        lambda x: tuple((x * 2).chunk(2, 1)),
+        lambda x: ((y := x * 2), y.detach()),
+    ],
+    ids=["rows", "transposed", "flat", "overlap", "columns", "chunks", "same"],
+)
+def test_results_that_share_memory_still_do(function: Any) -> None:
+    x = torch.randn(3, 4)
+    model = torch.compile(function, backend=compile_fx)
+    with torch.no_grad():
+        for which in range(2):
+            found, expected = model(x), function(x)
+            _same(found, expected)
+            found[which].zero_()
+            expected[which].zero_()
+            _same(found, expected)
+
+
 def test_where_nothing_is_known_of_effects_pytorchs_wrapper_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

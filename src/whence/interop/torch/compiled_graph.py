@@ -20,6 +20,7 @@ from whence.frontends.torch.reader import read_program
 from whence.frontends.torch.tensors import array_of, tensor_of
 from whence.graph import Graph
 from whence.interop.torch.recording import GraphRun, present_recording
+from whence.interop.torch.shared_results import shared_results
 from whence.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class CompiledGraph:
         self._results = list(output.args[0])
         self._n_made = sum(map(_is_made, self._results))
         self._are_tensors = all(map(_is_tensor, self._results))
+        self._shared = shared_results(lowered)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         given = tuple(args)
@@ -89,7 +91,10 @@ class CompiledGraph:
             record.graph_ns += time.monotonic_ns() - began
             if record.keeps_inputs:
                 record.runs.append(self._run(compiled, inputs, where))
-        return self._as_torch([outputs] if self._n_made == 1 else outputs)
+        found = self._as_torch([outputs] if self._n_made == 1 else outputs)
+        for each in self._shared:
+            each.join(found)
+        return found
 
     def _find(self, where: list[int], versions: list[int], args: Sequence[Any]) -> _Compiled:
         """What was compiled for these parameters, or is now."""
