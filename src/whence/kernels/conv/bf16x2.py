@@ -38,9 +38,9 @@ from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
-# Digits are given up only where that buys time: a good part of what the direct way takes, and so
-# much that a person would see it.
-_WORTHWHILE, _LEAST_SAVED = 0.6, 200_000
+# Digits are given up only where that buys time. Small layers count, too: networks for phones are
+# made of dozens of them.
+_WORTHWHILE, _LEAST_SAVED = 0.8, 20_000
 # Parts of the channels that are tried, each of which turns its input again, and the work items that
 # are enough whatever the threads.
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
