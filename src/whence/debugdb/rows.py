@@ -15,9 +15,9 @@ them together:
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, get_args, get_type_hints
 
 Cell: TypeAlias = int | float | str | None
 Row: TypeAlias = tuple[Cell, ...]
@@ -294,62 +294,46 @@ class Table:
         return self.row(*cells)
 
 
-def _table(name: str, row: Callable[..., Row], columns: str, field: str = "") -> Table:
-    """`columns`: names in order; `:s` is text and `:f` a real number, else an integer; `?` may be
-    absent, `=-1` too and is -1 then.
+_KINDS = {int: Kind.INT, float: Kind.REAL, str: Kind.TEXT}
+
+
+def _table(
+    name: str, row: Callable[..., Row], field: str = "", defaults: Mapping[str, Cell] | None = None
+) -> Table:
+    """Columns are the fields of the row: text may be absent, and what may be `None` or has a
+    default.
     """
-    found = []
-    for word in columns.split():
-        spec, _, default = word.partition("=")
-        label, _, code = spec.rstrip("?").partition(":")
-        kind = {"": Kind.INT, "s": Kind.TEXT, "f": Kind.REAL}[code]
-        optional = spec.endswith("?") or default != "" or kind is Kind.TEXT
-        found.append(
-            Column(
-                label,
-                kind,
-                not optional,
-                int(default) if default else "" if kind is Kind.TEXT else None,
-            )
-        )
-    assert tuple(column.name for column in found) == getattr(row, "_fields", ())
-    return Table(name, field or name, row, tuple(found))
+    columns = []
+    for label, hint in get_type_hints(row).items():
+        kinds = get_args(hint) or (hint,)
+        kind = _KINDS[kinds[0]]
+        default = (defaults or {}).get(label, "" if kind is Kind.TEXT else None)
+        required = default is None and type(None) not in kinds
+        columns.append(Column(label, kind, required, default))
+    return Table(name, field or name, row, tuple(columns))
 
 
-_SHAPE = "kernel_w? kernel_h? ofm_w? ofm_h? ofm_d?"
 VELA_TABLES = (
-    _table("source", SourceRow, f"id operator:s {_SHAPE} ext_key?"),
-    _table("optimised", OptimisedRow, f"id source_id=-1 operator:s {_SHAPE}"),
-    _table("queue", QueueRow, "offset cmdstream_id optimised_id"),
-    _table("cmdstream", CmdstreamRow, "id file_offset?"),
+    _table("source", SourceRow),
+    _table("optimised", OptimisedRow, defaults={"source_id": NONE}),
+    _table("queue", QueueRow),
+    _table("cmdstream", CmdstreamRow),
 )
 OWN_TABLES = (
-    _table("operator", OperatorRow, "source_id name:s scope:s module:s line:s stack:s fate:s"),
-    _table("file_operator", FileOperatorRow, "source_id table_id? position?"),
-    _table("origin", OriginRow, "optimised_id source_id weight:f"),
-    _table(
-        "tombstone", TombstoneRow, "id optimised_id source_id reason:s pass_name:s rule:s into_id?"
-    ),
-    _table("ending", EndingRow, "source_id reason:s pass_name:s rule:s into_id?"),
-    _table(
-        "pass",
-        PassRow,
-        "id name:s summary:s time_ns added removed changes skipped:s",
-        field="passes",
-    ),
-    _table("rule", RuleRow, "pass_id rule:s applied"),
-    _table("kernel", KernelRow, "id name:s symbol:s flops bytes why_reference:s"),
-    _table("member", MemberRow, "kernel_id optimised_id flops bytes weight:f"),
-    _table("sample", SampleRow, "execution kernel_id begin_ns end_ns"),
-    _table("measured", MeasuredRow, "kernel_id calls time_ns min_ns"),
-    _table(
-        "efficiency",
-        EfficiencyRow,
-        "kernel_id flops bytes gflops:f gbytes:f least_ns:f of_peak:f bound:s items workers"
-        " waited_ns",
-    ),
-    _table("executed", ExecutedRow, "kernel_id operations bytes defined_flops"),
-    _table("attributed", AttributedRow, "source_id kernel_id weight:f? time_ns inserted_ns"),
-    _table("residual", ResidualRow, "name:s time_ns"),
+    _table("operator", OperatorRow),
+    _table("file_operator", FileOperatorRow),
+    _table("origin", OriginRow),
+    _table("tombstone", TombstoneRow),
+    _table("ending", EndingRow),
+    _table("pass", PassRow, field="passes"),
+    _table("rule", RuleRow),
+    _table("kernel", KernelRow),
+    _table("member", MemberRow),
+    _table("sample", SampleRow),
+    _table("measured", MeasuredRow),
+    _table("efficiency", EfficiencyRow),
+    _table("executed", ExecutedRow),
+    _table("attributed", AttributedRow),
+    _table("residual", ResidualRow),
 )
 TABLES = (*VELA_TABLES, *OWN_TABLES)
