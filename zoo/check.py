@@ -174,11 +174,11 @@ def _check_onnx(file: Path, engine: str) -> Verdict:
         elif again.status == "ok":
             verdict = replace(again, detail="as ONNX Runtime without its optimisations")
         else:
-            apart = _compare(file, peer.names, peer.outputs, plain.outputs, limit)
-            verdict = unless_peers_part(
+            between = _compare(file, peer.names, peer.outputs, plain.outputs, limit)
+            verdict = unless_peers_differ(
                 replace(again, error=min(verdict.error, again.error)),
                 "itself without its optimisations",
-                apart,
+                between,
             )
     return _measured(verdict, graph, began, share)
 
@@ -215,8 +215,8 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
     name, verdict = next((each for each in verdicts if each[1].status == "ok"), verdicts[0])
     if verdict.status == "differs" and len(running) > 1:
         (_, one), (other_name, other) = running[:2]
-        apart = _compare(file, one.names, one.outputs, other.outputs, limit)
-        verdict = unless_peers_part(verdict, other_name, apart)
+        between = _compare(file, one.names, one.outputs, other.outputs, limit)
+        verdict = unless_peers_differ(verdict, other_name, between)
     return _measured(
         replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name),
         graph,
@@ -225,14 +225,15 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
     )
 
 
-def unless_peers_part(verdict: Verdict, other: str, apart: Verdict) -> Verdict:
+def unless_peers_differ(verdict: Verdict, other: str, between: Verdict) -> Verdict:
     """The verdict on a model that differs. Where the engines that it is compared with differ
-    themselves, by `apart`, nobody can be close to both: then it must not be further off than they
-    are from each other.
+    from each other, it must not be further off than they are.
     """
-    if not verdict.error <= apart.error < float("inf"):
+    if not verdict.error <= between.error < float("inf"):
         return verdict
-    return replace(verdict, status="ok", detail=f"no further than from {other}, {apart.error:.1e}")
+    return replace(
+        verdict, status="ok", detail=f"no further than from {other}, {between.error:.1e}"
+    )
 
 
 def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> Ran | Verdict:

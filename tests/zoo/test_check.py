@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.check import unless_peers_part
+from zoo.check import unless_peers_differ
 from zoo.verdicts import Verdict
 
 
@@ -25,5 +25,5 @@ def test_no_further_than_engines_are_from_each_other(
 ) -> None:
     found = Verdict("model", "differs", "by much", error)
     assert (
-        unless_peers_part(found, "other", Verdict("model", "differs", "", apart)).status == status
+        unless_peers_differ(found, "other", Verdict("model", "differs", "", apart)).status == status
     )

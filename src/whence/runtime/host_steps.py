@@ -119,7 +119,7 @@ class HostSteps:
             if node.bodies and not graph.uses(ref):
                 continue
             if place.region is Region.DYNAMIC:
-                self.dynamic[ref] = self._kept(value)
+                self.dynamic[ref] = self._own_copy(value)
             else:
                 self._memory(ref, place)[...] = as_declared(node, index, value)
 
@@ -180,7 +180,7 @@ class HostSteps:
         assert isinstance(kind, TensorType)
         return kind
 
-    def _kept(self, value: Value) -> Value:
+    def _own_copy(self, value: Value) -> Value:
         """A value that does not change when later steps reuse the arena: references hand out views
         of what they are given.
         """
@@ -190,7 +190,7 @@ class HostSteps:
                 value.copy() if any(np.may_share_memory(value, each) for each in reused) else value
             )
         if isinstance(value, list):
-            return [self._kept(item) for item in value]
+            return [self._own_copy(item) for item in value]
         return value
 
     # ---- outputs ----

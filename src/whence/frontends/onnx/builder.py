@@ -60,7 +60,7 @@ class Reading:
     n_earlier: int = 0
     """How many source operators the file carries from the one it was made from."""
     history: Mapping[int, Passage] = field(default_factory=dict)
-    """How the carried operators first became part of something else."""
+    """By source operator: the rewrite that first made it part of another operator."""
     symbols: dict[str, int] = field(default_factory=dict)
     """Named dimensions that the given input shapes fix."""
     trust_shapes: bool = True

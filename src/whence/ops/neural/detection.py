@@ -123,8 +123,8 @@ def _decode(call: Call) -> np.ndarray:
     )
     codes = codes[0, :, :4] / scales
     centres = codes[:, :2] * anchors[:, 2:] + anchors[:, :2]
-    halves = np.float32(0.5) * np.exp(codes[:, 2:]) * anchors[:, 2:]
-    return np.concatenate([centres - halves, centres + halves], axis=1).astype(np.float32)
+    half_sizes = np.float32(0.5) * np.exp(codes[:, 2:]) * anchors[:, 2:]
+    return np.concatenate([centres - half_sizes, centres + half_sizes], axis=1).astype(np.float32)
 
 
 def _suppress(

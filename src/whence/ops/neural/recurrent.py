@@ -28,17 +28,17 @@ _Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 _State: TypeAlias = tuple[np.ndarray, ...]
 
 
-class Cell(NamedTuple):
+class RecurrentCell(NamedTuple):
     """What one step of a layer has: how many gates, and the functions it applies if not told."""
 
     gates: int
     functions: tuple[str, ...]
 
 
-CELLS: Mapping[str, Cell] = {
-    "RNN": Cell(1, ("Tanh",)),
-    "GRU": Cell(3, ("Sigmoid", "Tanh")),
-    "LSTM": Cell(4, ("Sigmoid", "Tanh", "Tanh")),
+CELLS: Mapping[str, RecurrentCell] = {
+    "RNN": RecurrentCell(1, ("Tanh",)),
+    "GRU": RecurrentCell(3, ("Sigmoid", "Tanh")),
+    "LSTM": RecurrentCell(4, ("Sigmoid", "Tanh", "Tanh")),
 }
 
 _RECURRENT_ACTIVATIONS = frozenset(

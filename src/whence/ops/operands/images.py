@@ -76,7 +76,7 @@ def _max_unpool(query: TypeQuery) -> None:
 
 
 def _boxes_of_image(query: TypeQuery) -> None:
-    """Regions as rows: (image, x1, y1, x2, y2), or the image apart."""
+    """Regions as rows: (image, x1, y1, x2, y2), or the image as an operand of its own."""
     demand_rank(query, 0, 4, 4)
     rois = shape_of(query, 1)
     count = None if rois is None or len(rois) != 2 else rois[0]

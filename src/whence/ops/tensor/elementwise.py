@@ -59,7 +59,7 @@ def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def raise_to(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """base ** exponent in the base's type. Whole numbers to a negative or broken power go through
+    """base ** exponent in the base's type. Integers to a negative or fractional power go through
     float64 and truncate.
     """
     if base.dtype.kind in "iu" and (exponent.dtype.kind not in "iu" or bool((exponent < 0).any())):

@@ -216,7 +216,7 @@ OPS: tuple[OpDef, ...] = (
         ),
     ),
     # Whence's own: one of two values of one type, by a condition of one element. Opaque, so that
-    # what makes them stays apart and can be passed over.
+    # each value is computed by kernels of its own, which a run can skip.
     OpDef(
         "Choose",
         infer=_chosen_type,

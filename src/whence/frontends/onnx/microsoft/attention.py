@@ -14,8 +14,8 @@ from whence.types import Dim, DType
 
 def split_heads(build: Rewrite, data: str, heads: int) -> str:
     """[batch, length, heads * size] as [batch, heads, length, size]"""
-    apart = build.op("Reshape", data, build.ints(0, 0, heads, -1))
-    return build.op("Transpose", apart, perm=(0, 2, 1, 3))
+    heads_last = build.op("Reshape", data, build.ints(0, 0, heads, -1))
+    return build.op("Transpose", heads_last, perm=(0, 2, 1, 3))
 
 
 def attend(
@@ -153,8 +153,8 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         raise record.unsupported("the size of its query is not known")
     if record.output(3):
         raise record.unsupported("the scores as an output")
-    # Keys of four dimensions are those of a cache, with their heads apart and their bias added.
-    apart = build.rank(key) == 4
+    # Keys of four dimensions are those of a cache: heads are split and the bias is added.
+    from_cache = build.rank(key) == 4
     if projection_bias:
         shared = build.shape(projection_bias)
         rest = shared[0] if shared else None
@@ -164,15 +164,15 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
             "Split", 3, projection_bias, build.ints(width, width, rest - 2 * width), axis=0
         )
         query = build.op("Add", query, parts[0])
-        if not apart:
+        if not from_cache:
             key, value = build.op("Add", key, parts[1]), build.op("Add", value, parts[2])
     query = split_heads(build, query, heads)
-    if not apart:
+    if not from_cache:
         key, value = split_heads(build, key, heads), split_heads(build, value, heads)
     one_sided = bool(record.integer("unidirectional", 0))
     if past_key and past_length:
         held = build.shape(record.input(1)) if shape else None
-        count = held[2 if apart else 1] if held else None
+        count = held[2 if from_cache else 1] if held else None
         return _with_buffer(build, query, key, value, width // heads, count)
     if past_length or beams:
         raise record.unsupported("a length of the past, or origins of beams, without a past")
@@ -198,7 +198,7 @@ def _with_buffer(
     """Attention whose past is a buffer with room for the present, which input 8 says where to put.
 
     What lies behind the present stays in the buffer and is not seen. As in ONNX Runtime, beams
-    (input 9) are told apart when there is one query for each text, not in prompts.
+    (input 9) differ when there is one query for each text, not in prompts.
     """
     record = build.record
     *_, mask, bias, _, _, _, beams = record.operands(10)

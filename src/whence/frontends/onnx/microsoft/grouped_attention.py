@@ -108,7 +108,7 @@ def _range(build: Rewrite, length: str) -> str:
 
 
 def _projections(build: Rewrite, heads: int, groups: int) -> tuple[str, str, str, int]:
-    """Queries, keys and values with their heads apart, and the width of a head. They may come
+    """Queries, keys and values with their heads split, and the width of a head. They may come
     packed into one tensor.
     """
     record = build.record

@@ -32,7 +32,7 @@ _NORM_EPSILON = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LstmCell:
     """What a step works with besides the input's share of the gates and the state; values of the
     graph, or of the body of a `Scan`.
     """
@@ -45,7 +45,7 @@ class Cell:
     hidden_rounding: Rounding | None
     cell_rounding: Rounding | None
 
-    def with_values(self, values: Mapping[str, Ref]) -> Cell:
+    def with_values(self, values: Mapping[str, Ref]) -> LstmCell:
         return replace(self, values=values)
 
     def step(self, at: Emitter, share: Ref, hidden: Ref, cell: Ref) -> tuple[Ref, Ref]:
@@ -117,7 +117,7 @@ def _transposed(call: OperatorCall, ref: Ref) -> Ref:
     )
 
 
-def _cell(layer: Layer) -> Cell:
+def _cell(layer: Layer) -> LstmCell:
     call, values = layer.call, {}
     values["recurrent"] = _transposed(
         call, stack_inputs(call, [layer.recurrent_weight(gate) for gate in layer.gates])
@@ -143,7 +143,7 @@ def _cell(layer: Layer) -> Cell:
     kind = ACTIVATIONS.get(call.integer("fused_activation_function"), "unknown")
     # The integer kernels of LiteRT have tanh built in, whatever the option says.
     kind = "TANH" if layer.rounding(layer.cell_state) is not None else kind
-    return Cell(
+    return LstmCell(
         values,
         layer.gates,
         kind,
