@@ -248,7 +248,7 @@ def _unmake(body: Graph) -> None:
 
 
 def _keeps(before: ValueType, after: ValueType) -> bool:
-    """Is the value after a iteration surely of the type it had before?"""
+    """Is the value after an iteration surely of the type it had before?"""
     if not isinstance(before, TensorType) or not isinstance(after, TensorType):
         return before == after
     if before.shape is None or all(dim is None for dim in before.shape):

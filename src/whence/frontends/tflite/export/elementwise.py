@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from whence.frontends.tflite.elementwise_names import BINARY, UNARY
 from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports, cast_options
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
@@ -177,41 +178,22 @@ def _tan(call: ExportCall) -> None:
 
 
 EXPORTS: Exports = {
-    "Abs": _unary("ABS"),
-    "Add": _binary("ADD"),
-    "And": _binary("LOGICAL_AND"),
+    **{op: _unary(name) for name, op in UNARY.items()},
+    **{op: _binary(name) for name, op in BINARY.items()},
     "BitCast": _unary("BITCAST"),
     "BitShift": _shift,
-    "BitwiseXor": _binary("BITWISE_XOR"),
     "Cast": _cast,
-    "Ceil": _unary("CEIL"),
-    "Cos": _unary("COS"),
-    "Div": _binary("DIV"),
-    "Equal": _binary("EQUAL"),
-    "Exp": _unary("EXP"),
     "Floor": _paired("FLOOR", "FLOOR_DIV"),
-    "Greater": _binary("GREATER"),
-    "GreaterOrEqual": _binary("GREATER_EQUAL"),
     "IsNaN": _is_nan,
-    "Less": _binary("LESS"),
-    "LessOrEqual": _binary("LESS_EQUAL"),
-    "Log": _unary("LOG"),
     "Max": _folded("MAXIMUM"),
     "Mean": _mean,
     "Min": _folded("MINIMUM"),
     "Mod": _remainder,
     "Mul": _multiply,
-    "Neg": _unary("NEG"),
     "Not": _paired("LOGICAL_NOT", "NOT_EQUAL"),
-    "Or": _binary("LOGICAL_OR"),
-    "Pow": _binary("POW"),
     "Reciprocal": _reciprocal,
-    "Round": _unary("ROUND"),
     "Sign": _sign,
-    "Sin": _unary("SIN"),
     "Softplus": _softplus,
-    "Sqrt": _unary("SQRT"),
-    "Sub": _binary("SUB"),
     "Sum": _folded("ADD"),
     "Tan": _tan,
     "Where": _where,

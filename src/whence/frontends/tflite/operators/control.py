@@ -175,8 +175,7 @@ def _steady_body(
             ]
             if changed == wanted:
                 call.unsupported(
-                    "values that it carries from iteration to iteration change their number of dimensions or"
-                    " their type"
+                    "values that it carries from one iteration to the next change their rank or type"
                 )
             for node in reversed(body):
                 body.remove(node)
@@ -199,7 +198,7 @@ def _body(call: OperatorCall, state: Sequence[ValueType], inner: _Variables) -> 
 
 
 def _keeps(before: ValueType, after: ValueType) -> bool:
-    """Is a value after a iteration surely of the type that the iteration was made for?"""
+    """Is a value after an iteration surely of the type that the iteration was made for?"""
     if (
         not isinstance(before, TensorType)
         or not isinstance(after, TensorType)

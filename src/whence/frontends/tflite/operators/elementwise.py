@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.frontends.tflite.elementwise_names import BINARY, UNARY
 from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
 from whence.frontends.tflite.quantisation import FIXED_POINT
@@ -194,44 +195,21 @@ def _fake_quantise(call: OperatorCall) -> None:
 
 
 MAPPINGS: Mappings = {
-    "ABS": _unary("Abs"),
-    "ADD": _binary("Add"),
+    **{name: _unary(op) for name, op in UNARY.items()},
+    **{name: _binary(op) for name, op in BINARY.items()},
     "ADD_N": _sum,
     "ATAN2": _atan2,
-    "BITWISE_XOR": _binary("BitwiseXor"),
     "CAST": _cast,
-    "CEIL": _unary("Ceil"),
-    "COS": _unary("Cos"),
     "DEQUANTIZE": _dequantise,
-    "DIV": _binary("Div"),
-    "EQUAL": _binary("Equal"),
-    "EXP": _unary("Exp"),
     "FAKE_QUANT": _fake_quantise,
-    "FLOOR": _unary("Floor"),
     "FLOOR_DIV": _floor_div,
     "FLOOR_MOD": _floor_mod,
-    "GREATER": _binary("Greater"),
-    "GREATER_EQUAL": _binary("GreaterOrEqual"),
-    "LESS": _binary("Less"),
-    "LESS_EQUAL": _binary("LessOrEqual"),
-    "LOG": _unary("Log"),
-    "LOGICAL_AND": _binary("And"),
-    "LOGICAL_NOT": _unary("Not"),
-    "LOGICAL_OR": _binary("Or"),
     "MAXIMUM": _extreme("Max"),
     "MINIMUM": _extreme("Min"),
-    "MUL": _binary("Mul"),
-    "NEG": _unary("Neg"),
     "NOT_EQUAL": _not_equal,
-    "POW": _binary("Pow"),
     "QUANTIZE": _quantise,
     "RIGHT_SHIFT": _right_shift,
-    "ROUND": _unary("Round"),
     "RSQRT": _rsqrt,
-    "SIGN": _unary("Sign"),
-    "SIN": _unary("Sin"),
-    "SQRT": _unary("Sqrt"),
     "SQUARE": _square,
     "SQUARED_DIFFERENCE": _squared_difference,
-    "SUB": _binary("Sub"),
 }
