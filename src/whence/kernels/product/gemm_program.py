@@ -144,6 +144,9 @@ def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
     item = _Item(gemm, first, n0, columns, a, b, held)
 
     def tiles(k0: Count) -> None:
+        if is_symbolic(gemm.rows):
+            _even_tiles(build, item, first, last, k0)
+            return
         with build.loop("m0", last - (rows - 1), begin=first, step=rows) as m0:
             _tile(build, item, rows, m0, k0)
         for rest in sorted(_remainders(gemm)):
@@ -157,10 +160,24 @@ def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
         tiles(count(0))
 
 
+def _even_tiles(build: Builder, item: _Item, first: Count, last: Count, k0: Count) -> None:
+    """As few tiles as an open number of rows needs, all about equally high: a low one at the end
+    would wait for each of its few sums.
+    """
+    most = item.gemm.tile.rows
+    rows = build.count("rows", last - first)
+    tiles = build.count("tiles", (rows + (most - 1)) // most)
+    with build.loop("tile", tiles) as tile:
+        m0 = build.count("m0", first + tile * rows // tiles)
+        height = build.count("height", first + (tile + 1) * rows // tiles - m0)
+        number = first // most + tile
+        for each in range(most, 0, -1):
+            with build.when(height.equals(each)):
+                _tile(build, item, each, m0, k0, number)
+
+
 def _remainders(gemm: Gemm) -> set[int]:
     """The heights of the tile that ends a block of rows."""
-    if is_symbolic(gemm.rows):
-        return set(range(1, gemm.tile.rows))
     ends = {
         gemm.rows - first if gemm.rows - first < gemm.block_rows else gemm.block_rows
         for first in range(0, gemm.rows, gemm.block_rows)
@@ -265,9 +282,11 @@ def _row(build: Builder, item: _Item, m0: Count) -> None:
     _store(build, item, 1, m0, sums)
 
 
-def _tile(build: Builder, item: _Item, rows: int, m0: Count, k0: Count) -> None:
+def _tile(
+    build: Builder, item: _Item, rows: int, m0: Count, k0: Count, number: Count | None = None
+) -> None:
     """The sums of a tile over a block of the depth that begins at `k0`, and what becomes of them
-    after the last.
+    after the last. Tiles are as high as can be unless it has a number.
     """
     if _is_stream(item.gemm):
         _row(build, item, m0)
@@ -295,12 +314,13 @@ def _tile(build: Builder, item: _Item, rows: int, m0: Count, k0: Count) -> None:
             build.assign(sums[i, j], held.vector(held_at(i, j), tile.lanes))
     pace = _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
     whole = depth // pace.steps * pace.steps
-    ahead = _ahead(build, gemm, row, m0, pace) if pace.lines else None
+    before = m0 // tile.rows if number is None else number
+    ahead = _ahead(build, gemm, row, before, pace) if pace.lines else None
     if not surely_equal(whole, 0):
         with build.loop("k", whole, step=pace.steps) as k:
             if ahead is not None:
-                for number in range(pace.lines):
-                    build.prefetch(ahead, number * _LINE)
+                for line in range(pace.lines):
+                    build.prefetch(ahead, line * _LINE)
                 build.advance(ahead, pace.lines * _LINE)
             for step in range(pace.steps):
                 _step(build, gemm, sums, rows, at, row, k + step)
@@ -319,14 +339,17 @@ def _tile(build: Builder, item: _Item, rows: int, m0: Count, k0: Count) -> None:
             _store(build, item, rows, m0, sums)
 
 
-def _ahead(build: Builder, gemm: Gemm, row: Pointer, m0: Count, pace: _Pace) -> Pointer:
-    """Where prefetching begins while the tile of rows at `m0` is computed."""
+def _ahead(build: Builder, gemm: Gemm, row: Pointer, before: Count, pace: _Pace) -> Pointer:
+    """Where prefetching begins while the tile of rows behind so many is computed."""
     tile, panel = gemm.tile, gemm.block_depth * gemm.tile.width
     # A panel that is read once is a stream: what is prefetched too early would be gone from the
     # cache again.
     distance = panel if estimate(gemm.rows) > tile.rows else min(panel, STREAM_AHEAD)
     every = gemm.block_depth // pace.steps * pace.lines * _LINE
-    return build.pointer("ahead", row, distance + m0 // tile.rows * every, alone=False, moves=True)
+    if is_symbolic(gemm.rows):
+        # A call may have many more tiles than the pace is for: all of the next is near by then.
+        before = least(before, -(-estimate(gemm.rows) // tile.rows))
+    return build.pointer("ahead", row, distance + before * every, alone=False, moves=True)
 
 
 def _step(
