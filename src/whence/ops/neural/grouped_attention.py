@@ -157,7 +157,7 @@ def _check_group_query(query: TypeQuery) -> None:
     if packed != is_absent(query, 2):
         raise ModelError("keys and values come together, or packed with the queries")
     if shape is not None:
-        divided(query, shape[2], queries + 2 * groups if packed else queries, "elements of a row")
+        divided(shape[2], queries + 2 * groups if packed else queries, "elements of a row")
         size = heads_of(query.attrs, shape[2], packed=packed).size
         width = groups * size if isinstance(size, int) else None
         for index, what in ((1, "key"), (2, "value")):

@@ -43,7 +43,7 @@ def _operand(query: TypeQuery, index: int, heads: str) -> _Operand | None:
         raise ModelError(
             f"input {index} is {query.types[index]}, whose heads {heads} must count; it is {count}"
         )
-    divided(query, shape[2], count, f"elements of input {index}")
+    divided(shape[2], count, f"elements of input {index}")
     size = shape[2] // count if isinstance(shape[2], int) else None
     return _Operand(shape[0], count, shape[1], size)
 
@@ -62,7 +62,7 @@ def _attention(query: TypeQuery) -> None:
     _equal(query, "heads of keys and values", k.heads, v.heads)
     _equal(query, "sizes of queries and keys", q.size, k.size)
     if isinstance(q.heads, int) and isinstance(k.heads, int):
-        divided(query, q.heads, k.heads, "heads of queries")
+        divided(q.heads, k.heads, "heads of queries")
     past = _past(query, k, v)
     total = k.length + past if isinstance(k.length, int) and isinstance(past, int) else None
     _mask(query, (q.batch, q.heads, q.length, total))
@@ -123,7 +123,7 @@ def _rotary(query: TypeQuery) -> None:
             raise ModelError(
                 f"the input is {query.types[0]}, whose heads num_heads must count; it is {heads}"
             )
-        divided(query, x[2], heads, "elements of the input")
+        divided(x[2], heads, "elements of the input")
         batch, length = x[0], x[1]
         size = x[2] // heads if isinstance(x[2], int) else None
     rotated: Dim = get_int(query.attrs, "rotary_embedding_dim", 0) or size

@@ -131,14 +131,12 @@ def demand_same_elements(query: TypeQuery, index: int, other: int) -> None:
         )
 
 
-def divided(query: TypeQuery, size: Dim, parts: int, what: str) -> None:
+def divided(size: Dim, parts: int, what: str) -> None:
     if parts < 1 or (isinstance(size, int) and size % parts):
         raise ModelError(f"{size} {what} cannot be divided by {parts}")
 
 
-def axis_in(
-    query: TypeQuery, axis: int, shape: Shape | None, *, one_more: bool = False, name: str = "axis"
-) -> None:
+def axis_in(axis: int, shape: Shape | None, *, one_more: bool = False, name: str = "axis") -> None:
     """`axis` is one of a tensor of that shape, or of one with an axis more."""
     if shape is None:
         return
@@ -151,7 +149,7 @@ def along(default: int) -> Check:
     """A rule for operators that work along the attribute `axis` of their first input."""
 
     def rule(query: TypeQuery) -> None:
-        axis_in(query, get_int(query.attrs, "axis", default), shape_of(query, 0))
+        axis_in(get_int(query.attrs, "axis", default), shape_of(query, 0))
 
     return rule
 

@@ -110,7 +110,7 @@ def _compress(query: TypeQuery) -> None:
     demand_list(query, 1, None, "the condition")
     demand_elements(query, 1, (DType.BOOL,), "truth values")
     if "axis" in query.attrs:
-        axis_in(query, get_int(query.attrs, "axis", 0), shape_of(query, 0))
+        axis_in(get_int(query.attrs, "axis", 0), shape_of(query, 0))
 
 
 def _loss(query: TypeQuery) -> None:

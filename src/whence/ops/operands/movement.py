@@ -61,7 +61,7 @@ def _pad(query: TypeQuery) -> None:
     demand_list(query, 1, None, "pads")
     axes = const_ints(query, 3)
     for axis in axes or ():
-        axis_in(query, axis, x)
+        axis_in(axis, x)
     count = None if x is None else len(x)
     if not is_absent(query, 3):
         demand_list(query, 3, None, "axes")
@@ -84,10 +84,10 @@ def _image(query: TypeQuery) -> None:
     if x is None:
         return
     if query.op == "DepthToSpace":
-        divided(query, x[1], block * block if block > 0 else 0, "channels")
+        divided(x[1], block * block if block > 0 else 0, "channels")
     else:
         for size in x[2:]:
-            divided(query, size, block, "rows or columns")
+            divided(size, block, "rows or columns")
 
 
 def _triangle(query: TypeQuery) -> None:
@@ -122,7 +122,7 @@ def _range(query: TypeQuery) -> None:
 def _resize(query: TypeQuery) -> None:
     x = shape_of(query, 0)
     for axis in get_ints(query.attrs, "axes", ()):
-        axis_in(query, axis, x)
+        axis_in(axis, x)
     if x is None:
         return
     count = len(get_ints(query.attrs, "axes", ())) or len(x)
@@ -150,7 +150,7 @@ def _gather(query: TypeQuery) -> None:
 def _elements_along(query: TypeQuery) -> None:
     x, axis = shape_of(query, 0), get_int(query.attrs, "axis", 0)
     demand_elements(query, 1, _INDICES, "indices of 32 or 64 bits")
-    axis_in(query, axis, x)
+    axis_in(axis, x)
     indices = shape_of(query, 1)
     if x is None or indices is None:
         return
@@ -192,7 +192,7 @@ def _tensor_scatter(query: TypeQuery) -> None:
     """The update has fewer steps than the cache; each batch item is written from one place."""
     x, update = shape_of(query, 0), shape_of(query, 1)
     axis = get_int(query.attrs, "axis", -2)
-    axis_in(query, axis, x)
+    axis_in(axis, x)
     demand_same_elements(query, 1, 0)
     demand_elements(query, 2, _INDICES, "indices of 32 or 64 bits")
     if x is None:
@@ -209,7 +209,7 @@ def _tensor_scatter(query: TypeQuery) -> None:
 
 
 def _one_hot(query: TypeQuery) -> None:
-    axis_in(query, get_int(query.attrs, "axis", -1), shape_of(query, 0), one_more=True)
+    axis_in(get_int(query.attrs, "axis", -1), shape_of(query, 0), one_more=True)
     demand_one(query, 1, "the depth")
     demand_list(query, 2, 2, "values")
     value = query.values[1] if len(query.values) > 1 else None

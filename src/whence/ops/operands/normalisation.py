@@ -48,13 +48,13 @@ def _group_normalisation(query: TypeQuery) -> None:
     _per_channel(1, 2)(query)
     x = shape_of(query, 0)
     if x is not None:
-        divided(query, x[1], get_int(query.attrs, "num_groups", 0), "channels")
+        divided(x[1], get_int(query.attrs, "num_groups", 0), "channels")
 
 
 def _row_normalisation(*indices: int) -> Check:
     def rule(query: TypeQuery) -> None:
         x = shape_of(query, 0)
-        axis_in(query, get_int(query.attrs, "axis", -1), x)
+        axis_in(get_int(query.attrs, "axis", -1), x)
         for index in indices:
             demand_broadcast(query, index, x, f"input {index}")
 
@@ -71,7 +71,7 @@ def _local_response(query: TypeQuery) -> None:
 def _running(query: TypeQuery) -> None:
     demand_one(query, 1, "the axis")
     for axis in const_ints(query, 1) or ():
-        axis_in(query, axis, shape_of(query, 0))
+        axis_in(axis, shape_of(query, 0))
 
 
 def _numbers(query: TypeQuery) -> None:
@@ -81,7 +81,7 @@ def _numbers(query: TypeQuery) -> None:
 def _mean_variance_normalisation(query: TypeQuery) -> None:
     """Its axes are those of a batch of images unless the attribute says others."""
     for axis in get_ints(query.attrs, "axes", (0, 2, 3)):
-        axis_in(query, axis, shape_of(query, 0), name="axes")
+        axis_in(axis, shape_of(query, 0), name="axes")
 
 
 def _reals_along(query: TypeQuery) -> None:

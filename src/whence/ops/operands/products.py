@@ -49,7 +49,7 @@ def _weights(query: TypeQuery) -> Shape | None:
     demand_same_elements(query, 1, 0)
     w = shape_of(query, 1)
     if w is not None:
-        divided(query, w[0], get_int(query.attrs, "group", 1), "channels")
+        divided(w[0], get_int(query.attrs, "group", 1), "channels")
         _kernel(query, shape_of(query, 0), w)
     return w
 
@@ -71,7 +71,7 @@ def _deform_conv(query: TypeQuery) -> None:
     demand_rank(query, 1, 3)
     if w is None:
         return
-    divided(query, w[0], groups, "channels")
+    divided(w[0], groups, "channels")
     _kernel(query, x, w)
     if any(isinstance(dim, int) and dim < 1 for dim in w[2:]):
         raise ModelError(f"weights {query.types[1]} have no taps")
@@ -79,7 +79,7 @@ def _deform_conv(query: TypeQuery) -> None:
     taps, parts = count_of(w[2:]), get_int(query.attrs, "offset_group", 1)
     if x is None:
         return
-    divided(query, x[1], parts, "channels")
+    divided(x[1], parts, "channels")
     if isinstance(w[1], int) and differ(x[1], w[1] * groups):
         raise ModelError(
             f"weights {query.types[1]} in {groups} groups do not fit an input {query.types[0]}"
@@ -128,7 +128,7 @@ def _blocked_conv(query: TypeQuery) -> None:
     demand_rank(query, 1, 4, 4)
     demand(query, 2, (outputs,), "the bias")
     if w is not None:
-        divided(query, w[0], get_int(query.attrs, "group", 1), "channels")
+        divided(w[0], get_int(query.attrs, "group", 1), "channels")
         if differ(w[0], outputs):
             raise ModelError(f"weights {query.types[1]} do not make {outputs} channels")
     if not get_int(query.attrs, "plain_input", 0):

@@ -45,7 +45,7 @@ def _linear(query: TypeQuery) -> None:
 
 def _parameters(query: TypeQuery, x: Shape, block: int) -> tuple[Dim, ...]:
     axis = 0 if len(x) == 1 else get_int(query.attrs, "axis", 1)
-    axis_in(query, axis, x)
+    axis_in(axis, x)
     if not block:
         return (x[axis],)
     size = x[axis]

@@ -7,6 +7,7 @@ As in `type_rules`, a dimension that cannot be known is `None`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
@@ -18,14 +19,10 @@ from whence.types import Dim, DType, Shape, TensorType, ValueType
 # Stands for an unknown length while the geometry of the known axes is worked out; every kernel fits
 # into it.
 _ANY_LENGTH = 1 << 40
+_Output: TypeAlias = Callable[[Sequence[int], Sequence[int]], tuple[int, ...]]
 
 
-def _spatial(
-    query: TypeQuery,
-    sizes: Shape,
-    kernel: Shape,
-    output: Callable[[Sequence[int], Sequence[int]], tuple[int, ...]],
-) -> Shape:
+def _spatial(sizes: Shape, kernel: Shape, output: _Output) -> Shape:
     """`output` of spatial sizes and kernel, axis by axis; unknown where either is unknown."""
     if len(kernel) != len(sizes):
         raise ModelError(f"a kernel of {len(kernel)} axes does not fit {len(sizes)} spatial axes")
@@ -54,50 +51,38 @@ def _kernel(attrs: Attrs, weights: Shape | None, rank: int) -> Shape:
 def conv(query: TypeQuery) -> tuple[ValueType, ...]:
     """Inputs x and w, as for Conv: (N, C, ...) and (M, C / group, ...) give (N, M, ...)."""
     x, w = tensor_type(query, 0), tensor_type(query, 1)
-    if x.shape is None:
-        return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)
-    if len(x.shape) < 3:
-        raise ModelError(f"the input needs at least three axes, found {x}")
-    kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
-    if w.shape is not None and isinstance(x.shape[1], int) and isinstance(w.shape[1], int):
+    if x.shape is not None and w.shape is not None and len(x.shape) > 2:
+        (_, inputs, *_), (_, per_group, *_) = x.shape, w.shape
         group = get_int(query.attrs, "group", 1)
-        if x.shape[1] != w.shape[1] * group:
+        if isinstance(inputs, int) and isinstance(per_group, int) and inputs != per_group * group:
             raise ModelError(f"weights {w} in {group} groups do not fit an input {x}")
 
     def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
         return make_window(query.op, query.attrs, sizes, reaches).output
 
-    return (
-        TensorType(
-            x.dtype,
-            (
-                x.shape[0],
-                None if w.shape is None else w.shape[0],
-                *_spatial(query, x.shape[2:], kernel, output),
-            ),
-        ),
-    )
+    return _convolved(query, None if w.shape is None else w.shape[0], output)
 
 
 def conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
     """As for ConvTranspose: x (N, C, ...) and w (C, M / group, ...) give (N, M, ...)."""
+    w = tensor_type(query, 1)
+    per_group, group = None if w.shape is None else w.shape[1], get_int(query.attrs, "group", 1)
+
+    def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
+        return make_transposition(query.op, query.attrs, sizes, reaches).output
+
+    return _convolved(query, per_group * group if isinstance(per_group, int) else None, output)
+
+
+def _convolved(query: TypeQuery, channels: Dim, output: _Output) -> tuple[ValueType, ...]:
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     if x.shape is None:
         return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)
     if len(x.shape) < 3:
         raise ModelError(f"the input needs at least three axes, found {x}")
     kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
-    per_group = None if w.shape is None else w.shape[1]
-    channels: Dim = (
-        per_group * get_int(query.attrs, "group", 1) if isinstance(per_group, int) else None
-    )
-
-    def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
-        return make_transposition(query.op, query.attrs, sizes, reaches).output
-
-    return (
-        TensorType(x.dtype, (x.shape[0], channels, *_spatial(query, x.shape[2:], kernel, output))),
-    )
+    spatial = _spatial(x.shape[2:], kernel, output)
+    return (TensorType(x.dtype, (x.shape[0], channels, *spatial)),)
 
 
 def pool(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -117,7 +102,7 @@ def pool(query: TypeQuery) -> tuple[ValueType, ...]:
 
         shape = (
             *shape[:2],
-            *_spatial(query, shape[2:], get_ints(query.attrs, "kernel_shape"), output),
+            *_spatial(shape[2:], get_ints(query.attrs, "kernel_shape"), output),
         )
     return (TensorType(x.dtype, shape), TensorType(DType.I64, shape))[: query.n_outputs]
 

@@ -80,26 +80,14 @@ def _is_large(call: ExportCall, axes: Sequence[int]) -> bool:
 def _mean_of_means(call: ExportCall, axes: Sequence[int], keep: bool) -> None:
     """One axis after the other, the last ones first."""
     tensor, shape = call.input(0), list(call.shape(0))
-    for axis in sorted(axes)[:0:-1]:
+    for axis in sorted(axes, reverse=True):
+        inputs, options = [tensor, call.ints([axis])], {"keep_dims": True}
+        if keep and axis == min(axes):
+            call.emit("MEAN", inputs, options)
+            return
         shape[axis] = 1
-        tensor = call.step(
-            "MEAN",
-            [tensor, call.ints([axis])],
-            TensorType(DType.F32, tuple(shape)),
-            {"keep_dims": True},
-        )
-    first = min(axes)
-    if keep:
-        call.emit("MEAN", [tensor, call.ints([first])], {"keep_dims": True})
-        return
-    shape[first] = 1
-    made = call.step(
-        "MEAN",
-        [tensor, call.ints([first])],
-        TensorType(DType.F32, tuple(shape)),
-        {"keep_dims": True},
-    )
-    call.emit_reshape(made, call.output_shape())
+        tensor = call.step("MEAN", inputs, TensorType(DType.F32, tuple(shape)), options)
+    call.emit_reshape(tensor, call.output_shape())
 
 
 def _of_squares(call: ExportCall, then: str) -> None:
