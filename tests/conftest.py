@@ -43,7 +43,7 @@ def bless(pytestconfig: pytest.Config) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_quiet_moments() -> Iterator[None]:
-    """Tests keep both cores busy: every profile would look at the machine again for two seconds."""
+    """Tests keep both cores busy: every profile would look at the machine for three more seconds."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(measure, "_LONG_ENOUGH_S", 0.0)
         yield

@@ -12,9 +12,10 @@ import pytest
 
 from tests.attribution.harness import conv_bn_relu
 from whence.api import compile_model
-from whence.attribution import measure, profile_executable
+from whence.attribution import measure, profile_executable, worker_lanes
 from whence.attribution.account import Span
-from whence.attribution.measure import overhead
+from whence.attribution.measure import ProfiledRuns, overhead
+from whence.attribution.worker_lanes import WorkerRuns
 from whence.errors import InputError
 from whence.graph.builder import GraphBuilder
 from whence.ops.definition import Value
@@ -159,13 +160,33 @@ def test_what_noting_a_step_takes_is_measured_where_it_is_noted() -> None:
 
 
 @pytest.mark.parametrize("is_quiet", [True, False])
-def test_a_busy_machine_is_looked_at_again_after_pauses(
+def test_a_busy_machine_is_looked_at_for_a_while(
     monkeypatch: pytest.MonkeyPatch, is_quiet: bool
 ) -> None:
-    pauses: list[float] = []
+    """With more runs than twice the profiled ones; all that are remembered, if it takes as long."""
+    noted = []
+    enter = WorkerRuns._enter
+
+    def counted(runs: WorkerRuns, samples: np.ndarray, busy: np.ndarray, span: Span) -> None:
+        noted.append(span)
+        enter(runs, samples, busy, span)
+
+    monkeypatch.setattr(WorkerRuns, "_enter", counted)
+    monkeypatch.setattr(worker_lanes, "_STORED_RUNS", 120)
     monkeypatch.setattr(measure, "_LONG_ENOUGH_S", 1e6)
     monkeypatch.setattr(measure, "are_quiet", lambda *_: is_quiet)
     monkeypatch.setattr(measure, "are_known", lambda _: True)
-    monkeypatch.setattr(time, "sleep", pauses.append)
     profile_executable(compile_model(conv_bn_relu(), threads=1), runs=32, warmup=1)
-    assert len(pauses) == (0 if is_quiet else 8), "twice as many runs as profiled ones, 8 at a time"
+    assert len(noted) == (0 if is_quiet else 120)
+
+
+def test_runs_that_are_noted_at_once_count_each() -> None:
+    """As one by itself does: every step has its time, in every run."""
+    measuring = ProfiledRuns(compile_model(conv_bn_relu(), threads=2))
+    measuring.run_noting_workers()
+    measuring.run_noting_workers(3)
+    steps = len(measuring._program.steps)
+    found = measuring._workers.busy_ns(steps)
+    assert found.shape == (4, steps)
+    assert (found.max(axis=1) > 0).all()
+    assert ((found > 0) == (found[0] > 0)).all()

@@ -60,9 +60,9 @@ _STORED_RUNS = 128
 _STORED_SAMPLES = 50_000
 # Runs after which it is looked at again whether more are needed.
 _ROUND = 8
-# What others do on a machine lasts for a while: a busy one is looked at again after a pause, until
-# so much time has passed that there were quiet moments in it.
-_PAUSE_S, _LONG_ENOUGH_S = 0.15, 2.0
+# What others do on a machine lasts for a while: a busy one is looked at until so much time has
+# passed that there were quiet moments in it.
+_LONG_ENOUGH_S = 3.0
 # To wake threads takes some ten microseconds for each: longer runs do not show it.
 _SHORT_RUN_NS = 20_000_000
 _NEVER = np.iinfo(np.int64).max
@@ -182,14 +182,16 @@ class ProfiledRuns:
         self._book.enter(self._profiling, self._timed(self._profiling))
         self._fixed_work.append(time_fixed_work())
 
-    def run_noting_workers(self) -> None:
-        """One in which each thread notes when it works."""
-        self._workers.enter(lambda: self._timed(self._noting))
+    def run_noting_workers(self, times: int = 1) -> None:
+        """So many, one at once upon the other, in which each thread notes when it works."""
+        self._workers.enter(
+            lambda: [self._timed(self._noting, is_awake=number > 0) for number in range(times)]
+        )
 
-    def _timed(self, stream: Stream) -> Span:
+    def _timed(self, stream: Stream, *, is_awake: bool = False) -> Span:
         """A run whose threads are awake when it begins."""
         values = self._places.next()
-        if self._wakes_threads:
+        if self._wakes_threads and not is_awake:
             self._executable.perform(self._plain, *values)
         span = _timed(self._executable, stream, values)
         self._least_ns = min(self._least_ns, _elapsed(span))
@@ -278,24 +280,31 @@ class ProfiledRuns:
         return noted if self.has_workers else np.concatenate([measured.per_run_ns, noted])
 
     def _note_more(self, measured: Measurement) -> None:
-        """On a busy machine, runs in which threads note when they work, until it is known what
-        steps take undisturbed; twice as many as the profiled ones at most, and none where those
-        were few.
+        """Runs in which threads note when they work, until it is known what steps take undisturbed:
+        twice as many as the profiled ones at most, and none where those were few. On a busy machine
+        they go on for a while in any case.
         """
         is_busy, began = not are_quiet(block_lows(measured.runs_ns)), time.monotonic()
-        for _ in range(2 * len(measured.per_run_ns) // _ROUND):
-            times = measured.per_run_ns
-            if len(self._workers):
-                if self._workers.parts(self._program) != self._book.parts:
-                    return
-                times = self._worked_ns(measured)
-            has_lasted = time.monotonic() - began >= _LONG_ENOUGH_S
-            if are_known(times) and (has_lasted or not is_busy):
+        before, most = len(self._workers), 2 * len(measured.per_run_ns)
+        while most >= _ROUND and self._workers.has_room:
+            noted = len(self._workers)
+            if noted and self._workers.parts(self._program) != self._book.parts:
                 return
-            if is_busy and not has_lasted:
-                time.sleep(_PAUSE_S)
-            for _ in range(_ROUND):
-                self.run_noting_workers()
+            is_long_enough = not is_busy or time.monotonic() - began >= _LONG_ENOUGH_S
+            if is_long_enough and (
+                noted - before > most - _ROUND
+                or are_known(self._worked_ns(measured) if noted else measured.per_run_ns)
+            ):
+                return
+            self._note_round()
+            if len(self._workers) == noted:
+                return
+
+    def _note_round(self) -> None:
+        """So many at once as there is room to note."""
+        at_once = min(_ROUND, self._workers.most_at_once)
+        for first in range(0, _ROUND, at_once):
+            self.run_noting_workers(min(at_once, _ROUND - first))
 
 
 def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ FEWEST_RUNS, LONG_RUN_NS = 3, 500_000_000
 """Runs to choose the one for the timeline from; of long ones, one will do."""
 _RING = 1 << 14
 # Runs that the one for the timeline is chosen from, and those of which sums are kept.
-_CANDIDATES, _STORED_RUNS = 8, 256
+_CANDIDATES, _STORED_RUNS = 8, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,33 @@ class WorkerRuns:
     def __len__(self) -> int:
         return len(self._busy)
 
-    def enter(self, run: Callable[[], Span]) -> None:
-        """One more. A run with more kernels than are noted does not count."""
-        if len(self._busy) >= _STORED_RUNS:
+    @property
+    def has_room(self) -> bool:
+        """Are more runs remembered?"""
+        return len(self._busy) < _STORED_RUNS
+
+    @property
+    def most_at_once(self) -> int:
+        """So many runs like those so far can be noted at once; one where none is known."""
+        longest = max((len(steps) for steps, _ in self._busy), default=_RING)
+        return max(1, _RING // max(1, longest))
+
+    def enter(self, runs: Callable[[], Sequence[Span]]) -> None:
+        """Those that are done then. They do not count where they have more kernels than can be
+        noted.
+        """
+        if not self.has_room:
             return
         self._profiler.reset()
-        span = run()
+        spans = runs()
         if self._profiler.dropped:
             return
         samples, busy = self._profiler.samples(), self._profiler.busy()
+        for execution, span in enumerate(spans):
+            mine = samples["execution"] == execution
+            self._enter(samples[mine], busy[mine], span)
+
+    def _enter(self, samples: np.ndarray, busy: np.ndarray, span: Span) -> None:
         self._busy.append((samples["step"].astype(np.int64), _worked_ns(samples, busy)))
         if len(self._candidates) < _CANDIDATES:
             self._candidates.append(_recorded(samples, busy, span))
