@@ -105,9 +105,11 @@ def collect(families: tuple[tuple[OpDef, ...], ...]) -> Mapping[str, OpDef]:
 REGISTRY: Mapping[str, OpDef] = collect(_FAMILIES)
 
 
+# By numbers: to ask an enum for its value takes longer than all else here.
+_TRAITS = [(name, known.traits.value) for name, known in REGISTRY.items()]
 _BY_TRAIT: Mapping[Trait, frozenset[str]] = {
-    trait: frozenset(name for name, known in REGISTRY.items() if known.traits.value & trait.value)
-    for trait in Trait
+    trait: frozenset([name for name, traits in _TRAITS if traits & wanted])
+    for trait, wanted in ((trait, trait.value) for trait in Trait)
 }
 _FORMS: Mapping[tuple[str, Trait], str] = {
     (known.plain, known.traits & FORM): name for name, known in REGISTRY.items() if known.plain
