@@ -51,11 +51,14 @@ class _Range(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """A field of a message, and where its content is, if that is behind its length."""
+    """A field of a message: where it begins and ends, and where its content begins, if that is
+    behind its length. In plain numbers, since there is one for each operator of a model.
+    """
 
     number: int
-    whole: _Range
-    content: _Range | None
+    begin: int
+    content: int | None
+    end: int
 
 
 class _UnknownFormError(Exception):
@@ -136,19 +139,21 @@ class LargeTensors:
     ) -> bytes:
         """A message with other content in its large fields of this number."""
         parts: list[bytes] = []
-        same: _Range | None = None
-        for field in fields:
-            content = field.content
-            if field.number != number or content is None or content.size < _LARGE:
-                same = field.whole if same is None else _Range(same.begin, field.whole.end)
+        # Fields that stay as they are, up to the one at hand.
+        begin = end = 0
+        for found, field_begin, content, field_end in fields:
+            if begin == end:
+                begin = field_begin
+            end = field_end
+            if found != number or content is None or end - content < _LARGE:
                 continue
-            if same is not None:
-                parts.append(self._bytes(same))
-                same = None
-            made = other(content)
+            if begin < field_begin:
+                parts.append(self._bytes(_Range(begin, field_begin)))
+            begin = end
+            made = other(_Range(content, end))
             parts += [_varint(number << 3 | _DELIMITED), _varint(len(made)), made]
-        if same is not None:
-            parts.append(self._bytes(same))
+        if begin < end:
+            parts.append(self._bytes(_Range(begin, end)))
         return b"".join(parts)
 
     # ---- the file ----
@@ -185,15 +190,14 @@ class _Scan:
                 _, end = self._varint(at)
             elif form == _DELIMITED:
                 length, at = self._varint(at)
-                end = at + length
-                content = _Range(at, end)
+                content, end = at, at + length
             elif form in (_EIGHT, _FOUR):
                 end = at + (8 if form == _EIGHT else 4)
             else:
                 raise _UnknownFormError
             if end > message.end:
                 raise _UnknownFormError
-            yield _Field(number, _Range(begin, end), content)
+            yield _Field(number, begin, content, end)
             begin = end
 
     def _varint(self, at: int) -> tuple[int, int]:
@@ -202,6 +206,8 @@ class _Scan:
         if not 0 <= start <= len(self._window) - _LONGEST_VARINT:
             self._file.seek(at)
             self._window, self._begin, start = self._file.read(_WINDOW) or b"", at, 0
+        if start < len(self._window) and (value := self._window[start]) < 0x80:
+            return value, at + 1  # as most are
         value = 0
         for place, byte in enumerate(self._window[start : start + _LONGEST_VARINT]):
             value |= (byte & 0x7F) << 7 * place
