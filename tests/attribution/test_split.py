@@ -257,7 +257,7 @@ def test_the_time_of_a_loop_is_split_over_its_body() -> None:
         ],
         "body",
         [
-            helper.make_tensor_value_info("turn", TensorProto.INT64, []),
+            helper.make_tensor_value_info("iteration", TensorProto.INT64, []),
             helper.make_tensor_value_info("going", TensorProto.BOOL, []),
             helper.make_tensor_value_info("carried", TensorProto.FLOAT, [64, 64]),
         ],
@@ -268,10 +268,10 @@ def test_the_time_of_a_loop_is_split_over_its_body() -> None:
     )
     model = helper.make_model(
         helper.make_graph(
-            [helper.make_node("Loop", ["turns", "", "x"], ["y"], name="loop", body=body)],
+            [helper.make_node("Loop", ["iterations", "", "x"], ["y"], name="loop", body=body)],
             "looping",
             [
-                helper.make_tensor_value_info("turns", TensorProto.INT64, []),
+                helper.make_tensor_value_info("iterations", TensorProto.INT64, []),
                 helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64]),
                 helper.make_tensor_value_info("w", TensorProto.FLOAT, [64, 64]),
             ],

@@ -190,7 +190,7 @@ class TestLoop:
         assert self.run(counting_loop([None, 1, 2, 3], limit=15)) == (16, [12, 14, 16])
 
     @pytest.mark.parametrize(("trips", "going"), [(0, True), (3, False)])
-    def test_no_turn_at_all(self, trips: int, going: bool) -> None:
+    def test_no_iteration_at_all(self, trips: int, going: bool) -> None:
         graph = counting_loop([0, 1, 2, 3])
         assert self.run(graph, trips, going) == (10, [])
 
@@ -199,15 +199,15 @@ class TestLoop:
         # away.
         main = Graph()
         body = Body(main)
-        turn = body.input(SCALAR_I64)
+        iteration = body.input(SCALAR_I64)
         body.input(SCALAR_BOOL)
-        going = body.op("Less", turn, body.const(np.int64(4)), kind=SCALAR_BOOL)
+        going = body.op("Less", iteration, body.const(np.int64(4)), kind=SCALAR_BOOL)
         graph = holder(
-            "Loop", body.outputs(going, turn), main, (), (TensorType(DType.I64, (None,)),)
+            "Loop", body.outputs(going, iteration), main, (), (TensorType(DType.I64, (None,)),)
         )
         assert graph.run([])[0].tolist() == [0, 1, 2, 3, 4]
 
-    def test_a_scan_output_of_unknown_type_needs_a_turn(self) -> None:
+    def test_a_scan_output_of_unknown_type_needs_an_iteration(self) -> None:
         main = Graph()
         refs = inputs_of(main, SCALAR_I64)
         body = Body(main)

@@ -17,7 +17,7 @@ _TEXTS = {
                 then_branch = yes () => (float[3] a) { a = Relu (x) },
                 else_branch = no () => (float[3] b) { b = Neg (x) }
             >
-            z = Loop (count, flag, x) <body = turn (int64 i, bool c, float[3] s) =>
+            z = Loop (count, flag, x) <body = iteration (int64 i, bool c, float[3] s) =>
                 (bool d, float[3] t) { d = Identity (c)  t = Add (s, s) }>
         }""",
     "shapes": """

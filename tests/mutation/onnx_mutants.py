@@ -296,7 +296,7 @@ def body_type(it: Mutant) -> None:
             claim.CopyFrom(helper.make_tensor_value_info(claim.name, kind.elem_type, dims))
 
 
-_MOST_TURNS = 20
+_MOST_ITERATIONS = 20
 
 
 def limit_loops(it: Mutant) -> None:
@@ -305,14 +305,14 @@ def limit_loops(it: Mutant) -> None:
         count = node.input[0] if node.input else ""
         stored = it.initialiser(count)
         if stored is not None and stored.data_type == TensorProto.INT64:
-            array = np.minimum(numpy_helper.to_array(stored), _MOST_TURNS)
+            array = np.minimum(numpy_helper.to_array(stored), _MOST_ITERATIONS)
             stored.CopyFrom(numpy_helper.from_array(array, count))
         elif count in it.inputs and it.inputs[count].dtype == np.int64:
-            it.inputs[count] = np.minimum(it.inputs[count], _MOST_TURNS)
+            it.inputs[count] = np.minimum(it.inputs[count], _MOST_ITERATIONS)
         else:
-            name = f"turns{len(it.graph.initializer)}"
+            name = f"iterations{len(it.graph.initializer)}"
             it.graph.initializer.append(
-                numpy_helper.from_array(np.array(_MOST_TURNS, np.int64), name)
+                numpy_helper.from_array(np.array(_MOST_ITERATIONS, np.int64), name)
             )
             if node.input:
                 node.input[0] = name

@@ -93,7 +93,7 @@ def contributed_operators() -> list[Seed]:
 
 def tflite_files() -> list[Seed]:
     """TFLite files as other tests write them. Loops are left out: changed numbers would have them
-    turn for as long as they say.
+    run for as long as they say.
     """
     # They need packages that only reading and running such files takes.
     from tests.frontends.tflite.stateful import MODELS
@@ -102,7 +102,7 @@ def tflite_files() -> list[Seed]:
 
     codes = np.arange(-8, 8, dtype=np.int8).repeat(20).reshape(5, 64)
     files = {
-        **{name: make().bytes() for name, make in MODELS.items() if name != "turns"},
+        **{name: make().bytes() for name, make in MODELS.items() if name != "iterations"},
         "blockwise": blockwise(codes, np.full((5, 2), 0.02, np.float16)).bytes(),
         "detector": detector(options()).bytes(),
     }

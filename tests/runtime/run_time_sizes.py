@@ -144,9 +144,9 @@ boxes (float[1,8,4] boxes, float[1,1,8] scores) => (float[n,6] y)
 
 LOOP = Case(
     f"""
-turns (float[1,8] x, int64 n) => (float[m,1,6] y)
+iterations (float[1,8] x, int64 n) => (float[m,1,6] y)
 <{_W}, bool yes = {{1}}> {{
-  last, all = Loop (n, yes, x) <body = turn (int64 i, bool c, float[1,8] h) => (bool go, float[1,8] k, float[1,8] s) {{
+  last, all = Loop (n, yes, x) <body = iteration (int64 i, bool c, float[1,8] h) => (bool go, float[1,8] k, float[1,8] s) {{
     go = Identity(c)
     k = Tanh(h)
     s = Add(k, h)
@@ -154,7 +154,7 @@ turns (float[1,8] x, int64 n) => (float[m,1,6] y)
   a = MatMul(all, w)
   y = Softmax(a)
 }}""",
-    [{"x": _floats(1, 8), "n": np.array(turns)} for turns in (4, 7, 0, 1, 2)],
+    [{"x": _floats(1, 8), "n": np.array(iterations)} for iterations in (4, 7, 0, 1, 2)],
 )
 
 BRANCHES = Case(

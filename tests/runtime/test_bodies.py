@@ -26,7 +26,7 @@ def _floats(values: np.ndarray) -> str:
 LOOP = f"""
 loop (float[1,4] x, int64 n) => (float[1,4] last, float[m,1,4] all) <float[4,4] w = {{{_floats(W)}}}, bool yes = {{1}}> {{
   last, same, all = Loop (n, yes, x, w) <
-   body = turn (int64 i, bool c, float[1,4] h, float[4,4] v) => (bool go, float[1,4] k, float[4,4] u, float[1,4] s) {{
+   body = iteration (int64 i, bool c, float[1,4] h, float[4,4] v) => (bool go, float[1,4] k, float[4,4] u, float[1,4] s) {{
     go = Identity(c)
     p = MatMul(h, v)
     k = Tanh(p)
@@ -36,7 +36,7 @@ loop (float[1,4] x, int64 n) => (float[1,4] last, float[m,1,4] all) <float[4,4] 
 }}"""
 GROWING = """
 grow (float[1,4] x, int64 n) => (float[m,4] y) <bool yes = {1}> {
-  y = Loop (n, yes, x) <body = turn (int64 i, bool c, float[r,4] h) => (bool go, float[q,4] k) {
+  y = Loop (n, yes, x) <body = iteration (int64 i, bool c, float[r,4] h) => (bool go, float[q,4] k) {
     go = Identity(c)
     p = Softmax(h)
     k = Concat <axis = 0> (h, p)
@@ -67,15 +67,16 @@ def _compiled(graph: Graph, engine: Engine, given: list[np.ndarray]) -> Any:
     return model
 
 
-@pytest.mark.parametrize("turns", [0, 1, 5])
-def test_a_loop(turns: int, engine: Engine) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 5])
+def test_a_loop(iterations: int, engine: Engine) -> None:
     model = _compiled(
-        parsed(LOOP), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(turns)]
+        parsed(LOOP), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(iterations)]
     )
-    if turns:
+    if iterations:
         (program,) = _programs(model)["body"] or []
         assert program.native_steps == len(program.steps) > 0
-        # The weights that every turn hands on are a constant of the program, and no output of it.
+        # The weights that every iteration hands on are a constant of the program, and no output of
+        # it.
         assert program.weights.nbytes >= W.nbytes
         assert len(program.graph.inputs) == 3
         assert len(program.graph.outputs) == 2, "nor is the condition"

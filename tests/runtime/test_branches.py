@@ -54,7 +54,7 @@ nested (float[2,4] x, bool c, float t) => (float[2,4] y) <float[4,4] w = {{{WEIG
 }}"""
 LOOP = f"""
 loop (float[2,4] x, int64 n) => (float[2,4] y) <float[4,4] w = {{{WEIGHTS}}}, bool yes = {{1}}, int64 two = {{2}}> {{
-  y = Loop (n, yes, x) <body = turn (int64 i, bool c, float[2,4] h) => (bool go, float[2,4] k) {{
+  y = Loop (n, yes, x) <body = iteration (int64 i, bool c, float[2,4] h) => (bool go, float[2,4] k) {{
     go = Identity(c)
     d = Less(i, two)
     p = If (d) <then_branch = a () => (float[2,4] q) {{ q = MatMul(h, w) }}, else_branch = b () => (float[2,4] r) {{ r = Tanh(h) }}>

@@ -11,9 +11,9 @@
 3. A node that was inserted because of another is charged to that one's source operators, and
    marked: a layout change to the convolution or product among them, or to the addition whose
    operand it prepares.
-4. The part of a loop is split over the operators in its body as well; where its turns run in native
-   code, the body's kernels have times of their own. Which branch of a condition runs is not known: it
-   keeps its part.
+4. The part of a loop is split over the operators in its body as well; where its iterations run in
+   native code, the body's kernels have times of their own. Which branch of a condition runs is not
+   known: it keeps its part.
 """
 
 from __future__ import annotations

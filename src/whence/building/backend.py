@@ -219,11 +219,11 @@ class Backend(ABC):
     def instance(self, program: Program) -> Any:
         """The memory of one run of the program at a time."""
 
-    def native_turns(self, instance: Any, roles: Any) -> Any:
-        """What runs the turns of a loop whose body this is an instance of, without coming back to
-        Python for each of them (`runtime/turn_roles.py`); why not, where nothing does.
+    def native_iterations(self, instance: Any, roles: Any) -> Any:
+        """What runs the iterations of a loop whose body this is an instance of, without coming back
+        to Python for each of them (`runtime/iteration_roles.py`); why not, where nothing does.
         """
-        return f"engine {self.kind} comes back to Python in each turn"
+        return f"engine {self.kind} comes back to Python in each iteration"
 
     def why_reference(self, program: Program, node: int) -> str:
         """What runs have shown of why this reference step of a program takes the time it does; empty

@@ -14,9 +14,9 @@ from whence.errors import InputError, ModelError, WhenceError
 from whence.graph.display_name import display_name
 from whence.graph.generation import beam_search, greedy_search, sampling
 from whence.graph.guards import guards_of_nodes, holds
+from whence.graph.iterations import ITERATING, Iterations, captures, is_true, iterations_of
 from whence.graph.node import Node, Ref
 from whence.graph.state import GIVEN, State, fitting, initial_state
-from whence.graph.turns import TURNING, Turns, captures, is_true, turns_of
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
 from whence.ops.registry import evaluate
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 Observer = Callable[[Node, Sequence[Value]], None]
 RunBody = Callable[["Graph", Sequence[Value]], list[Value]]
 """Runs a nested graph on the values of its inputs, in order."""
-RunTurns = Callable[[Turns], Sequence[Value] | None]
-"""Runs all turns of a Loop or Scan; `None` where it cannot, and each turn runs the body."""
+RunIterations = Callable[[Iterations], Sequence[Value] | None]
+"""Runs all iterations of a Loop or Scan; `None` where it cannot, and each iteration runs the body.
+"""
 
 
 def run(
@@ -113,14 +114,14 @@ def evaluate_node(
     inputs: tuple[Value, ...],
     observe: Observer | None = None,
     run_nested: RunBody | None = None,
-    run_turns: RunTurns | None = None,
+    run_iterations: RunIterations | None = None,
 ) -> Sequence[Value]:
     """One node on actual values, nested graphs included, which `run_nested` runs if it is given, and
-    `run_turns` those that run in turns. An error names the node.
+    `run_iterations` those that iterate. An error names the node.
     """
     try:
-        if run_turns is not None and node.op in TURNING:
-            made = run_turns(turns_of(node, inputs))
+        if run_iterations is not None and node.op in ITERATING:
+            made = run_iterations(iterations_of(node, inputs))
             if made is not None:
                 return made
         control = _CONTROL.get(node.op)
@@ -186,20 +187,20 @@ def _run_fail(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[V
     raise ModelError(str(node.attrs["why"]))
 
 
-def _run_turns(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
-    turns, body = turns_of(node, inputs), node.bodies["body"]
-    carried, goes_on, turn = turns.carried, turns.goes_on, 0
-    scanned: list[list[Value]] = [[] for _ in body.outputs[turns.is_counted + len(carried) :]]
-    while goes_on and (turns.most is None or turn < turns.most):
-        results = run(body, turns.feeds(turn, carried))
-        if turns.is_counted:
+def _run_iterations(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    iterations, body = iterations_of(node, inputs), node.bodies["body"]
+    carried, goes_on, iteration = iterations.carried, iterations.goes_on, 0
+    scanned: list[list[Value]] = [[] for _ in body.outputs[iterations.is_counted + len(carried) :]]
+    while goes_on and (iterations.most is None or iteration < iterations.most):
+        results = run(body, iterations.feeds(iteration, carried))
+        if iterations.is_counted:
             condition, *results = results
             goes_on = is_true(condition)
         carried = results[: len(carried)]
         for rows, row in zip(scanned, results[len(carried) :], strict=True):
             rows.append(row)
-        turn += 1
-    return turns.results(carried, scanned)
+        iteration += 1
+    return iterations.results(carried, scanned)
 
 
 def _run_sequence_map(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
@@ -223,8 +224,8 @@ _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Val
     "Call": _run_branch,
     "Continuation": _run_continuation,
     "Fail": _run_fail,
-    "Loop": _run_turns,
-    "Scan": _run_turns,
+    "Loop": _run_iterations,
+    "Scan": _run_iterations,
     "SequenceMap": _run_sequence_map,
     "com.microsoft::GreedySearch": greedy_search,
     "com.microsoft::Sampling": sampling,

@@ -46,17 +46,17 @@ FLOPS_PER_NS = 300
 # A step: twelve products of tiles, eight tiles loaded. Then, by vector: splitting input into two
 # bfloat16, what is done to sums, and products when matrix units are not used.
 _STEP_CYCLES = 240
-_TURN_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 6, 8, 0.6
+_SPLIT_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 6, 8, 0.6
 # Of weights from beyond the cache.
 _BYTES_PER_CYCLE = 5
 
 
-def cycles_by_units(steps: int, turned: int, stored: int, fetched: int) -> float:
-    """What so many steps take, with vectors of input to turn, vectors of sums to store, and float32
-    weights to fetch.
+def cycles_by_units(steps: int, split: int, stored: int, fetched: int) -> float:
+    """What so many steps take, with vectors of input to split, vectors of sums to store, and
+    float32 weights to fetch.
     """
     return overlapped(
-        steps * _STEP_CYCLES + turned * _TURN_CYCLES + stored * _STORE_CYCLES,
+        steps * _STEP_CYCLES + split * _SPLIT_CYCLES + stored * _STORE_CYCLES,
         4 * fetched / _BYTES_PER_CYCLE,
     )
 

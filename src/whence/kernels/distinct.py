@@ -79,7 +79,7 @@ class Distinct(Micro):
                 build.assign(one[0][step], self.value)
                 build.assign(one[1][step], CountValue(step, DType.I32))
             width = build.count_variable("width", 1)
-            # Twice a turn, so that what is sorted ends where it began.
+            # Twice an iteration, so that what is sorted ends where it began.
             with build.repeat(width < n):
                 for pair in ((one, other), (other, one)):
                     self._merge(build, *pair, width)

@@ -53,8 +53,8 @@ class Trait(enum.Flag):
     """Its kernels check an index before they follow it."""
 
     # ---- control ----
-    TURNS = enum.auto()
-    """Its body runs once for each turn of a loop."""
+    ITERATES = enum.auto()
+    """Its body runs once for each iteration of a loop."""
 
     # ---- types ----
     SHAPE_ONLY = enum.auto()

@@ -4,9 +4,9 @@ A loop's body is compiled for the shapes that it is first run with, and for open
 with others; a continuation (`passes/control/split_at_run_time_sizes.py`) for open sizes at once.
 What a loop hands on unchanged, or captures, and the model holds as a constant, is a constant in the
 compiled body as well, packed as kernels want it; and what is handed on unchanged is not copied from
-turn to turn. All turns of a loop run in one call, where its engine can
-(`backends/cpu/native_turns.py`). Where shapes change in ways that no compilation serves, the interpreter does what is
-left: compiling each time would take longer than running ever does.
+iteration to iteration. All iterations of a loop run in one call, where its engine can
+(`backends/cpu/native_iterations.py`). Where shapes change in ways that no compilation serves, the
+interpreter does what is left: compiling each time would take longer than running ever does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from whence.building.prepare import prepare_and_build
 from whence.errors import ModelError, UnsupportedError
 from whence.graph import Graph, Node
 from whence.graph.interpreter import RunBody, run_body
+from whence.graph.iterations import ITERATING, Iterations, loop_heads
 from whence.graph.state import BOUNDARY
-from whence.graph.turns import TURNING, Turns, loop_heads
 from whence.ops.binding import Port
 from whence.ops.definition import OpClass, Value
 from whence.ops.open_dimensions import open_dimensions
@@ -31,7 +31,7 @@ from whence.passes.control.split_at_run_time_sizes import CONTINUATION
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.runtime.body_graph import KnownInputs, bound, known_inputs, passed_on
 from whence.runtime.executable import Executable
-from whence.runtime.turn_roles import BodyRoles, handed_on, roles_of
+from whence.runtime.iteration_roles import BodyRoles, handed_on, roles_of
 from whence.types import TensorType, ValueType
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 _WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
 _FEWEST = 8
 _MOST_COMPILATIONS = 8
-_ENTERED = "it makes what has its size from the run; its turns are native code"
+_ENTERED = "it makes what has its size from the run; its iterations are native code"
 _SHORT = "its body is too short to be worth compiling"
 
 
-class TurnBody(NamedTuple):
+class IterationBody(NamedTuple):
     """The body of a loop whose sizes are known, compiled for them."""
 
     program: Program
@@ -73,8 +73,8 @@ class Bodies:
         self, node: Node, sizes: Mapping[str, int], profiler: Profiler | None = None
     ) -> RunBody:
         """What runs the bodies of this operator, in a program for these sizes. The steps of a
-        continuation are noted in the profile; those of a loop's body are the loop's, unless its turns
-        run in native code (`run_turns`).
+        continuation are noted in the profile; those of a loop's body are the loop's, unless its
+        iterations run in native code (`run_iterations`).
         """
         if profiler is not None and (node.op != CONTINUATION or not profiler.notes_parts):
             profiler = None
@@ -86,18 +86,18 @@ class Bodies:
 
         return run
 
-    def run_turns(
-        self, turns: Turns, sizes: Mapping[str, int], profiler: Profiler | None = None
+    def run_iterations(
+        self, iterations: Iterations, sizes: Mapping[str, int], profiler: Profiler | None = None
     ) -> list[Value] | None:
-        """All turns of a loop in native code; `None` where that cannot be. The steps of the body are
-        noted in the profile.
+        """All iterations of a loop in native code; `None` where that cannot be. The steps of the
+        body are noted in the profile.
         """
-        if turns.is_empty:
+        if iterations.is_empty:
             return None
-        found = self._body(self._graph[turns.node.id], "body")
+        found = self._body(self._graph[iterations.node.id], "body")
         if profiler is not None and not profiler.notes_parts:
             profiler = None
-        return None if found is None else found.run_turns(turns, sizes, profiler)
+        return None if found is None else found.run_iterations(iterations, sizes, profiler)
 
     def why(self, node: int) -> str:
         """Why a loop that ran is a reference step; empty for one that did not, or is none."""
@@ -106,14 +106,14 @@ class Bodies:
             return _SHORT if (node, "body") in self._known else ""
         return found.why
 
-    def turn_body(
+    def iteration_body(
         self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
-    ) -> TurnBody | None:
+    ) -> IterationBody | None:
         """The body of a Loop or Scan for operands of these types, which have sizes; `None` where it is
         not worth compiling.
         """
         found = self._body(self._graph[node.id], "body")
-        return None if found is None else found.turn_body(node, types, sizes)
+        return None if found is None else found.iteration_body(node, types, sizes)
 
     def _body(self, node: Node, name: str) -> _Body | None:
         key = (node.id, name)
@@ -150,7 +150,7 @@ class _Body:
         """With `is_open`, already the first compilation is for open sizes."""
         constants = known.constants
         self.why = ""
-        """Why turns of its loop take time in Python."""
+        """Why iterations of its loop take time in Python."""
         self._body = body
         same = handed_on(node, body, passed_on(body))
         self._passed_on = {index: place for index, place in same.items() if place not in constants}
@@ -168,7 +168,9 @@ class _Body:
             for index in range(len(body.outputs))
             if index not in self._passed_on and index not in self._fixed
         ]
-        self._roles = roles_of(node, body, self._given, self._made) if node.op in TURNING else None
+        self._roles = (
+            roles_of(node, body, self._given, self._made) if node.op in ITERATING else None
+        )
         graph = bound(body, known, self._made)
         ports = [Port(node.name, node.type) for node in graph.inputs]
 
@@ -198,15 +200,15 @@ class _Body:
             feeds, self._executable.run_part(given, profiler) if self._made else ()
         )
 
-    def run_turns(
-        self, turns: Turns, sizes: Mapping[str, int], profiler: Profiler | None
+    def run_iterations(
+        self, iterations: Iterations, sizes: Mapping[str, int], profiler: Profiler | None
     ) -> list[Value] | None:
         assert self._roles is not None
-        feeds = turns.feeds(0, turns.carried)
+        feeds = iterations.feeds(0, iterations.carried)
         given = self._inputs(feeds, sizes)
         if not self._serves(given):
             return None
-        found = self._executable.run_turns(given, self._roles, turns, profiler)
+        found = self._executable.run_iterations(given, self._roles, iterations, profiler)
         if isinstance(found, str):
             self.why = found
             return None
@@ -214,12 +216,12 @@ class _Body:
         made: list[Value] = [None] * len(self._made)
         for (_, index), value in zip(self._roles.carried, found.carried, strict=True):
             made[index] = value
-        results = self._results(feeds, made)[turns.is_counted :]
-        return turns.results(results[: len(turns.carried)], found.scanned)
+        results = self._results(feeds, made)[iterations.is_counted :]
+        return iterations.results(results[: len(iterations.carried)], found.scanned)
 
-    def turn_body(
+    def iteration_body(
         self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
-    ) -> TurnBody | None:
+    ) -> IterationBody | None:
         assert self._roles is not None
         first, _ = loop_heads(node)
         shapes = []
@@ -234,7 +236,7 @@ class _Body:
         program = self._executable.prepare(
             dict(zip(names, [*shapes, *(each.shape for each in dimensions)], strict=True))
         )
-        return TurnBody(program, self._given, dimensions, self._made, self._roles)
+        return IterationBody(program, self._given, dimensions, self._made, self._roles)
 
     def _inputs(self, feeds: Sequence[Value], sizes: Mapping[str, int]) -> list[Value]:
         """What the compiled program is given."""

@@ -21,7 +21,7 @@ class KnownInputs(NamedTuple):
     """What is known of the inputs of a body, by number."""
 
     constants: Mapping[int, np.ndarray]
-    """What they are in every turn, where the model holds that as a constant."""
+    """What they are in every iteration, where the model holds that as a constant."""
     sizes: Mapping[int, np.ndarray]
     """What follows from the dimensions of the enclosing program, as numbers and expressions."""
 
@@ -68,7 +68,7 @@ def known_inputs(graph: Graph, node: Node, body: Graph) -> KnownInputs:
         handed_on = passed_on(body)
         for place in range(2, len(body.inputs) - n_captures):
             value = graph.const_value(node.input(place))
-            # The body's first output is the condition, its inputs begin with the turn and the
+            # The body's first output is the condition, its inputs begin with the iteration and the
             # condition.
             if value is not None and handed_on.get(place - 1) == place:
                 constants[place] = value

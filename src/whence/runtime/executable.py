@@ -23,10 +23,10 @@ from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
-    from whence.graph.turns import Turns
+    from whence.graph.iterations import Iterations
     from whence.ops.definition import Value
+    from whence.runtime.iteration_roles import BodyRoles, IterationResults, RunsIterations
     from whence.runtime.profiler import Profiler
-    from whence.runtime.turn_roles import BodyRoles, RunsTurns, TurnResults
 
 
 class Pending:
@@ -319,15 +319,15 @@ class Executable:
             self._binder.call(inputs, {}), None, profiler=profiler, is_measured=profiler is not None
         )
 
-    def run_turns(
+    def run_iterations(
         self,
         inputs: Sequence[Value],
         roles: BodyRoles,
-        turns: Turns,
+        iterations: Iterations,
         profiler: Profiler | None,
-    ) -> TurnResults | str:
-        """All turns of a loop whose body this is, given the inputs of the first; or why the engine
-        cannot, and nothing was run.
+    ) -> IterationResults | str:
+        """All iterations of a loop whose body this is, given the inputs of the first; or why the
+        engine cannot, and nothing was run.
         """
         bound = self._binder.call(inputs, {})
         prepared = self._programs.find(self._signature(bound))
@@ -336,11 +336,11 @@ class Executable:
         except IndexError:
             instance = self._instance(prepared.program)
         try:
-            native: RunsTurns | str = self.engine.backend.native_turns(instance, roles)
+            native: RunsIterations | str = self.engine.backend.native_iterations(instance, roles)
             if isinstance(native, str):
                 return native
             with nullcontext() if profiler is None else profiler.part(prepared.program):
-                return native.run(bound, turns, profiler)
+                return native.run(bound, iterations, profiler)
         except MemoryError as error:
             raise WhenceError(f"there is no memory for what a loop makes: {error}") from error
         finally:

@@ -19,7 +19,7 @@ from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Node, Ref
-    from whence.graph.interpreter import RunBody, RunTurns
+    from whence.graph.interpreter import RunBody, RunIterations
     from whence.ops.definition import Value
 
 
@@ -27,8 +27,8 @@ class HostSteps:
     """What of a run kernels do not do: reference steps, and the values that are not in the arena.
 
     `run_nested` gives what runs the bodies of an operator; without it, they are interpreted.
-    `run_turns` runs all turns of a loop, where it can. `views` are values in the arena and constants,
-    for those who run more than once in the same.
+    `run_iterations` runs all iterations of a loop, where it can. `views` are values in the arena
+    and constants, for those who run more than once in the same.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class HostSteps:
         before: Sequence[np.ndarray] = (),
         after: Sequence[np.ndarray] = (),
         run_nested: Callable[[Node], RunBody] | None = None,
-        run_turns: RunTurns | None = None,
+        run_iterations: RunIterations | None = None,
         views: dict[Ref, np.ndarray] | None = None,
     ) -> None:
         self.program = program
         details = program.details
         self._graph, self._layout = details.graph, details.layout
         self._views = {} if views is None else views
-        self._run_turns = run_turns
+        self._run_iterations = run_iterations
         self._run_nested = run_nested
         self.arena = arena
         self.given = given
@@ -92,7 +92,8 @@ class HostSteps:
         if others is None:
             profiler.note(begin, end, step.number)
         elif self._graph[step.node].op != "Continuation":
-            # The turns of a loop took samples of their own: it has what was before and after them.
+            # The iterations of a loop took samples of their own: it has what was before and after
+            # them.
             profiler.note(begin, others[0], step.number)
             profiler.note(others[1], end, step.number)
 
@@ -109,7 +110,7 @@ class HostSteps:
             return
         run_nested = self._run_nested(node) if self._run_nested and node.bodies else None
         for index, value in enumerate(
-            evaluate_node(node, values, run_nested=run_nested, run_turns=self._run_turns)[
+            evaluate_node(node, values, run_nested=run_nested, run_iterations=self._run_iterations)[
                 : len(node.outputs)
             ]
         ):

@@ -13,7 +13,7 @@ from whence.errors import WhenceError
 NO_MEMORY, FAULT = -1, -2
 """What a run returns that did not get to its end, as in whence_runtime.h."""
 GOES_ON, IS_OVER = 0, 1
-"""What turns of a loop return, as in whence_loop.h."""
+"""What iterations of a loop return, as in whence_loop.h."""
 
 
 class Memory(ctypes.Structure):
@@ -46,7 +46,7 @@ class Profiler(ctypes.Structure):
 
 
 class Carried(ctypes.Structure):
-    """What a turn of a loop hands to the next."""
+    """What an iteration of a loop hands to the next."""
 
     _fields_ = (
         ("input", ctypes.c_int32),
@@ -56,7 +56,7 @@ class Carried(ctypes.Structure):
 
 
 class Rows(ctypes.Structure):
-    """What lies in rows, one for each turn of a loop."""
+    """What lies in rows, one for each iteration of a loop."""
 
     _fields_ = (
         ("first", ctypes.c_void_p),
@@ -85,7 +85,7 @@ class Loop(ctypes.Structure):
         ("n_rows", ctypes.c_int64),
         ("n_copies", ctypes.c_int64),
         ("condition", ctypes.c_int64),
-        ("turn", ctypes.c_int64),
+        ("iteration", ctypes.c_int64),
     )
 
 
@@ -136,8 +136,14 @@ class NativeRuntime:
         self._library.wh_pool_reserve.argtypes = (void, ctypes.c_int64)
         self._library.wh_run.argtypes = (void, ctypes.c_int64, void, void, void)
         self._library.wh_run.restype = ctypes.c_int64
-        self._library.wh_run_turns.argtypes = (void, ctypes.c_int64, ctypes.c_uint64, void, void)
-        self._library.wh_run_turns.restype = ctypes.c_int64
+        self._library.wh_run_iterations.argtypes = (
+            void,
+            ctypes.c_int64,
+            ctypes.c_uint64,
+            void,
+            void,
+        )
+        self._library.wh_run_iterations.restype = ctypes.c_int64
         self._library.wh_now.restype = ctypes.c_uint64
         self._library.wh_noting_ns.restype = ctypes.c_uint64
         self._run = self._library.wh_run
@@ -169,12 +175,12 @@ class NativeRuntime:
         reached: int = self._run(ctypes.byref(plan), first, pool, ctypes.byref(memory), profiler)
         return _with_memory(reached)
 
-    def run_turns(self, loop: Loop, last: int, until: int, pool: int, profiler: object) -> int:
-        """Runs turns until `last` are done, or the monotonic clock shows `until`; returns `GOES_ON`,
-        `IS_OVER`, or `FAULT - i` when step i of the body read an index outside its axis.
+    def run_iterations(self, loop: Loop, last: int, until: int, pool: int, profiler: object) -> int:
+        """Runs iterations until `last` are done, or the monotonic clock shows `until`; returns
+        `GOES_ON`, `IS_OVER`, or `FAULT - i` when step i of the body read an index outside its axis.
         """
         return _with_memory(
-            self._library.wh_run_turns(ctypes.byref(loop), last, until, pool, profiler)
+            self._library.wh_run_iterations(ctypes.byref(loop), last, until, pool, profiler)
         )
 
     def now(self) -> int:

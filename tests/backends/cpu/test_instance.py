@@ -331,18 +331,18 @@ def test_branches(engine: Engine, condition: bool) -> None:
     _check(graph, engine, [np.array(condition), X])
 
 
-@pytest.mark.parametrize("turns", [0, 1, 5])
-def test_loops(engine: Engine, turns: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 5])
+def test_loops(engine: Engine, iterations: int) -> None:
     graph = parsed("""loops (int64 n, float[4] x) => (float[4] y, float[?,4] rows) {
             go = Constant<value_int = 1>()  keep = Cast<to = 9>(go)  start = Exp(x)
             last, rows = Loop(n, keep, start) <
-                body = turn (int64 i, bool k, float[4] v) => (bool k2, float[4] v2, float[4] row) {
+                body = iteration (int64 i, bool k, float[4] v) => (bool k2, float[4] v2, float[4] row) {
                     k2 = Identity(k)  v2 = Add(v, x)  row = Relu(v)
                 }
             >
             y = Neg(last)
         }""")
-    _check(graph, engine, [np.array(turns), X])
+    _check(graph, engine, [np.array(iterations), X])
 
 
 def test_scans(engine: Engine) -> None:

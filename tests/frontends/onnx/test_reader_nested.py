@@ -118,8 +118,8 @@ def test_a_branch_for_other_shapes_is_no_contradiction() -> None:
 
 
 def loop(*, growing: bool, scalar: bool = True) -> ModelProto:
-    """Carries a value through five turns; it grows when asked to. Reads an outer value; collects
-    one row a turn.
+    """Carries a value through five iterations; it grows when asked to. Reads an outer value;
+    collects one row an iteration.
     """
     shape = [] if scalar else [1]
     step = (
@@ -140,7 +140,7 @@ def loop(*, growing: bool, scalar: bool = True) -> ModelProto:
     )
     outer = [
         node("Relu", ["x"], ["d"]),
-        node("Loop", ["n", "", "x"], ["last", "rows"], name="turns", body=body),
+        node("Loop", ["n", "", "x"], ["last", "rows"], name="iterations", body=body),
     ]
     return model(outer, {"x": X}, ["last", "rows"], constants={"n": np.array(5)})
 
@@ -152,11 +152,11 @@ def test_a_loop(growing: bool, scalar: bool) -> None:
     assert_like_ort(proto, {"x": X})
     graph = read_onnx(proto)
     check_graph(graph, WHOLE)
-    turns = graph[2]
-    assert [str(kind) for kind in turns.outputs] == (
+    iterations = graph[2]
+    assert [str(kind) for kind in iterations.outputs] == (
         ["f32[?,3]", "f32[?]"] if growing else ["f32[2,3]", "f32[?]"]
     )
-    assert turns.attrs["captures"] == 1
+    assert iterations.attrs["captures"] == 1
 
 
 def test_a_loop_remade_for_changing_shapes_leaves_no_trace() -> None:

@@ -210,8 +210,8 @@ def branches() -> Model:
     return model
 
 
-def turns() -> Model:
-    """A loop whose turns count in a variable that no turn hands on."""
+def iterations() -> Model:
+    """A loop whose iterations count in a variable that no iteration hands on."""
     model = Model()
     x = model.input((2,))
     initialise(model, n=np.array([0, 0], np.float32))
@@ -219,13 +219,13 @@ def turns() -> Model:
     number = asking.input((), np.int32)
     asking.input((2,))
     asking.output(asking.op("LESS", [number, asking.const(3, np.int32)], (), np.bool_))
-    body, turning = model.subgraph("body")
-    number, value = turning.input((), np.int32), turning.input((2,))
-    count = turning.op("READ_VARIABLE", [handle(turning, "n")], (2,))
-    count = turning.op("ADD", [count, turning.const([1.0, 2.0])], (2,))
-    assign(turning, "n", count)
-    turning.output(turning.op("ADD", [number, turning.const(1, np.int32)], (), np.int32))
-    turning.output(turning.op("ADD", [value, count], (2,)))
+    body, iteration = model.subgraph("body")
+    number, value = iteration.input((), np.int32), iteration.input((2,))
+    count = iteration.op("READ_VARIABLE", [handle(iteration, "n")], (2,))
+    count = iteration.op("ADD", [count, iteration.const([1.0, 2.0])], (2,))
+    assign(iteration, "n", count)
+    iteration.output(iteration.op("ADD", [number, iteration.const(1, np.int32)], (), np.int32))
+    iteration.output(iteration.op("ADD", [value, count], (2,)))
     outputs = [model.tensor((), np.int32), model.tensor((2,))]
     model.op(
         "WHILE",
@@ -250,5 +250,5 @@ MODELS: dict[str, Callable[[], Model]] = {
     "svdf": svdf,
     "quantised svdf": quantised_svdf,
     "branches": branches,
-    "turns": turns,
+    "iterations": iterations,
 }

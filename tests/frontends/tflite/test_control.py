@@ -53,10 +53,10 @@ def loop(limit: int) -> Model:
     model = Model()
     condition, asking = model.subgraph("cond")
     less_than(asking, limit)
-    body, turning = model.subgraph("body")
-    number, value = turning.input((), np.int32), turning.input((3,))
-    turning.output(turning.op("ADD", [number, turning.const(1, np.int32)], (), np.int32))
-    turning.output(turning.op("MUL", [value, turning.const(2.0)], (3,)))
+    body, iteration = model.subgraph("body")
+    number, value = iteration.input((), np.int32), iteration.input((3,))
+    iteration.output(iteration.op("ADD", [number, iteration.const(1, np.int32)], (), np.int32))
+    iteration.output(iteration.op("MUL", [value, iteration.const(2.0)], (3,)))
     state = [model.input((), np.int32), model.input((3,))]
     outputs = [model.tensor((), np.int32), model.tensor((3,))]
     model.op(
@@ -74,16 +74,16 @@ def test_while(start):
 
 
 def growing() -> Model:
-    """A loop whose value is longer after each turn."""
+    """A loop whose value is longer after each iteration."""
     model = Model()
     condition, asking = model.subgraph("cond")
     number = asking.input((), np.int32)
     asking.input((1,), signature=(-1,))
     asking.output(asking.op("LESS", [number, asking.const(3, np.int32)], (), np.bool_))
-    body, turning = model.subgraph("body")
-    number, value = turning.input((), np.int32), turning.input((1,), signature=(-1,))
-    turning.output(turning.op("ADD", [number, turning.const(1, np.int32)], (), np.int32))
-    turning.output(turning.op("CONCATENATION", [value, value], (2,), axis=0))
+    body, iteration = model.subgraph("body")
+    number, value = iteration.input((), np.int32), iteration.input((1,), signature=(-1,))
+    iteration.output(iteration.op("ADD", [number, iteration.const(1, np.int32)], (), np.int32))
+    iteration.output(iteration.op("CONCATENATION", [value, value], (2,), axis=0))
     state = [model.input((), np.int32), model.input((1,))]
     outputs = [model.tensor((), np.int32), model.tensor((1,), signature=(-1,))]
     model.op(
@@ -93,7 +93,7 @@ def growing() -> Model:
     return model
 
 
-def test_a_value_may_grow_from_turn_to_turn():
+def test_a_value_may_grow_from_iteration_to_iteration():
     _, value = check(growing(), [np.array(0, np.int32), np.ones(1, np.float32)])
     assert value.shape == (8,)
 
@@ -215,8 +215,8 @@ def test_a_condition_that_is_no_truth_value():
     model = Model()
     condition, asking = model.subgraph("cond")
     asking.output(asking.op("ADD", [asking.input((3,)), asking.const(1.0)], (3,)))
-    body, turning = model.subgraph("body")
-    turning.output(turning.op("ADD", [turning.input((3,)), turning.const(1.0)], (3,)))
+    body, iteration = model.subgraph("body")
+    iteration.output(iteration.op("ADD", [iteration.input((3,)), iteration.const(1.0)], (3,)))
     model.output(
         model.op(
             "WHILE",
@@ -235,8 +235,8 @@ def test_a_condition_without_elements_does_not_go_on():
     model = Model()
     condition, asking = model.subgraph("cond")
     asking.output(asking.op("LESS", [asking.input((0, 3)), asking.const(1.0)], (0, 3), np.bool_))
-    body, turning = model.subgraph("body")
-    turning.output(turning.op("ADD", [turning.input((0, 3)), turning.const(1.0)], (0, 3)))
+    body, iteration = model.subgraph("body")
+    iteration.output(iteration.op("ADD", [iteration.input((0, 3)), iteration.const(1.0)], (0, 3)))
     model.output(
         model.op(
             "WHILE",

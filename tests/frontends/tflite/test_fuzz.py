@@ -69,25 +69,25 @@ def loop_and_branch() -> bytes:
             "LESS", [condition.input((), np.int32), condition.const(3, np.int32)], (), np.bool_
         )
     )
-    turning, body = model.subgraph("body")
+    repeated, body = model.subgraph("body")
     body.output(body.op("ADD", [body.input((), np.int32), body.const(1, np.int32)], (), np.int32))
-    turned = model.op(
+    counted = model.op(
         "WHILE",
         [model.input((), np.int32)],
         (),
         np.int32,
         cond_subgraph_index=asking,
-        body_subgraph_index=turning,
+        body_subgraph_index=repeated,
     )
     flag = model.input((), np.bool_)
     model.output(
         model.op(
             "IF",
-            [flag, turned],
+            [flag, counted],
             (),
             np.int32,
-            then_subgraph_index=turning,
-            else_subgraph_index=turning,
+            then_subgraph_index=repeated,
+            else_subgraph_index=repeated,
         )
     )
     return model.bytes()

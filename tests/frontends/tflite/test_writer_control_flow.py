@@ -23,13 +23,13 @@ def counting() -> Case:
     """While i < 10: i += 3, x *= 2."""
     model = Model()
     condition, asks = model.subgraph("condition")
-    body, turns = model.subgraph("body")
+    body, iterations = model.subgraph("body")
     i, _ = asks.input((), np.int32), asks.input((2,))
     asks.output(asks.op("LESS", [i, asks.const(10, np.int32)], (), np.bool_))
-    i, x = turns.input((), np.int32), turns.input((2,))
-    turns.output(
-        turns.op("ADD", [i, turns.const(3, np.int32)], (), np.int32),
-        turns.op("MUL", [x, turns.const([2.0, 3.0])], (2,)),
+    i, x = iterations.input((), np.int32), iterations.input((2,))
+    iterations.output(
+        iterations.op("ADD", [i, iterations.const(3, np.int32)], (), np.int32),
+        iterations.op("MUL", [x, iterations.const([2.0, 3.0])], (2,)),
     )
     state = [model.input((), np.int32), model.input((2,))]
     made = [model.tensor((), np.int32), model.tensor((2,))]
@@ -64,7 +64,7 @@ def test_graphs_that_operators_hold(case: Callable[[], Case], tmp_path: Path) ->
     compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds))
 
 
-def test_a_loop_that_counts_its_turns(tmp_path: Path) -> None:
+def test_a_loop_that_counts_its_iterations(tmp_path: Path) -> None:
     inner = helper.make_graph(
         [
             helper.make_node("Identity", ["c"], ["c_out"]),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from whence.backends.cpu.generator import CpuGenerator
     from whence.backends.cpu.instance import Instance
-    from whence.backends.cpu.native_turns import NativeTurns
+    from whence.backends.cpu.native_iterations import NativeIterations
     from whence.backends.cpu.tune import Finding
     from whence.building.backend import CodeGenerator
     from whence.building.program import Program
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from whence.graph import Graph
     from whence.ops.definition import Value
     from whence.runtime.bodies import Bodies
+    from whence.runtime.iteration_roles import BodyRoles
     from whence.runtime.state_memory import StateMemory
-    from whence.runtime.turn_roles import BodyRoles
 
 
 class CpuBackend(Backend):
@@ -129,12 +129,12 @@ class CpuBackend(Backend):
         no_device_memory(self.kind, out)
         return instance.run(inputs, profiler, state)
 
-    def native_turns(self, instance: Instance, roles: BodyRoles) -> NativeTurns | str:
-        if roles not in instance.turns:
-            from whence.backends.cpu.native_turns import native_turns
+    def native_iterations(self, instance: Instance, roles: BodyRoles) -> NativeIterations | str:
+        if roles not in instance.iterations:
+            from whence.backends.cpu.native_iterations import native_iterations
 
-            instance.turns[roles] = native_turns(instance, roles)
-        return instance.turns[roles]
+            instance.iterations[roles] = native_iterations(instance, roles)
+        return instance.iterations[roles]
 
     def why_reference(self, program: Program, node: int) -> str:
         found = self._bodies.get(program)

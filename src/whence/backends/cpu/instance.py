@@ -22,14 +22,14 @@ from whence.runtime.thread_choice import ThreadChoice
 if TYPE_CHECKING:
     from whence.backends.cpu.backend import CpuBackend
     from whence.backends.cpu.loop_step import LoopStep
-    from whence.backends.cpu.native_turns import NativeTurns
+    from whence.backends.cpu.native_iterations import NativeIterations
     from whence.building.location import Location
     from whence.graph import Node, Ref
     from whence.graph.interpreter import RunBody
-    from whence.graph.turns import Turns
+    from whence.graph.iterations import Iterations
     from whence.ops.definition import Value
     from whence.runtime.host_steps import HostSteps
-    from whence.runtime.turn_roles import BodyRoles
+    from whence.runtime.iteration_roles import BodyRoles
 
 _NO_ARRAYS: tuple[np.ndarray, ...] = ()
 
@@ -57,8 +57,8 @@ class Instance:
         self._views: dict[Ref, np.ndarray] = {}
         """Values in the arena, as arrays, that reference steps read or make."""
         self._loop_steps: dict[int, LoopStep | None] = {}
-        self.turns: dict[BodyRoles, NativeTurns | str] = {}
-        """What runs the turns of a loop whose body this is, or why nothing does."""
+        self.iterations: dict[BodyRoles, NativeIterations | str] = {}
+        """What runs the iterations of a loop whose body this is, or why nothing does."""
         # Behind the inputs, what the sizes of open dimensions are.
         self._dims = np.array(plan.dims, np.int64)
         self.given, self.made = (
@@ -203,8 +203,10 @@ class Instance:
         def run_nested(node: Node) -> RunBody:
             return self.engine.bodies(self.program).runner(node, self.program.sizes, profiler)
 
-        def run_turns(turns: Turns) -> Sequence[Value] | None:
-            return self.engine.bodies(self.program).run_turns(turns, self.program.sizes, profiler)
+        def run_iterations(iterations: Iterations) -> Sequence[Value] | None:
+            return self.engine.bodies(self.program).run_iterations(
+                iterations, self.program.sizes, profiler
+            )
 
         return HostSteps(
             self.program,
@@ -214,6 +216,6 @@ class Instance:
             before,
             after,
             run_nested,
-            run_turns,
+            run_iterations,
             self._views,
         )

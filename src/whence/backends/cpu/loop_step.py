@@ -1,8 +1,8 @@
-"""A loop as a step of a program whose sizes are all known: its turns read and write the program's own
-memory, and Python does no more for it than for kernels.
+"""A loop as a step of a program whose sizes are all known: its iterations read and write the
+program's own memory, and Python does no more for it than for kernels.
 
-Loops whose rows are as many as the run has turns, or that change the order of axes, are left to
-`runtime/bodies.py`.
+Loops whose rows are as many as the run has iterations, or that change the order of axes, are left
+to `runtime/bodies.py`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from whence.backends.cpu.native_turns import NativeTurns, native_turns
+from whence.backends.cpu.native_iterations import NativeIterations, native_iterations
 from whence.building.location import Location, Region
 from whence.building.program import ReferenceStep
 from whence.errors import ModelError, WhenceError
 from whence.graph.display_name import display_name
-from whence.graph.turns import TURNING, has_rows_in_order, loop_heads
+from whence.graph.iterations import ITERATING, has_rows_in_order, loop_heads
 from whence.runtime import native_library as native
 from whence.types import TensorType, ValueType
 
 if TYPE_CHECKING:
     from whence.backends.cpu.instance import Instance
     from whence.graph import Node, Ref
-    from whence.runtime.bodies import TurnBody
+    from whence.runtime.bodies import IterationBody
     from whence.runtime.profiler import Profiler
 
 _EVER = 1 << 62
@@ -37,21 +37,21 @@ Source = Location | np.ndarray
 
 
 class _Result(NamedTuple):
-    """A value that turns carry, and somebody reads."""
+    """A value that iterations carry, and somebody reads."""
 
     place: Location
     nbytes: int
     carried: int
-    """Which of `BodyRoles.carried` it is; -1: every turn hands on what it was before,"""
+    """Which of `BodyRoles.carried` it is; -1: every iteration hands on what it was before,"""
     initial: Source
     """which is this."""
 
 
 class _Rows(NamedTuple):
-    """Rows of the program's memory, one for each turn."""
+    """Rows of the program's memory, one for each iteration."""
 
     number: int
-    """As `NativeTurns.place_rows` counts."""
+    """As `NativeIterations.place_rows` counts."""
     place: Source
     nbytes: int
     """Of one; 0 for rows that nobody reads, which all lie in one place."""
@@ -60,23 +60,28 @@ class _Rows(NamedTuple):
 def loop_step(instance: Instance, step: ReferenceStep) -> LoopStep | None:
     """The step as one that native code does; `None` if it is no loop, or none that it can do."""
     node = instance.program.graph[step.node]
-    if node.op not in TURNING or not has_rows_in_order(node):
+    if node.op not in ITERATING or not has_rows_in_order(node):
         return None
     try:
         return LoopStep.found(instance, node, step.number)
     except WhenceError:
-        # Whoever runs it in Python says why, if there is a turn.
+        # Whoever runs it in Python says why, if there is an iteration.
         return None
 
 
 class LoopStep:
-    """The turns of a Loop or Scan, in the memory of one instance of the program around it."""
+    """The iterations of a Loop or Scan, in the memory of one instance of the program around it."""
 
     def __init__(
-        self, instance: Instance, node: Node, number: int, body: TurnBody, turns: NativeTurns
+        self,
+        instance: Instance,
+        node: Node,
+        number: int,
+        body: IterationBody,
+        iterations: NativeIterations,
     ) -> None:
         self._instance, self._node, self._number = instance, node, number
-        self._turns = turns
+        self._iterations = iterations
         self._body = body
         self._given: list[tuple[int, Source]] = []
         self._rows: list[_Rows] = []
@@ -96,11 +101,13 @@ class LoopStep:
         ):
             return None
         types = [None if ref is None else program.graph.type_of(ref) for ref in node.inputs]
-        body = engine.bodies(program).turn_body(node, types, program.sizes)
-        turns = None if body is None else native_turns(engine.instance(body.program), body.roles)
-        if body is None or not isinstance(turns, NativeTurns):
+        body = engine.bodies(program).iteration_body(node, types, program.sizes)
+        iterations = (
+            None if body is None else native_iterations(engine.instance(body.program), body.roles)
+        )
+        if body is None or not isinstance(iterations, NativeIterations):
             return None
-        step = cls(instance, node, number, body, turns)
+        step = cls(instance, node, number, body, iterations)
         return step if step._is_fed(sources, types) and step._has_results(sources, types) else None
 
     def _is_fed(self, sources: Sequence[Source | None], types: Sequence[ValueType | None]) -> bool:
@@ -121,7 +128,7 @@ class LoopStep:
                 if index != roles.number:
                     self._given.append((index, np.ones(1, np.bool_)))
                 continue
-            source, kind, block = sources[place], types[place], self._turns.inputs[index]
+            source, kind, block = sources[place], types[place], self._iterations.inputs[index]
             if source is None or not isinstance(kind, TensorType):
                 return False
             shape = kind.static_shape or ()
@@ -144,7 +151,7 @@ class LoopStep:
         """Find where results go. False if a place is not known before the run, or is for a value of
         another type: files may claim any.
         """
-        node, roles, turns = self._node, self._body.roles, self._turns
+        node, roles, iterations = self._node, self._body.roles, self._iterations
         graph, places = self._instance.program.graph, self._instance.program.layout.places
         first, head = loop_heads(node)
         carried = {
@@ -165,7 +172,7 @@ class LoopStep:
                     which = carried.get(head + output, -1)
                     self._results.append(_Result(place, kind.nbytes or 0, which, initial))
                 continue
-            block = turns.outputs[roles.scanned[output - states]]
+            block = iterations.outputs[roles.scanned[output - states]]
             number = len(roles.rows) + output - states
             if place is None or not isinstance(kind, TensorType):
                 self._rows.append(_Rows(number, np.empty(block.shape, block.dtype), 0))
@@ -182,7 +189,7 @@ class LoopStep:
     # ---- running ----
 
     def run(self, profiler: Profiler | None) -> None:
-        """All turns; results are in the program's memory afterwards. An error names the loop."""
+        """All iterations; results are in the program's memory then. An error names the loop."""
         try:
             if profiler is None or profiler.notes_parts:
                 part = nullcontext() if profiler is None else profiler.part(self._body.program)
@@ -196,24 +203,26 @@ class LoopStep:
             raise type(error)(f"operator {display_name(self._node)}: {error}") from error
 
     def _run(self, profiler: Profiler | None) -> None:
-        turns, address = self._turns, self._address
+        iterations, address = self._iterations, self._address
         most = self._most
         if not isinstance(most, int):
             most = ctypes.c_int64.from_address(address(most)).value
         if self._goes_on is not None:
             most *= ctypes.c_bool.from_address(address(self._goes_on)).value
-        turns.restart()
+        iterations.restart()
         for index, source in self._given:
-            turns.give(index, address(source))
+            iterations.give(index, address(source))
         for number, place, nbytes in self._rows:
-            turns.place_rows(number, address(place), nbytes)
+            iterations.place_rows(number, address(place), nbytes)
         limit = most if self._length is None else min(most, self._length)
-        is_over = limit < 1 or turns.advance(limit, profiler)
-        done = turns.done
+        is_over = limit < 1 or iterations.advance(limit, profiler)
+        done = iterations.done
         if self._length is not None and (done != self._length or (most > done and not is_over)):
-            raise ModelError(f"it has {done} turns or more, and the model says {self._length} rows")
+            raise ModelError(
+                f"it has {done} iterations or more, and the model says {self._length} rows"
+            )
         for place, nbytes, carried, initial in self._results:
-            made = turns.last(carried) if carried >= 0 and done else address(initial)
+            made = iterations.last(carried) if carried >= 0 and done else address(initial)
             ctypes.memmove(address(place), made, nbytes)
 
     def _address(self, source: Source) -> int:

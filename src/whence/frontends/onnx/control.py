@@ -33,9 +33,9 @@ from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
 from whence.frontends.origin_metadata import OriginMetadata
 from whence.graph.graph import Graph
+from whence.graph.iterations import row_length, row_type, stacked_type
 from whence.graph.merge import common, with_declared_elements
 from whence.graph.node import Ref
-from whence.graph.turns import row_length, row_type, stacked_type
 from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
 
 

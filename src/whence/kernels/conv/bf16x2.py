@@ -41,8 +41,8 @@ from whence.ops.attributes import get_int
 # Digits are given up only where that buys time. Small layers count, too: networks for phones are
 # made of dozens of them.
 _WORTHWHILE, _LEAST_SAVED = 0.8, 20_000
-# Parts of the channels that are tried, each of which turns its input again, and the work items that
-# are enough whatever the threads.
+# Parts of the channels that are tried, each of which splits its input again, and the work items
+# that are enough whatever the threads.
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _MOST_ITEMS = 64
 
@@ -136,7 +136,7 @@ def _plans(whole: Bf16x2Conv, tile: Tile) -> Iterator[Bf16x2ConvPlan]:
 def _cycles(it: Bf16x2Conv, threads: int) -> float:
     """What it takes, with what threads lose by work items that they cannot share evenly."""
     steps = it.groups * it.images * it.chunks * it.panels * len(it.taps) * it.depths
-    turned = it.images * it.chunks * it.parts * it.half * it.blocks_in
+    split = it.images * it.chunks * it.parts * it.half * it.blocks_in
     stored = it.images * it.rows.out * it.columns.out * it.group_vectors
     fetched = (
         it.images * it.chunks * it.panels * len(it.taps) * it.depths * STEP_FLOATS
@@ -144,7 +144,7 @@ def _cycles(it: Bf16x2Conv, threads: int) -> float:
         else 0
     )
     uneven = -(-it.panels // it.parts) * it.parts / it.panels
-    return cycles_by_units(steps, turned, stored, fetched) * imbalance(it.tasks, threads) * uneven
+    return cycles_by_units(steps, split, stored, fetched) * imbalance(it.tasks, threads) * uneven
 
 
 def _micro(

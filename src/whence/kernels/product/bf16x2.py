@@ -49,7 +49,7 @@ from whence.ops.traits import Trait
 # Digits are given up only where that buys time.
 _WORTHWHILE, _LEAST_SAVED = 0.75, 20_000
 _EXPONENTIAL = operators(Trait.EXPONENTIAL)
-# Each part of the columns turns its rows again.
+# Each part of the columns splits its rows again.
 _MOST_PARTS = 12
 _HEIGHTS = (1, 2, 4, 8)
 
@@ -160,8 +160,8 @@ def _cycles(sizes: Sizes, plan: Bf16x2GemmPlan, tile: Tile) -> float:
     )
     blocks = -(-groups // height)
     steps = groups * -(-vectors // PANEL) * -(-sizes.depth // DEPTH)
-    turned = plan.parts * sizes.rows * -(-sizes.depth // TILE)
-    cycles = cycles_by_units(steps, turned, sizes.rows * vectors, blocks * _fetched(sizes, tile))
+    split = plan.parts * sizes.rows * -(-sizes.depth // TILE)
+    cycles = cycles_by_units(steps, split, sizes.rows * vectors, blocks * _fetched(sizes, tile))
     # The last block may be smaller, and whoever has it waits for the others.
     return (
         cycles * imbalance(blocks * plan.parts, tile.threads) * (1 + blocks * height / groups) / 2

@@ -119,7 +119,7 @@ class Ensemble:
             np.searchsorted(parts.leaf, nodes, "right"),
         )
         for leaf in self.leaves(x).T:
-            # A leaf may contribute to several targets: each turn takes one contribution of every
+            # A leaf may contribute to several targets: each pass takes one contribution of every
             # row that has one left.
             for offset in range(int((end - first)[leaf].max(initial=0))):
                 here = first[leaf] + offset < end[leaf]

@@ -43,8 +43,8 @@ OPS: tuple[OpDef, ...] = (
     _of_any_inputs("Call"),
     # And one that cannot work: it says why when it runs.
     _of_any_inputs("Fail"),
-    _control("Loop", operands=variadic("M", "cond", "v_initial"), traits=Trait.TURNS),
-    _control("Scan", operands=variadic("initial_state_and_scan_inputs"), traits=Trait.TURNS),
+    _control("Loop", operands=variadic("M", "cond", "v_initial"), traits=Trait.ITERATES),
+    _control("Scan", operands=variadic("initial_state_and_scan_inputs"), traits=Trait.ITERATES),
     _control("SequenceMap", operands=variadic("input_sequence", "additional_inputs")),
     # ONNX Runtime's ways to generate text with a decoder that they hold.
     _control("com.microsoft::GreedySearch", operands=with_optional(5, named(*_DECODING))),

@@ -6,8 +6,8 @@
    whatever comes after it.
 3. A nested graph learns the types of the values it captures, and an `If` what both its branches
    agree on.
-4. What a Loop or Scan carries keeps the sizes that it begins with, where a turn that is given them
-   makes them again; and rows are as many as there are turns (`turn_count.py`).
+4. What a Loop or Scan carries keeps the sizes that it begins with, where an iteration that is given
+   them makes them again; and rows are as many as there are iterations (`iteration_count.py`).
 
 Nothing known is ever forgotten. What a file declares of a value is compared with what is found out
 about it here, and an operator of which it says something else is refused. Where inference disagrees
@@ -27,22 +27,22 @@ from whence.graph.builder import infer_types
 from whence.graph.change import contradict
 from whence.graph.copying import copy_graph
 from whence.graph.display_name import display_name
-from whence.graph.merge import common, merge, without_shape
-from whence.graph.operands import check_claim
-from whence.graph.state import SOURCES
-from whence.graph.turns import (
-    TURNING,
+from whence.graph.iterations import (
+    ITERATING,
     loop_heads,
     row_type,
     scanned_inputs,
     stacked_type,
     stacking_axes,
 )
+from whence.graph.merge import common, merge, without_shape
+from whence.graph.operands import check_claim
+from whence.graph.state import SOURCES
 from whence.ops.named_dimensions import named_sizes
 from whence.ops.types.inference import Inference
 from whence.passes.base import Pass
 from whence.passes.control.captures import capture_count
-from whence.passes.shapes.turn_count import turn_count
+from whence.passes.shapes.iteration_count import iteration_count
 from whence.types import Dim, DType, TensorType, ValueType, as_dims
 
 
@@ -127,8 +127,8 @@ class TypeRefresher:
             entries = body.inputs[len(body.inputs) - captures :]
             kinds = [None if ref is None else self.graph.type_of(ref) for ref in given]
             self.refined += _enter(body, entries, kinds)
-        if node.op in TURNING:
-            return self._through_turns(node)
+        if node.op in ITERATING:
+            return self._through_iterations(node)
         if node.op != "If":
             return node.outputs
         branches = [
@@ -137,7 +137,7 @@ class TypeRefresher:
         ]
         return tuple(map(common, *branches))
 
-    def _through_turns(self, node: Node) -> tuple[ValueType, ...]:
+    def _through_iterations(self, node: Node) -> tuple[ValueType, ...]:
         """Tell the body of a Loop or Scan what is known of what it carries, and of its rows; returns
         what that says of the node's outputs.
         """
@@ -153,11 +153,11 @@ class TypeRefresher:
         steady = _steady_types(node, begins, rows)
         if steady is None:
             return node.outputs
-        carried, turn = steady
-        self.refined += _learn(body, turn)
+        carried, iteration = steady
+        self.refined += _learn(body, iteration)
         made = [_made(output) for output in body.outputs[head + states :]]
         is_known = all(isinstance(kind, TensorType) and kind.is_static for kind in node.outputs)
-        length = None if is_known else turn_count(self.graph, node)
+        length = None if is_known else iteration_count(self.graph, node)
         axes = stacking_axes(node, len(made))
         if len(axes) != len(made):
             return node.outputs
@@ -182,9 +182,9 @@ def _enter(body: Graph, entries: Sequence[Node], kinds: Sequence[ValueType | Non
 def _steady_types(
     node: Node, begins: Sequence[ValueType | None], rows: Sequence[ValueType]
 ) -> tuple[list[ValueType], Graph] | None:
-    """The types that hold for what a loop carries before and after every turn: those that it begins
-    with, less whatever a turn that is given them does not make again; and the body with what follows
-    from them. `None` if that contradicts them.
+    """The types that hold for what a loop carries before and after every iteration: those that it
+    begins with, less whatever an iteration that is given them does not make again; and the body
+    with what follows from them. `None` if that contradicts them.
     """
     body, (first, head) = node.bodies["body"], loop_heads(node)
     last = first + len(begins)
@@ -201,13 +201,13 @@ def _steady_types(
     while True:
         given = [*steady, *rows]
         is_known = given == [entry.type for entry in body.inputs[first : last + len(rows)]]
-        turn = body if is_known else copy_graph(body, body.ledger)
+        iteration = body if is_known else copy_graph(body, body.ledger)
         try:
-            _enter(turn, turn.inputs[first : last + len(rows)], given)
+            _enter(iteration, iteration.inputs[first : last + len(rows)], given)
         except ModelError:
             # The file says otherwise of some value in it; whether it is wrong, the run will tell.
             return None
-        after = [_made(output) for output in turn.outputs[head : head + len(begins)]]
+        after = [_made(output) for output in iteration.outputs[head : head + len(begins)]]
         if any(map(contradict, declared, after)):
             return None
         kept = [
@@ -215,7 +215,7 @@ def _steady_types(
             for *pair, known in zip(steady, after, declared, strict=True)
         ]
         if kept == steady:
-            return steady, turn
+            return steady, iteration
         steady = kept
 
 

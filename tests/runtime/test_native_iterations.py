@@ -1,4 +1,4 @@
-"""Turns of loops run in native code, and do what the interpreter and ONNX Runtime do."""
+"""Iterations of loops run in native code, and do what the interpreter and ONNX Runtime do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx import parser
 from tests.runtime.models import assert_same, outputs
 from whence.api import compile_model
 from whence.attribution import profile_executable
-from whence.backends.cpu import native_turns as module
+from whence.backends.cpu import native_iterations as module
 from whence.backends.cpu.backend import cpu_backend
 from whence.errors import ModelError
 from whence.frontends.onnx.reader import read_onnx
@@ -35,10 +35,10 @@ COUNTS = """
   o = Abs(z)
 """
 WHILE = f"""
-run_while (float[2,3] x, int64 m, bool first, float limit) => (float[2,3] last, int64 turns, float[t,2,3] all, int64[t] numbers)
+run_while (float[2,3] x, int64 m, bool first, float limit) => (float[2,3] last, int64 iterations, float[t,2,3] all, int64[t] numbers)
 <int64 one = {{1}}, int64 zero = {{0}}> {{
-  last, turns, all, numbers = Loop (m, first, x, zero) <body =
-   turn (int64 i, bool c, float[2,3] h, int64 k) =>
+  last, iterations, all, numbers = Loop (m, first, x, zero) <body =
+   iteration (int64 i, bool c, float[2,3] h, int64 k) =>
     (bool go, float[2,3] g, int64 j, float[2,3] s, int64 number) {{
     {COUNTS}
     w = Add(h, x)
@@ -55,7 +55,7 @@ SWAPPED = """
 swapped (float[4] x, float[4] y, int64 m) => (float[4] a, float[4] b, float[4] c, float[t,4] all, float[t] same)
 <bool yes = {1}, float fixed = {7}> {
   a, b, c, all, same = Loop (m, yes, x, y, x) <body =
-   turn (int64 i, bool g, float[4] p, float[4] q, float[4] r) =>
+   iteration (int64 i, bool g, float[4] p, float[4] q, float[4] r) =>
     (bool go, float[4] u, float[4] v, float[4] w, float[4] s, float o) {
     go = Identity(g)
     a1 = Add(p, q)
@@ -77,7 +77,7 @@ SCAN = """
 scanned (float[3] h, float[5,2,3] x, float[2,5] y, float[3] k) => (float[3] last, float[2,5,3] a, float[5,2] b) {
   last, a, b = Scan <num_scan_inputs = 2, scan_input_axes = [0, 1], scan_input_directions = [1, 0],
    scan_output_axes = [1, 0], scan_output_directions = [1, 0],
-   body = turn (float[3] s, float[2,3] r, float[2] q) => (float[3] t, float[2,3] u, float[2] v) {
+   body = iteration (float[3] s, float[2,3] r, float[2] q) => (float[3] t, float[2,3] u, float[2] v) {
     a1 = Add(r, s)
     a2 = Tanh(a1)
     a3 = Mul(a2, k)
@@ -94,7 +94,7 @@ NESTED = """
 nested (float[3] x, int64 m, int64 n) => (float[3] y, float[t,3] all) <bool yes = {1}> {
   y, all = Loop (m, yes, x) <body = outer (int64 i, bool c, float[3] h) => (bool go, float[3] g, float[3] s) {
     go = Identity(c)
-    inner = Loop (n, yes, h) <body = turn (int64 j, bool d, float[3] p) => (bool on, float[3] q) {
+    inner = Loop (n, yes, h) <body = iteration (int64 j, bool d, float[3] p) => (bool on, float[3] q) {
       on = Identity(d)
       b1 = Add(p, x)
       b2 = Tanh(b1)
@@ -112,7 +112,7 @@ nested (float[3] x, int64 m, int64 n) => (float[3] y, float[t,3] all) <bool yes 
 
 
 def _run(text: str, engine: Engine, *calls: dict[str, np.ndarray], native: bool = True) -> Any:
-    """Compiled, and the same as both others for all calls; `native` says whether turns are."""
+    """Compiled, and the same as both others for all calls; `native` says whether iterations are."""
     proto = parser.parse_model(HEAD + text)
     graph, peer = read_onnx(proto), ort.InferenceSession(proto.SerializeToString())
     model = compile_model(graph, engine=engine)
@@ -126,9 +126,9 @@ def _run(text: str, engine: Engine, *calls: dict[str, np.ndarray], native: bool 
 
 
 def _native(model: Any) -> list[bool]:
-    """Of the bodies that ran: did native code run their turns?"""
+    """Of the bodies that ran: did native code run their iterations?"""
     return [
-        not any(isinstance(each, str) for each in instance.turns.values())
+        not any(isinstance(each, str) for each in instance.iterations.values())
         for program in model.programs
         for body in cpu_backend(model.engine).bodies(program)._known.values()
         if body is not None
@@ -137,17 +137,17 @@ def _native(model: Any) -> list[bool]:
     ]
 
 
-def _while(turns: int, *, first: bool = True, limit: float = 1e9) -> dict[str, np.ndarray]:
+def _while(iterations: int, *, first: bool = True, limit: float = 1e9) -> dict[str, np.ndarray]:
     return {
         "x": RNG.standard_normal((2, 3)).astype(np.float32),
-        "m": np.array(turns),
+        "m": np.array(iterations),
         "first": np.array(first),
         "limit": np.array(limit, np.float32),
     }
 
 
-def test_as_many_turns_as_are_asked_for(engine: Engine) -> None:
-    counted = [_while(turns) for turns in (1, 2, 7, 300, 0)]
+def test_as_many_iterations_as_are_asked_for(engine: Engine) -> None:
+    counted = [_while(iterations) for iterations in (1, 2, 7, 300, 0)]
     _run(WHILE, engine, *counted, _while(5, first=False))
 
 
@@ -158,7 +158,7 @@ def test_a_condition_that_becomes_false(engine: Engine) -> None:
 
 def test_values_that_change_places(engine: Engine) -> None:
     feeds = {name: RNG.standard_normal(4).astype(np.float32) for name in "xy"}
-    _run(SWAPPED, engine, *({**feeds, "m": np.array(turns)} for turns in (1, 2, 5)))
+    _run(SWAPPED, engine, *({**feeds, "m": np.array(iterations)} for iterations in (1, 2, 5)))
 
 
 def test_scans_backwards_and_along_other_axes(engine: Engine) -> None:
@@ -199,7 +199,7 @@ def test_every_type_is_carried(engine: Engine) -> None:
     text = f"""
 carry ({each("@[3] x_@")}, int64 m) => ({each("@[3] y_@")}, {each("@[t,3] z_@")})
 <bool yes = {{1}}, int64 one = {{1}}> {{
-  {each("y_@")}, {each("z_@")} = Loop (m, yes, {each("x_@")}) <body = turn (int64 i, bool c, {each("@[3] h_@")})
+  {each("y_@")}, {each("z_@")} = Loop (m, yes, {each("x_@")}) <body = iteration (int64 i, bool c, {each("@[3] h_@")})
     => (bool go, {each("@[3] g_@")}, {each("@[3] s_@")}) {{
     n = Add(i, one)
     go = Identity(c)
@@ -213,7 +213,7 @@ carry ({each("@[3] x_@")}, int64 m) => ({each("@[3] y_@")}, {each("@[t,3] z_@")}
 def test_a_body_that_changes_the_size_of_what_it_carries_stays_in_python(engine: Engine) -> None:
     text = f"""
 grow (float[1,4] x, int64 m) => (float[n,4] y) <bool yes = {{1}}, int64 one = {{1}}> {{
-  y = Loop (m, yes, x) <body = turn (int64 i, bool c, float[r,4] h) => (bool go, float[q,4] k) {{
+  y = Loop (m, yes, x) <body = iteration (int64 i, bool c, float[r,4] h) => (bool go, float[q,4] k) {{
     {COUNTS}
     e = Equal(o, p)
     go = Or(e, c)
@@ -228,10 +228,10 @@ grow (float[1,4] x, int64 m) => (float[n,4] y) <bool yes = {{1}}, int64 one = {{
         for row in profile_executable(model, feeds, runs=1, warmup=0).kernels
         if "Loop" in row.ops
     )
-    assert loop.why_reference == "it carries [1, 4], and [2, 4] after a turn"
+    assert loop.why_reference == "it carries [1, 4], and [2, 4] after an iteration"
 
 
-def test_rows_get_more_room_as_turns_make_them(
+def test_rows_get_more_room_as_iterations_make_them(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_ROWS_BYTES", 64)
@@ -241,7 +241,7 @@ def test_rows_get_more_room_as_turns_make_them(
 def test_an_index_outside_its_axis_is_told(engine: Engine) -> None:
     text = f"""
 walk (float[4,2] x, int64 m) => (float[2] y) <bool yes = {{1}}, float[2] none = {{0, 0}}, int64 one = {{1}}> {{
-  y = Loop (m, yes, none) <body = turn (int64 i, bool c, float[2] h) => (bool go, float[2] g) {{
+  y = Loop (m, yes, none) <body = iteration (int64 i, bool c, float[2] h) => (bool go, float[2] g) {{
     {COUNTS}
     e = Equal(o, p)
     go = Or(e, c)
@@ -257,11 +257,11 @@ walk (float[4,2] x, int64 m) => (float[2] y) <bool yes = {{1}}, float[2] none = 
 def test_the_steps_of_the_body_are_in_the_profile(engine: Engine) -> None:
     model = compile_model(read_onnx(parser.parse_model(HEAD + WHILE)), engine=engine)
     found = profile_executable(model, _while(20), runs=3, warmup=1)
-    turned = [row for row in found.kernels if row.native and row.calls == 3 * 20]
-    assert turned
+    steps = [row for row in found.kernels if row.native and row.calls == 3 * 20]
+    assert steps
     (loop,) = (row for row in found.kernels if "Loop" in row.ops)
-    assert loop.calls == 3 * 2, "before the turns, and after them"
-    assert "its turns are native code" in loop.why_reference
+    assert loop.calls == 3 * 2, "before the iterations, and after them"
+    assert "its iterations are native code" in loop.why_reference
     assert sum(row.time_ns for row in found.kernels) + sum(found.residual_ns.values()) == (
         found.wall_ns
     )
@@ -270,7 +270,7 @@ def test_the_steps_of_the_body_are_in_the_profile(engine: Engine) -> None:
 def test_a_loop_that_never_ends_can_be_interrupted(engine: Engine) -> None:
     text = f"""
 ever (float[2] x) => (float[2] y) <int64 one = {{1}}, bool yes = {{1}}> {{
-  y = Loop (, yes, x) <body = turn (int64 i, bool c, float[2] h) => (bool go, float[2] g) {{
+  y = Loop (, yes, x) <body = iteration (int64 i, bool c, float[2] h) => (bool go, float[2] g) {{
     {COUNTS}
     go = Identity(c)
     a = Tanh(h)
@@ -294,7 +294,7 @@ ever (float[2] x) => (float[2] y) <int64 one = {{1}}, bool yes = {{1}}> {{
         signal.signal(signal.SIGINT, before)
 
 
-def test_the_interpreter_is_asked_where_no_native_code_runs_turns(
+def test_the_interpreter_is_asked_where_no_native_code_runs_iterations(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "_FEWEST", 1000)
@@ -305,10 +305,10 @@ def test_the_interpreter_is_asked_where_no_native_code_runs_turns(
 
 
 KNOWN = f"""
-known (float[2,3] x, int64 m, bool first, float limit) => (float[2,3] last, int64 turns, float[2,3] same)
+known (float[2,3] x, int64 m, bool first, float limit) => (float[2,3] last, int64 iterations, float[2,3] same)
 <int64 one = {{1}}, int64 zero = {{0}}> {{
-  last, turns, same, unread = Loop (m, first, x, zero, x) <body =
-   turn (int64 i, bool c, float[2,3] h, int64 k, float[2,3] w) =>
+  last, iterations, same, unread = Loop (m, first, x, zero, x) <body =
+   iteration (int64 i, bool c, float[2,3] h, int64 k, float[2,3] w) =>
     (bool go, float[2,3] g, int64 j, float[2,3] v, float[2,3] s) {{
     {COUNTS}
     a = Add(h, x)
@@ -324,7 +324,7 @@ known (float[2,3] x, int64 m, bool first, float limit) => (float[2,3] last, int6
 }}"""
 ROWS = """
 rows (float[3] h, float[5,2,3] x, float[3] k) => (float[3] last, float[5,2,3] a) {
-  last, a, b = Scan <num_scan_inputs = 1, body = turn (float[3] s, float[2,3] r) => (float[3] t, float[2,3] u, float[2,3] v) {
+  last, a, b = Scan <num_scan_inputs = 1, body = iteration (float[3] s, float[2,3] r) => (float[3] t, float[2,3] u, float[2,3] v) {
     a1 = Add(r, s)
     a2 = Tanh(a1)
     a3 = Mul(a2, k)
@@ -339,7 +339,7 @@ rows (float[3] h, float[5,2,3] x, float[3] k) => (float[3] last, float[5,2,3] a)
 
 
 def _is_step(model: Any) -> bool:
-    """Do the turns of all its loops work in the program's own memory?"""
+    """Do the iterations of all its loops work in the program's own memory?"""
     steps = [
         step
         for prepared in model._programs._prepared.values()
@@ -350,14 +350,14 @@ def _is_step(model: Any) -> bool:
 
 
 def test_loops_of_known_sizes_work_in_the_memory_of_the_program(engine: Engine) -> None:
-    calls = [_while(turns) for turns in (3, 1, 0, 8)]
+    calls = [_while(iterations) for iterations in (3, 1, 0, 8)]
     calls += [_while(5, first=False), *(_while(1 << 62, limit=limit) for limit in (2.0, 9.0))]
     assert _is_step(_run(KNOWN, engine, *calls))
     shapes = {"h": (3,), "x": (5, 2, 3), "k": (3,)}
     feeds = {name: RNG.standard_normal(shape) for name, shape in shapes.items()}
     call = {name: value.astype(np.float32) for name, value in feeds.items()}
     assert _is_step(_run(ROWS, engine, call, call))
-    # Rows that are as many as there are turns have places of their own.
+    # Rows that are as many as there are iterations have places of their own.
     assert not _is_step(_run(WHILE, engine, _while(3)))
 
 
@@ -373,7 +373,7 @@ text (float[b,t,4] x) => (float[b1,t1,4] all, float[b2,4] last) <int32 start = {
   begin = Concat<axis = 0>(batch, four)
   h0 = Expand(zero, begin)
   yes = Less(start, length)
-  n, last, m, rows = Loop (, yes, start, h0, length) <body = turn (int64 i, bool c, int32 k, float[p,q] h, int32 l)
+  n, last, m, rows = Loop (, yes, start, h0, length) <body = iteration (int64 i, bool c, int32 k, float[p,q] h, int32 l)
    => (bool go, int32 k1, float[p1,q1] h1, int32 l1, float[p2,q2] s) {
     one = Constant<value = int32 {1}>()
     k1 = Add(k, one)

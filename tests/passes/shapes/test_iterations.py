@@ -1,5 +1,5 @@
-"""What is known of a loop's results before it runs: sizes that turns keep, and how many turns there
-are.
+"""What is known of a loop's results before it runs: sizes that iterations keep, and how many
+iterations there are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def carrying(step: str) -> Graph:
         f"""
 carrying (float[n,k] x, float[n2,k2] y, int64 m) => (float[p,q] a, float[r,s] b)
 <bool yes = {{1}}> {{
-  a, b = Loop (m, yes, x, y) <body = turn (int64 i, bool c, float[p,q] h, float[r,s] g)
+  a, b = Loop (m, yes, x, y) <body = iteration (int64 i, bool c, float[p,q] h, float[r,s] g)
    => (bool go, float[p1,q1] h1, float[r1,s1] g1) {{
     go = Identity(c)
     {step}
@@ -49,12 +49,12 @@ carrying (float[n,k] x, float[n2,k2] y, int64 m) => (float[p,q] a, float[r,s] b)
     [
         ("h1 = Tanh(h)\n g1 = Add(g, h)", (1, 4), (1, 4)),
         ("h1 = Concat<axis = 0>(h, g)\n g1 = Tanh(g)", (None, 4), (1, 4)),
-        # What the first loses, the second loses a turn later.
+        # What the first loses, the second loses an iteration later.
         ("h1 = Concat<axis = 0>(h, h)\n g1 = Add(g, h)", (None, 4), (None, 4)),
         ("h1 = Transpose(h)\n g1 = Tanh(g)", (None, None), (1, 4)),
     ],
 )
-def test_a_carried_value_keeps_the_sizes_that_a_turn_makes_again(
+def test_a_carried_value_keeps_the_sizes_that_an_iteration_makes_again(
     step: str, first: tuple[int | None, ...], second: tuple[int | None, ...]
 ) -> None:
     graph = carrying(step)
@@ -93,7 +93,7 @@ counting (float[n] x) => (float[t] rows)
   long = Squeeze(sizes)
   length = Cast<to = 6>(long)
   down, up, same, rows = Loop ({most}, {first}, high, start, length) <body =
-   turn (int64 i, bool c, int32 d, int32 u, int32 n) =>
+   iteration (int64 i, bool c, int32 d, int32 u, int32 n) =>
     (bool go, int32 d1, int32 u1, int32 n1, float row) {{
     three = Constant<value = int32 {{3}}>()
     one = Constant<value = int32 {{1}}>()
@@ -117,20 +117,20 @@ _AS_FLOATS = """
     go = And(e, g)
 """
 COUNTED = {
-    "to the number of turns": ("go = Identity(c)", "seven", 7),
+    "to the number of iterations": ("go = Identity(c)", "seven", 7),
     "never": ("go = Identity(c)", "none", 0),
-    "a negative number of turns": ("go = Identity(c)", "minus", 0),
+    "a negative number of iterations": ("go = Identity(c)", "minus", 0),
     "to the length": ("go = Less(u1, n)", "", 5),
     "to the length, as floats": (_AS_FLOATS, "long", 5),
     "past the length": ("go = LessOrEqual(u, n)", "", 7),
-    "a turn less": ("go = Greater(n, u1)", "", 5),
+    "an iteration less": ("go = Greater(n, u1)", "", 5),
     "at least": ("go = GreaterOrEqual(n, u1)", "", 6),
     "down by threes": ("go = Greater(d1, one)", "", 4),
     "down by threes, to what is met": ("two = Add(one, one)\n go = Greater(d1, two)", "", 3),
     "the smaller": ("go = Less(u1, n)", "seven", 5),
-    "the number of turns first": ("go = Less(u1, ten)", "seven", 7),
+    "the number of iterations first": ("go = Less(u1, ten)", "seven", 7),
     "once": ("go = Less(u1, one)", "", 1),
-    "the number of the turn": ("k = Cast<to = 6>(i)\n go = Less(k, n)", "", 6),
+    "the number of the iteration": ("k = Cast<to = 6>(i)\n go = Less(k, n)", "", 6),
     "one goes up, one down": ("go = Less(u1, d1)", "", 3),
     "a sum of what goes up and down": ("k = Add(d, u)\n go = Greater(k, ten)", "seven", 2),
     "a constant that is false": ("go = Identity(no)", "seven", 1),
@@ -145,12 +145,12 @@ DECIDED_BY_THE_RUN = {
 
 
 @pytest.mark.parametrize("case", COUNTED)
-def test_a_loop_that_counts_has_as_many_rows_as_turns(case: str) -> None:
-    body, most, turns = COUNTED[case]
+def test_a_loop_that_counts_has_as_many_rows_as_iterations(case: str) -> None:
+    body, most, iterations = COUNTED[case]
     graph = counting(body, most=most)
     (rows,) = graph.run([np.zeros(5, np.float32)])
-    assert len(rows) == turns
-    assert loop_types(graph, x=(5,))[3] == TensorType(F32, (turns,))
+    assert len(rows) == iterations
+    assert loop_types(graph, x=(5,))[3] == TensorType(F32, (iterations,))
 
 
 @pytest.mark.parametrize("case", DECIDED_BY_THE_RUN)
@@ -174,7 +174,7 @@ def test_rows_of_a_scan_follow_what_it_reads() -> None:
         """
 scanned (float[k] h, float[n,k,t] x) => (float[q] last, float[a,b,c] rows) {
   last, rows = Scan <num_scan_inputs = 1, scan_input_axes = [2], scan_output_axes = [-1],
-   body = turn (float[k1] s, float[n1,k2] r) => (float[k3] s1, float[n2,k4] u) {
+   body = iteration (float[k1] s, float[n1,k2] r) => (float[k3] s1, float[n2,k4] u) {
     s1 = Tanh(s)
     u = Add(r, s)
   }>(h, x)
@@ -185,11 +185,11 @@ scanned (float[k] h, float[n,k,t] x) => (float[q] last, float[a,b,c] rows) {
 
 
 def test_loops_in_loops_learn_once() -> None:
-    """Each tries what a turn makes of sizes, and the loops in it with it."""
+    """Each tries what an iteration makes of sizes, and the loops in it with it."""
     depth, inner = 24, "o24 = Tanh(h24)"
     for at in range(depth, 0, -1):
         begin = "x" if at == 1 else f"h{at - 1}"
-        inner = f"""o{at - 1} = Loop (m, yes, {begin}) <body = turn{at}
+        inner = f"""o{at - 1} = Loop (m, yes, {begin}) <body = iteration{at}
            (int64 i{at}, bool c{at}, float[p{at},q{at}] h{at}) => (bool g{at}, float[r{at},s{at}] o{at}) {{
             g{at} = Identity(c{at})
             {inner}

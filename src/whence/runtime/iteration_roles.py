@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from whence.graph import Graph, Node
-from whence.graph.turns import TURNING, Turns, captures, loop_heads
+from whence.graph.iterations import ITERATING, Iterations, captures, loop_heads
 from whence.ops.definition import Value
 from whence.runtime.profiler import Profiler
 
@@ -17,19 +17,20 @@ class BodyRoles(NamedTuple):
     """By the number of the program's input or output."""
 
     number: int
-    """The input that is the number of the turn; -1: there is none."""
+    """The input that is the number of the iteration; -1: there is none."""
     carried: tuple[tuple[int, int], ...]
-    """Outputs that are inputs in the next turn: the input first."""
+    """Outputs that are inputs in the next iteration: the input first."""
     rows: tuple[int, ...]
-    """Inputs that are another row in each turn."""
+    """Inputs that are another row in each iteration."""
     scanned: tuple[int, ...]
-    """Outputs that are kept from each turn."""
+    """Outputs that are kept from each iteration."""
     condition: int
-    """The output that says whether there is another turn; -1: there is one until all are done."""
+    """The output that says whether there is another iteration; -1: there is one until all are done.
+    """
 
 
-class TurnResults(NamedTuple):
-    """What the turns of a loop gave."""
+class IterationResults(NamedTuple):
+    """What the iterations of a loop gave."""
 
     carried: Sequence[np.ndarray]
     """What the last one handed on, in the order of `BodyRoles.carried`."""
@@ -37,19 +38,19 @@ class TurnResults(NamedTuple):
     """What was kept from each, in the order of `BodyRoles.scanned`."""
 
 
-class RunsTurns(Protocol):
-    """Runs all turns of a loop with one body, for the shapes that it was made for."""
+class RunsIterations(Protocol):
+    """Runs all iterations of a loop with one body, for the shapes that it was made for."""
 
     def run(
-        self, inputs: Sequence[Value], turns: Turns, profiler: Profiler | None
-    ) -> TurnResults: ...
+        self, inputs: Sequence[Value], iterations: Iterations, profiler: Profiler | None
+    ) -> IterationResults: ...
 
 
 def handed_on(node: Node, body: Graph, passed_on: Mapping[int, int]) -> dict[int, int]:
     """Of the outputs of a body that are inputs as they are: in a loop, those that are the same input
-    in the next turn. Others (`a, b = b, a`) move.
+    in the next iteration. Others (`a, b = b, a`) move.
     """
-    if node.op not in TURNING:
+    if node.op not in ITERATING:
         return dict(passed_on)
     first_in, first_out = loop_heads(node)
     carried = first_in + _states(node, body)
@@ -81,7 +82,7 @@ def roles_of(node: Node, body: Graph, given: Sequence[int], made: Sequence[int])
 
 
 def _states(node: Node, body: Graph) -> int:
-    """How many values are carried from turn to turn."""
+    """How many values are carried from iteration to iteration."""
     rows = node.attrs.get("num_scan_inputs", 0)
     first, _ = loop_heads(node)
     return len(body.inputs) - captures(node) - first - (rows if isinstance(rows, int) else 0)

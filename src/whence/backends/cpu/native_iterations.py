@@ -1,5 +1,5 @@
-"""The turns of a loop in native code: conditions, carried values and rows are pointers that change
-from turn to turn, and no turn comes back to Python.
+"""The iterations of a loop in native code: conditions, carried values and rows are pointers that
+change from iteration to iteration, and no iteration comes back to Python.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from whence.building.aligned_memory import empty_array
 from whence.building.location import Location, Region
 from whence.building.native_code import NativeSlot
 from whence.building.program import Block, Segment, make_segment
-from whence.graph.turns import Turns
+from whence.graph.iterations import Iterations
 from whence.runtime import native_library as native
 from whence.runtime.faults import index_fault
 from whence.runtime.host_arrays import dense
+from whence.runtime.iteration_roles import BodyRoles, IterationResults
 from whence.runtime.profiler import Profiler
-from whence.runtime.turn_roles import BodyRoles, TurnResults
 from whence.types import TensorType
 
 if TYPE_CHECKING:
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
 _SLICE_NS = 50_000_000
 """Native code comes back after so long, so that a loop can be interrupted."""
 _ROWS_BYTES = 1 << 20
-"""Room for rows is made for so much at first, however many turns a file claims, and doubled."""
+"""Room for rows is made for so much at first, however many iterations a file claims, and doubled.
+"""
 
 
-def native_turns(instance: Instance, roles: BodyRoles) -> NativeTurns | str:
-    """What runs the turns of a loop, or why nothing does, so that each turn comes back to Python."""
+def native_iterations(instance: Instance, roles: BodyRoles) -> NativeIterations | str:
+    """What runs the iterations of a loop, or why nothing does, so that each iteration comes back to
+    Python.
+    """
     program, plan = instance.program, instance.program.plan
     if plan.references:
         step = program.steps[plan.references[0].number]
@@ -48,18 +51,18 @@ def native_turns(instance: Instance, roles: BodyRoles) -> NativeTurns | str:
     for taken, made in roles.carried:
         before, after = inputs[taken], outputs[made]
         if before.shape != after.shape or before.dtype != after.dtype:
-            return f"it carries {list(before.shape)}, and {list(after.shape)} after a turn"
+            return f"it carries {list(before.shape)}, and {list(after.shape)} after an iteration"
     if roles.number >= 0 and inputs[roles.number].dtype != np.int64:
-        return "its turns are not counted in 64 bits"
+        return "its iterations are not counted in 64 bits"
     if roles.condition >= 0:
         condition = outputs[roles.condition]
         if condition.dtype != np.bool_ or not condition.nbytes:
             return "its condition is not true or false"
-    return NativeTurns(instance, roles, inputs, outputs)
+    return NativeIterations(instance, roles, inputs, outputs)
 
 
-class NativeTurns:
-    """The turns of a loop whose body is a program, in the memory of one instance of it."""
+class NativeIterations:
+    """The iterations of a loop whose body is a program, in the memory of one instance of it."""
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class NativeTurns:
         )
         copies = _copies(program)
         self._copies = (native.OutputCopy * max(len(copies), 1))(*copies)
-        # What turns carry, each twice.
+        # What iterations carry, each twice.
         self._buffers = [_pair(outputs[made]) for _, made in roles.carried]
         self._carry(self._buffers)
         if roles.condition >= 0:
@@ -109,22 +112,22 @@ class NativeTurns:
             0,
         )
 
-    # ---- turns in the memory of whoever asks for them ----
+    # ---- iterations in the memory of whoever asks for them ----
 
     @property
     def done(self) -> int:
-        """How many turns there were."""
-        return int(self._loop.turn)
+        """How many iterations there were."""
+        return int(self._loop.iteration)
 
     def restart(self) -> None:
-        """The next turn is the first. What it is given has to be said again."""
-        self._loop.turn = 0
+        """The next iteration is the first. What it is given has to be said again."""
+        self._loop.iteration = 0
         if self._roles.number >= 0:
-            number = ctypes.addressof(self._loop) + native.Loop.turn.offset
+            number = ctypes.addressof(self._loop) + native.Loop.iteration.offset
             self._instance.given[self._roles.number] = number
 
     def give(self, index: int, address: int) -> None:
-        """Where an input lies, in the first turn if it is carried, else in all of them."""
+        """Where an input lies, in the first iteration if it is carried, else in all of them."""
         self._instance.given[index] = address
 
     def place_rows(self, number: int, first: int, stride: int) -> None:
@@ -135,11 +138,11 @@ class NativeTurns:
         rows.first, rows.stride = first, stride
 
     def last(self, carried: int) -> int:
-        """Where the last turn left what it carries."""
+        """Where the last iteration left what it carries."""
         return native.address_of(self._buffers[carried][(self.done - 1) & 1])
 
     def advance(self, last: int, profiler: Profiler | None) -> bool:
-        """Turns until `last` of them are done, or there is no other: True then."""
+        """Iterations until `last` of them are done, or there is no other: True then."""
         instance, loop = self._instance, self._loop
         choice, began = instance.choice, 0
         if choice is not None:
@@ -148,9 +151,9 @@ class NativeTurns:
         runtime, pool = instance.engine.runtime, instance.engine.pool
         pointer = None if profiler is None else profiler.pointer
         reached = native.GOES_ON
-        while reached == native.GOES_ON and loop.turn < last:
+        while reached == native.GOES_ON and loop.iteration < last:
             until = time.monotonic_ns() + _SLICE_NS
-            reached = runtime.run_turns(loop, last, until, pool, pointer)
+            reached = runtime.run_iterations(loop, last, until, pool, pointer)
         if reached <= native.FAULT:
             number = self._segment.plan.first_step + native.FAULT - reached
             raise index_fault(instance.program, number)
@@ -162,26 +165,28 @@ class NativeTurns:
         for carried, pair in zip(self._carried, buffers, strict=False):
             carried.buffers[:] = [native.address_of(each) for each in pair]
 
-    # ---- turns on arrays ----
+    # ---- iterations on arrays ----
 
-    def run(self, inputs: Sequence[Value], turns: Turns, profiler: Profiler | None) -> TurnResults:
-        """All turns, at least one; `inputs` are those of the first."""
+    def run(
+        self, inputs: Sequence[Value], iterations: Iterations, profiler: Profiler | None
+    ) -> IterationResults:
+        """All iterations, at least one; `inputs` are those of the first."""
         roles = self._roles
         given = [dense(block, each) for block, each in zip(self.inputs, inputs, strict=True)]
         for index, value in enumerate(given):
             self.give(index, native.address_of(value))
         self.restart()
-        rows = [np.require(each, requirements=("C", "A")) for each in turns.rows]
+        rows = [np.require(each, requirements=("C", "A")) for each in iterations.rows]
         for number, row in enumerate(rows):
             self.place_rows(number, native.address_of(row), row[0].nbytes)
-        # The caller keeps what the last turn carries.
+        # The caller keeps what the last iteration carries.
         buffers = [_pair(self.outputs[made]) for _, made in roles.carried]
         self._carry(buffers)
-        scanned = self._scanned(turns.most, profiler)
-        return TurnResults([pair[(self.done - 1) & 1] for pair in buffers], scanned)
+        scanned = self._scanned(iterations.most, profiler)
+        return IterationResults([pair[(self.done - 1) & 1] for pair in buffers], scanned)
 
     def _scanned(self, most: int | None, profiler: Profiler | None) -> list[np.ndarray]:
-        """Turns until they are over; the rows that they made."""
+        """Iterations until they are over; the rows that they made."""
         blocks = [self.outputs[index] for index in self._roles.scanned]
         room = _capacity(blocks, most)
         scanned = [empty_array((room, *each.shape), each.dtype) for each in blocks]
@@ -199,7 +204,7 @@ def _pair(block: Block) -> list[np.ndarray]:
 
 
 def _capacity(blocks: Sequence[Block], most: int | None) -> int:
-    """Turns that there is room for rows of, at first."""
+    """Iterations that there is room for rows of, at first."""
     row = max((each.nbytes for each in blocks), default=1)
     room = max(_ROWS_BYTES // max(row, 1), 1)
     return room if most is None else min(room, most)

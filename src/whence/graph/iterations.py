@@ -1,4 +1,4 @@
-"""The turns of a Loop or a Scan: what they begin with, and what is made of what they give."""
+"""The iterations of a Loop or a Scan: what they begin with, and what is made of what they give."""
 
 from __future__ import annotations
 
@@ -18,49 +18,54 @@ from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
 if TYPE_CHECKING:
     from whence.graph.graph import Graph
 
-TURNING = operators(Trait.TURNS)
+ITERATING = operators(Trait.ITERATES)
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """What the turns of one run of an operator begin with.
+class Iterations:
+    """What the iterations of one run of an operator begin with.
 
-    The body is given the turn's number and whether the loop goes on (a Loop only), what is carried
-    from turn to turn, the turn's rows, and what is captured; it makes whether the loop goes on (a
-    Loop only), what is carried, and rows that are stacked.
+    The body is given the iteration's number and whether the loop goes on (a Loop only), what is
+    carried from iteration to iteration, the iteration's rows, and what is captured; it makes
+    whether the loop goes on (a Loop only), what is carried, and rows that are stacked.
     """
 
     node: Node
     most: int | None
-    """How many turns there are at most, if anything says."""
+    """How many iterations there are at most, if anything says."""
     goes_on: bool
-    """Is there a first turn, where a turn decides whether there is another?"""
+    """Is there a first iteration, where an iteration decides whether there is another?"""
     carried: list[Value]
     rows: list[np.ndarray]
-    """Of scan inputs: what each turn is given, by turn."""
+    """Of scan inputs: what each iteration is given, by iteration."""
     captured: list[Value]
 
     @property
     def is_counted(self) -> bool:
-        """Does the body begin with the turn's number and the condition?"""
+        """Does the body begin with the iteration's number and the condition?"""
         return self.node.op == "Loop"
 
     @property
     def is_empty(self) -> bool:
         return not self.goes_on or (self.most is not None and self.most < 1)
 
-    def feeds(self, turn: int, carried: Sequence[Value]) -> list[Value]:
-        """What the body is given in this turn."""
+    def feeds(self, iteration: int, carried: Sequence[Value]) -> list[Value]:
+        """What the body is given in this iteration."""
         head: list[Value] = []
         if self.is_counted:
             formals = self.node.bodies["body"].inputs
-            values = (np.int64(turn), np.bool_(True))
+            values = (np.int64(iteration), np.bool_(True))
             head = [_as_declared(*each) for each in zip(formals, values, strict=False)]
-        return [*head, *carried, *(np.asarray(rows[turn]) for rows in self.rows), *self.captured]
+        return [
+            *head,
+            *carried,
+            *(np.asarray(rows[iteration]) for rows in self.rows),
+            *self.captured,
+        ]
 
     def results(self, carried: Sequence[Value], scanned: Sequence[Value]) -> list[Value]:
-        """What the operator makes, of what was carried out of the last turn, and of the rows that
-        the turns made, as one array or as a list.
+        """What the operator makes, of what was carried out of the last iteration, and of the rows
+        that the iterations made, as one array or as a list.
         """
         outputs = self.node.bodies["body"].outputs[self.is_counted + len(self.carried) :]
         axes = stacking_axes(self.node, len(outputs))
@@ -76,31 +81,31 @@ class Turns:
         ]
 
 
-def turns_of(node: Node, inputs: Sequence[Value]) -> Turns:
-    """What the turns of a Loop or Scan begin with, given the operator's inputs."""
+def iterations_of(node: Node, inputs: Sequence[Value]) -> Iterations:
+    """What the iterations of a Loop or Scan begin with, given the operator's inputs."""
     return _loop(node, inputs) if node.op == "Loop" else _scan(node, inputs)
 
 
 def loop_heads(node: Node) -> tuple[int, int]:
     """Where the values begin that are carried, among inputs and outputs of the body: a Loop has the
-    number of the turn and the condition before them.
+    number of the iteration and the condition before them.
     """
     return (2, 1) if node.op == "Loop" else (0, 0)
 
 
 def has_rows_in_order(node: Node) -> bool:
-    """Are the rows of its turns read and made in the order in which they lie?"""
+    """Are the rows of its iterations read and made in the order in which they lie?"""
     names = ("input_axes", "input_directions", "output_axes", "output_directions")
     return not any(any(_ints(node, f"scan_{name}", 0)) for name in names)
 
 
 def stacking_axes(node: Node, count: int) -> tuple[int, ...]:
-    """The axes along which the rows are stacked that the turns make."""
+    """The axes along which the rows are stacked that the iterations make."""
     return _ints(node, "scan_output_axes", count)
 
 
 def scanned_inputs(graph: Graph, node: Node) -> list[tuple[ValueType, int]]:
-    """The types of what a Scan reads a row of in each turn, and the axis of the rows."""
+    """The types of what a Scan reads a row of in each iteration, and the axis of the rows."""
     last, count = len(node.inputs) - captures(node), _int(node, "num_scan_inputs")
     axes = _ints(node, "scan_input_axes", count)
     kinds = [
@@ -144,17 +149,17 @@ def captures(node: Node) -> int:
     return _int(node, "captures")
 
 
-def _loop(node: Node, inputs: Sequence[Value]) -> Turns:
+def _loop(node: Node, inputs: Sequence[Value]) -> Iterations:
     # Both the trip count and the condition may be absent, and absent inputs at the end are not even
     # listed.
     inputs = [*inputs, *[None] * (2 - len(inputs))]
     formal = len(inputs) - captures(node)
     most = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
     goes_on = inputs[1] is None or is_true(inputs[1])
-    return Turns(node, most, goes_on, list(inputs[2:formal]), [], list(inputs[formal:]))
+    return Iterations(node, most, goes_on, list(inputs[2:formal]), [], list(inputs[formal:]))
 
 
-def _scan(node: Node, inputs: Sequence[Value]) -> Turns:
+def _scan(node: Node, inputs: Sequence[Value]) -> Iterations:
     n_scans = _int(node, "num_scan_inputs")
     formal = len(inputs) - captures(node)
     axes = _ints(node, "scan_input_axes", n_scans)
@@ -169,7 +174,9 @@ def _scan(node: Node, inputs: Sequence[Value]) -> Turns:
     if len(lengths) > 1:
         raise ModelError(f"its scan inputs have different lengths: {lengths}")
     most = lengths[0] if lengths else 0
-    return Turns(node, most, True, list(inputs[: formal - n_scans]), rows, list(inputs[formal:]))
+    return Iterations(
+        node, most, True, list(inputs[: formal - n_scans]), rows, list(inputs[formal:])
+    )
 
 
 def _as_declared(formal: Node, value: np.generic) -> np.ndarray:

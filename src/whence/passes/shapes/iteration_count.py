@@ -1,8 +1,8 @@
-"""How many turns a Loop or Scan has, where that is known before it runs.
+"""How many iterations a Loop or Scan has, where that is known before it runs.
 
 Exporters of recurrent layers write a loop whose condition does nothing but count: to the length of
-the text, which is a number or an expression over the model's dimensions. What a turn compares there
-is a number that grows by the same in each turn, or stays.
+the text, which is a number or an expression over the model's dimensions. What an iteration compares
+there is a number that grows by the same in each iteration, or stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from whence.extent import Relation, decide, estimate, is_symbolic, larger, smaller
 from whence.graph import Graph, Node, Ref
-from whence.graph.turns import captures, loop_heads, row_length, scanned_inputs
+from whence.graph.iterations import captures, loop_heads, row_length, scanned_inputs
 from whence.ops.registry import one_of
 from whence.types import Dim, DType
 
@@ -24,11 +24,11 @@ _MOST_NODES = 64
 # and any numbers in them: by larger steps, the types of numbers end before the loop does;
 _MOST_STEP = 1 << 16
 # and nobody makes room for as many rows as a file may claim before the first is there.
-_MOST_TURNS = 1 << 24
+_MOST_ITERATIONS = 1 << 24
 
 
-def turn_count(graph: Graph, node: Node) -> Dim:
-    """The number of turns; `None` if the run decides."""
+def iteration_count(graph: Graph, node: Node) -> Dim:
+    """The number of iterations; `None` if the run decides."""
     if node.op != "Loop":
         lengths = (row_length(*each) for each in scanned_inputs(graph, node))
         return next((length for length in lengths if length is not None), None)
@@ -46,7 +46,7 @@ def turn_count(graph: Graph, node: Node) -> Dim:
     count = limits[0]
     for each in limits[1:]:
         count = smaller(count, each)
-    return larger(count, 0) if estimate(count) <= _MOST_TURNS else None
+    return larger(count, 0) if estimate(count) <= _MOST_ITERATIONS else None
 
 
 class _NotCountedError(Exception):
@@ -54,7 +54,7 @@ class _NotCountedError(Exception):
 
 
 class _Number(NamedTuple):
-    """In turn t, begin + step * t."""
+    """In iteration t, begin + step * t."""
 
     begin: int
     step: int
@@ -69,7 +69,7 @@ class _Counting:
         self.places = {entry.id: place for place, entry in enumerate(self.body.inputs)}
 
     def limits(self, ref: Ref) -> list[int]:
-        """How many turns there are at most, by each part of a condition; none: it stays true."""
+        """How many iterations there are at most, by each part of a condition; none: it stays so."""
         node = self._producer(ref)
         place = self.places.get(node.id)
         if node.op in _RESHAPES:
@@ -82,7 +82,7 @@ class _Counting:
             ahead = right.begin - left.begin + node.is_a("LessOrEqual", "GreaterOrEqual")
             return _limits(_Number(ahead, right.step - left.step))
         if place == 1:
-            # No turn begins where it is false.
+            # No iteration begins where it is false.
             return []
         if place is None or (place > 1 and self._step(place) == 0):
             return [] if _is_true(self._begin(node, place)) else [1]
@@ -112,11 +112,11 @@ class _Counting:
         return self.body[ref.node]
 
     def _begin(self, node: Node, place: int | None) -> np.ndarray | None:
-        """What a constant of the body is, or an input in the first turn."""
+        """What a constant of the body is, or an input in the first iteration."""
         return node.value if place is None else self.graph.known_value(self.node.inputs[place])
 
     def _step(self, place: int) -> int:
-        """By how much an input grows from turn to turn."""
+        """By how much an input grows from iteration to iteration."""
         first, head = loop_heads(self.node)
         if place >= len(self.node.inputs) - captures(self.node):
             return 0
@@ -140,7 +140,7 @@ class _Counting:
 
 
 def _limits(ahead: _Number) -> list[int]:
-    """How many turns there are at most while a number is above 0 at the end of each."""
+    """How many iterations there are at most while a number is above 0 at the end of each."""
     begin, step = ahead
     if decide(begin, Relation.LE, 0):
         return [1]
