@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.latency import draw_inputs, find_model
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 
 _SOURCE = """
 #include <stdint.h>
@@ -106,7 +106,7 @@ def measure_machine(threads: int) -> Machine:
     library = ctypes.CDLL(
         str(
             toolchain.build_library(
-                [Unit("roofline", _SOURCE.format(lanes=lanes, chains=_CHAINS[lanes]))]
+                [SourceUnit("roofline", _SOURCE.format(lanes=lanes, chains=_CHAINS[lanes]))]
             )
         )
     )

@@ -28,7 +28,7 @@ from whence import onnx_backend
 from whence.codegen.emit import KernelUnit, pack
 from whence.codegen.functions import KernelFunction
 from whence.codegen.target import usable_cores
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import CompileError, UnsupportedError
 from whence.onnx_backend import WhenceBackend
 from whence.ops.tensor import random as random_ops
@@ -75,7 +75,7 @@ class SharedToolchain(Toolchain):
         self._wanted: list[tuple[KernelFunction, ...]] = []
         self._shared: list[tuple[frozenset[str], Path]] = []
 
-    def build_library(self, units: Sequence[Unit], **options: Any) -> Path:
+    def build_library(self, units: Sequence[SourceUnit], **options: Any) -> Path:
         functions = tuple(
             function
             for unit in units

@@ -12,7 +12,7 @@ BY_UNITS = " by units"
 """Behind the name of what matrix units do."""
 
 
-class Unit(enum.StrEnum):
+class ArithmeticUnit(enum.StrEnum):
     """What multiplies: each has a peak rate of its own."""
 
     F32 = "f32"
@@ -65,7 +65,7 @@ class MachineRates:
     threads: int
     """How many `Rate.all` is for."""
     clock_ghz: float
-    peak: Mapping[Unit, Rate]
+    peak: Mapping[ArithmeticUnit, Rate]
     """GFLOP/s, a multiply-add counted as two operations."""
     levels: tuple[MemoryLevel, ...]
     """Nearest first; the last is main memory."""
@@ -105,9 +105,9 @@ class MachineRates:
         """Of the last cache level."""
         return self.levels[-2].size if len(self.levels) > 1 else 0
 
-    def peak_of(self, unit: Unit, threads: int) -> float:
+    def peak_of(self, unit: ArithmeticUnit, threads: int) -> float:
         """GFLOP/s of so many threads; those of float32 where there is no such unit."""
-        return (self.peak.get(unit) or self.peak[Unit.F32]).at(threads, self.threads)
+        return (self.peak.get(unit) or self.peak[ArithmeticUnit.F32]).at(threads, self.threads)
 
     def bandwidth_of(self, level: MemoryLevel, threads: int) -> float:
         """GB/s of so many threads."""

@@ -20,7 +20,7 @@ from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
-from whence.rates import Unit
+from whence.rates import ArithmeticUnit
 from whence.types import DType
 
 
@@ -117,7 +117,7 @@ def _sum(rows: int) -> Graph:
 
 def test_a_product_at_the_peak_rate_is_at_all_of_it_and_bound_by_arithmetic() -> None:
     flops = 2 * 256**3
-    least = flops / RATES.peak_of(Unit.F32, 2)
+    least = flops / RATES.peak_of(ArithmeticUnit.F32, 2)
     for factor, expected in ((1.0, 1.0), (4.0, 0.25)):
         (kernel,) = profile_of(_product(), round(factor * least)).kernels
         assert kernel.of_peak == pytest.approx(expected, rel=0.01)
@@ -157,7 +157,7 @@ def test_a_transformed_convolution_counts_the_products_it_has() -> None:
     products = 2 * 36 * (56 // 4) ** 2 * 64 * 64
     # As long as the products take at the peak: nothing can be quicker.
     times = [1] * len(numbers)
-    times[number] = round(products / RATES.peak_of(Unit.F32, 2))
+    times[number] = round(products / RATES.peak_of(ArithmeticUnit.F32, 2))
     found = assemble(
         graph, program, measured(program, times), model="m", engine="cpu", threads=2, rates=RATES
     )

@@ -23,7 +23,7 @@ from whence.building.prepare import prepare_graph
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
-from whence.rates import MachineRates, Rate, Unit
+from whence.rates import ArithmeticUnit, MachineRates, Rate
 from whence.types import DType
 
 
@@ -257,7 +257,7 @@ SIXTEEN = dataclasses.replace(
     RATES,
     measured=True,
     threads=16,
-    peak={Unit.F32: Rate(50.0, 500.0)},
+    peak={ArithmeticUnit.F32: Rate(50.0, 500.0)},
     barrier_ns=5_000,
     wake_ns=30_000,
 )

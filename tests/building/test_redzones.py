@@ -18,11 +18,11 @@ from whence.errors import GraphError, UnsupportedError
 PROGRAM = """
 import ctypes, sys
 import numpy as np
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import Toolchain, SourceUnit
 from whence.building.redzones import watched_bytes
 
 source = "int peek(const unsigned char *at) { return *at; }"
-library = ctypes.CDLL(str(Toolchain(sanitize=True).build_library([Unit("peek", source)])))
+library = ctypes.CDLL(str(Toolchain(sanitize=True).build_library([SourceUnit("peek", source)])))
 library.peek.argtypes = (ctypes.c_void_p,)
 for _ in range(3):
     block = watched_bytes(256, [(64, 70), (128, 192)])

@@ -22,7 +22,7 @@ from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError
 from whence.kernels.tile import AVX512
-from whence.rates import BY_UNITS, MachineRates, Rate, Unit
+from whence.rates import BY_UNITS, ArithmeticUnit, MachineRates, Rate
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def test_a_machine_is_measured_once_and_remembered(
     assert found.threads == toolchain.target.cores
     assert set(found.element_ps) == {*VECTOR_CYCLES, *SCALAR_CYCLES}
     assert all(each >= 0 for each in found.element_ps.values())
-    assert found.peak[Unit.F32].one > 0
+    assert found.peak[ArithmeticUnit.F32].one > 0
     assert [level.name for level in found.levels] == ["L1", "L2", "L3", "memory"]
     assert all(0 <= level.overlap <= 1 and level.byte_ps > 0 for level in found.levels)
     families = {name.rpartition(" ")[0] for name in found.epilogue}
     by_units = {f"product{BY_UNITS}", f"convolution{BY_UNITS}"}
     assert families - by_units == {"product", "convolution"}
-    assert bool(families & by_units) == (Unit.BF16 in found.peak)
+    assert bool(families & by_units) == (ArithmeticUnit.BF16 in found.peak)
     assert len(found.epilogue) == len(families) * len(EPILOGUES)
     assert min(found.dispatch_ns, found.barrier_ns, found.wake_ns) >= 0
 
@@ -106,8 +106,10 @@ def test_every_target_has_nominal_rates_that_do_not_depend_on_this_machine(name:
     rates = nominal_rates(Target.named(name), threads=4)
     assert record.decode(record.encode(rates)) == rates
     assert not rates.measured
-    assert rates.peak[Unit.F32].all == pytest.approx(4 * rates.peak[Unit.F32].one)
-    assert (Unit.BF16 in rates.peak) == (name == "x86_64-amx")
+    assert rates.peak[ArithmeticUnit.F32].all == pytest.approx(
+        4 * rates.peak[ArithmeticUnit.F32].one
+    )
+    assert (ArithmeticUnit.BF16 in rates.peak) == (name == "x86_64-amx")
     prices = [level.byte_ps for level in rates.levels]
     assert prices == sorted(prices)
 

@@ -6,7 +6,7 @@ import re
 
 from whence.codegen.emit import emit, pack, source_files
 from whence.codegen.functions import KernelFunction
-from whence.codegen.toolchain import Unit
+from whence.codegen.toolchain import SourceUnit
 from whence.kernels.index import Var, of
 from whence.kernels.ir import TASK, Buffer, Fn, Kernel, Load, Loop, Op, Role, Store
 from whence.types import DType
@@ -84,5 +84,5 @@ def test_functions_are_packed_into_units_of_a_good_size() -> None:
 
 
 def test_the_files_of_units() -> None:
-    units = [*emit([_kernel()], [["a"]]).units, Unit("other", "int x;\n", (("o.h", ""),))]
+    units = [*emit([_kernel()], [["a"]]).units, SourceUnit("other", "int x;\n", (("o.h", ""),))]
     assert sorted(source_files(units)) == ["kernels0.c", "o.h", "other.c", "whence_kernels.h"]

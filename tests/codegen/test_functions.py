@@ -11,7 +11,7 @@ import pytest
 from tests.codegen.test_toolchain import Counting
 from whence.codegen.cache import Cache
 from whence.codegen.functions import KernelFunction, batches
-from whence.codegen.toolchain import Unit
+from whence.codegen.toolchain import SourceUnit
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def function(number: int, lines: int = 0, comment: str = "") -> KernelFunction:
     return KernelFunction(symbol, (f"/* {comment} */\n" if comment else "") + text)
 
 
-def unit(*functions: KernelFunction) -> Unit:
-    return Unit("", "", opening="/* all */\n").with_functions("kernels", functions)
+def unit(*functions: KernelFunction) -> SourceUnit:
+    return SourceUnit("", "", opening="/* all */\n").with_functions("kernels", functions)
 
 
 def numbers(path: Path, wanted: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ import pytest
 from whence.codegen.cache import Cache
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.target import Arch, Target
-from whence.codegen.toolchain import COMPILE_FLAGS, Toolchain, Unit
+from whence.codegen.toolchain import COMPILE_FLAGS, SourceUnit, Toolchain
 
 FUNCTIONS = ("exp", "expm1", "log", "tanh", "erf", "sigmoid", "softplus")
 SUMS = {"erf_plus_1": "erf", "tanh_plus_1": "tanh"}
@@ -100,7 +100,7 @@ def call(request: pytest.FixtureRequest, cache: Cache) -> Call:
     library = ctypes.CDLL(
         str(
             Toolchain(Target.named(request.param), cache, 1).build_library(
-                [Unit("prelude", source())]
+                [SourceUnit("prelude", source())]
             )
         )
     )

@@ -16,7 +16,7 @@ import pytest
 
 from whence.codegen.cache import Cache
 from whence.codegen.target import Target
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import CacheError, CompileError
 from whence.runtime.native_library import runtime_unit
 
@@ -52,8 +52,8 @@ def toolchain(cache: Cache) -> Counting:
     return Counting(cache)
 
 
-def constant(number: int) -> Unit:
-    return Unit(f"number {number}", f"int number_{number}(void) {{ return {number}; }}\n")
+def constant(number: int) -> SourceUnit:
+    return SourceUnit(f"number {number}", f"int number_{number}(void) {{ return {number}; }}\n")
 
 
 def test_functions_of_all_units_are_in_the_library(toolchain: Counting) -> None:
@@ -97,7 +97,7 @@ def test_a_damaged_library_and_a_damaged_object_are_rebuilt(
 def test_headers_are_found_and_are_part_of_what_an_object_is_known_by(toolchain: Counting) -> None:
     values = []
     for text in ("4", "5"):
-        unit = Unit(
+        unit = SourceUnit(
             "user",
             '#include "value.h"\nint value(void) { return VALUE; }\n',
             (("value.h", f"#define VALUE {text}\n"),),
@@ -134,7 +134,7 @@ def test_nothing_but_entries_stays_in_the_cache(toolchain: Counting, cache: Cach
 
 
 def test_code_that_does_not_compile(toolchain: Counting, cache: Cache) -> None:
-    unit = Unit(
+    unit = SourceUnit(
         "conv/../../1 'x'\n",
         '#include "own.h"\nint f(void) { return missing; }\n',
         (("own.h", "\n"),),
@@ -156,7 +156,10 @@ def test_code_that_does_not_compile(toolchain: Counting, cache: Cache) -> None:
 def test_code_that_does_not_link(toolchain: Counting) -> None:
     with pytest.raises(CompileError, match=r"does not link: .*duplicate symbol: f"):
         toolchain.build_library(
-            [Unit("one", "int f(void) { return 1; }"), Unit("two", "int f(void) { return 2; }")]
+            [
+                SourceUnit("one", "int f(void) { return 1; }"),
+                SourceUnit("two", "int f(void) { return 2; }"),
+            ]
         )
 
 
@@ -226,7 +229,7 @@ def test_the_users_environment_does_not_reach_the_compiler(
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("ZIG_LIB_DIR", str(tmp_path))
     assert toolchain.build_library(
-        [Unit("user", "#include <stdint.h>\nint32_t f(void) { return 1; }\n")]
+        [SourceUnit("user", "#include <stdint.h>\nint32_t f(void) { return 1; }\n")]
     ).exists()
 
 
@@ -237,7 +240,7 @@ def test_nan_infinity_and_overflow_mean_what_they_say(toolchain: Counting) -> No
     float zero_times(float x) { return x * 0.0f; }
     int next(int x) { return x + 1; }
     """
-    library = ctypes.CDLL(str(toolchain.build_library([Unit("special", source)])))
+    library = ctypes.CDLL(str(toolchain.build_library([SourceUnit("special", source)])))
     for name in ("is_nan", "is_infinite", "zero_times"):
         getattr(library, name).argtypes = [ctypes.c_float]
     library.zero_times.restype = ctypes.c_float
@@ -254,7 +257,7 @@ def test_the_c_library_is_found_in_the_process(toolchain: Counting) -> None:
         "double f(double x) { return __builtin_exp(x); }\n#include <string.h>\nvoid g(void *a,"
         " const void *b, size_t n) { memcpy(a, b, n); }\n"
     )
-    library = ctypes.CDLL(str(toolchain.build_library([Unit("user", source)])))
+    library = ctypes.CDLL(str(toolchain.build_library([SourceUnit("user", source)])))
     library.f.argtypes, library.f.restype = [ctypes.c_double], ctypes.c_double
     assert library.f(0.0) == 1.0
     library.f.restype = ctypes.c_double
@@ -279,7 +282,7 @@ def test_every_named_target_compiles(cache: Cache, name: str) -> None:
         "void f(float *restrict x, long n) { for (long i = 0; i < n; i++) x[i] ="
         " __builtin_sqrtf(x[i]) * 2.0f + 1.0f; }\n"
     )
-    data = Toolchain(target, cache, 2).build_library([Unit("loop", source)]).read_bytes()
+    data = Toolchain(target, cache, 2).build_library([SourceUnit("loop", source)]).read_bytes()
     if data[:4] == b"\x7fELF":
         assert struct.unpack_from("<H", data, 18)[0] == ELF_MACHINES[target.arch]
     else:
@@ -292,7 +295,9 @@ def test_a_library_that_names_the_c_library_it_needs(toolchain: Counting) -> Non
         '#include <math.h>\n#include <stdlib.h>\ndouble f(double x) { return getenv("PATH") ?'
         " pow(x, 1.5) : 0.0; }\n"
     )
-    path = toolchain.build_library([Unit("user", source)], link_libc=True, soname="libmodel.so")
+    path = toolchain.build_library(
+        [SourceUnit("user", source)], link_libc=True, soname="libmodel.so"
+    )
     data = path.read_bytes()
     for name in (b"libmodel.so", b"libc.so.6", b"libm.so.6", b"GLIBC_2."):
         assert name in data

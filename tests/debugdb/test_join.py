@@ -16,7 +16,7 @@ from tests.debugdb.making import DATA
 from whence.attribution.vela import named_database, vela_profile
 from whence.debugdb import DebugDatabase, Extra, read_xml
 from whence.debugdb.cycles import Cycles, estimated_cycles, read_cycles
-from whence.debugdb.join import Join, ModelOperator, Place, join_model
+from whence.debugdb.join import Join, ModelOperator, VelaPlace, join_model
 from whence.debugdb.model_operators import model_operators
 from whence.debugdb.rows import OptimisedRow, QueueRow, SourceRow
 from whence.debugdb.store import ask
@@ -42,7 +42,7 @@ def test_every_command_has_its_operator(name: str) -> None:
     assert sorted(
         position
         for each in join.whereabouts.values()
-        if each.place is Place.COMMAND
+        if each.place is VelaPlace.COMMAND
         for position in each.commands
     ) == list(range(len(db.queue)))
 
@@ -56,7 +56,7 @@ def test_an_absorbed_operator_is_listed_with_what_absorbed_it(
 ) -> None:
     _, join = joined(name)
     leaky = join.whereabouts[NAMES.index("leaky5") + 1]
-    assert leaky.place is Place.ABSORBED
+    assert leaky.place is VelaPlace.ABSORBED
     assert leaky.into == NAMES.index(holder) + 1
     assert leaky.inferred is inferred
     assert [join.commands[position].operator for position in leaky.commands] == [leaky.into]
@@ -173,10 +173,10 @@ def test_operators_on_the_cpu_removed_and_unknown() -> None:
     )
     join = join_model(db, operators)
     assert [join.whereabouts[number].place for number in (1, 2, 3, 4)] == [
-        Place.COMMAND,
-        Place.ABSORBED,
-        Place.CPU,
-        Place.UNKNOWN,
+        VelaPlace.COMMAND,
+        VelaPlace.ABSORBED,
+        VelaPlace.CPU,
+        VelaPlace.UNKNOWN,
     ]
     assert join.commands[1].operator is None
     assert "1 of 2 commands" in join.notes[0]

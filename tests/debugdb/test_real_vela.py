@@ -16,7 +16,7 @@ from whence.api import load, prepare, save
 from whence.attribution.vela import vela_profile
 from whence.debugdb import DebugDatabase
 from whence.debugdb.cycles import estimated_cycles, read_cycles
-from whence.debugdb.join import Place, join_model
+from whence.debugdb.join import VelaPlace, join_model
 from whence.debugdb.locate import read_database
 from whence.debugdb.model_operators import model_operators
 
@@ -59,7 +59,7 @@ def test_what_vela_writes_today_is_joined(name: str, tmp_path: Path) -> None:
     assert all(command.operator is not None for command in join.commands)
     leaky = next(operator for operator in join.operators if operator.op == "LEAKY_RELU")
     about = join.whereabouts[leaky.id]
-    assert about.place is Place.ABSORBED
+    assert about.place is VelaPlace.ABSORBED
     assert about.into is not None
     assert join.operators[about.into - 1].name in ("add4", "pw3")
     report = read_cycles(tmp_path / "tinycnn_per-layer.csv", db, join)

@@ -14,7 +14,7 @@ import numpy as np
 from tests.kernels.emulated_tiles import EMULATED_TILES
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import render_kernel
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.codegen.vectors import VECTORS
 from whence.graph import Graph, Node
 from whence.kernels.group import Group
@@ -67,7 +67,7 @@ def run_native(cases: Sequence[NativeCase]) -> list[list[np.ndarray]]:
         texts[start : start + _CASES_PER_UNIT] for start in range(0, len(texts), _CASES_PER_UNIT)
     ]
     units = [
-        Unit(f"cases{number}", PRELUDE + VECTORS + EMULATED_TILES + "\n".join(batch))
+        SourceUnit(f"cases{number}", PRELUDE + VECTORS + EMULATED_TILES + "\n".join(batch))
         for number, batch in enumerate(batches)
     ]
     library = ctypes.CDLL(str(Toolchain().build_library(units)))

@@ -30,7 +30,7 @@ from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan
 from whence.kernels.conv.depthwise import SlidePlan
 from whence.kernels.conv.direct_program import Conv as ConvMicro
 from whence.kernels.conv.plan import ConvPlan
-from whence.kernels.conv.winograd import Plan as WinogradPlan
+from whence.kernels.conv.winograd import WinogradPlan
 from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel

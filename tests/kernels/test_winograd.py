@@ -13,7 +13,12 @@ from tests.kernels.test_conv import Conv, check
 from whence.graph import Node
 from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.direct import lower_conv
-from whence.kernels.conv.winograd import Plan, cheapest_winograd, lower_winograd, winograd_plans
+from whence.kernels.conv.winograd import (
+    WinogradPlan,
+    cheapest_winograd,
+    lower_winograd,
+    winograd_plans,
+)
 from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.conv.winograd_transforms import transforms
 from whence.kernels.group import Group
@@ -26,7 +31,7 @@ def by(size: int, rows: int, vectors: int, chunk: int) -> Lower:
     """Lower with exactly this plan, whatever it costs."""
 
     def lower(group: Group, anchor: Node, tile: Tile) -> Kernel:
-        return lower_winograd(group, anchor, tile, Plan(size, rows, vectors, chunk))
+        return lower_winograd(group, anchor, tile, WinogradPlan(size, rows, vectors, chunk))
 
     return lower
 

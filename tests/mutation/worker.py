@@ -30,7 +30,7 @@ from tests.mutation.tflite_mutants import TfliteMutant, written
 from whence.api import compile_model, prepare
 from whence.codegen.emit import KernelUnit, pack
 from whence.codegen.functions import KernelFunction
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import CompileError, GraphError, WhenceError
 from whence.frontends.onnx.reader import read_onnx
 from whence.frontends.tflite.reader import read_tflite
@@ -60,7 +60,7 @@ class Batch(Toolchain):
         self._held: frozenset[str] = frozenset()
         self._path = Path()
 
-    def build_library(self, units: Sequence[Unit], **options: Any) -> Path:
+    def build_library(self, units: Sequence[SourceUnit], **options: Any) -> Path:
         functions = [
             function
             for unit in units

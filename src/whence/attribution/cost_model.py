@@ -21,7 +21,7 @@ from whence.ops.cost import cost, measured_functions
 from whence.ops.definition import Cost, OpClass, TypeQuery
 from whence.ops.registry import classes_of, operators
 from whence.ops.traits import Trait
-from whence.rates import BY_UNITS, MachineRates, MemoryLevel, Unit
+from whence.rates import BY_UNITS, ArithmeticUnit, MachineRates, MemoryLevel
 from whence.types import TensorType
 
 VIEWS = operators(Trait.VIEW)
@@ -74,9 +74,9 @@ class CostModel:
             return round(each * elements_of(node))
         if not is_contraction(node.op):
             return round(flops * self._simple_ps)
-        if by_units and Unit.BF16 in self.rates.peak:
-            return round(_BF16_PRODUCTS * 1000 * flops / self.rates.peak_of(Unit.BF16, 1))
-        unit = Unit.INT8 if is_integer(graph, node) else Unit.F32
+        if by_units and ArithmeticUnit.BF16 in self.rates.peak:
+            return round(_BF16_PRODUCTS * 1000 * flops / self.rates.peak_of(ArithmeticUnit.BF16, 1))
+        unit = ArithmeticUnit.INT8 if is_integer(graph, node) else ArithmeticUnit.F32
         return round(1000 * flops / self.rates.peak_of(unit, 1))
 
     def node_ps(self, graph: Graph, node: Node) -> int | None:

@@ -23,7 +23,7 @@ _TRANSFORMED = 0.6
 _SMALL_FLOPS = 200_000
 
 
-class Trait(NamedTuple):
+class ShapeTrait(NamedTuple):
     kind: str = ""
     words: str = ""
     reach: float = 1.0
@@ -33,7 +33,7 @@ class Trait(NamedTuple):
     """
 
 
-NO_TRAIT = Trait()
+NO_TRAIT = ShapeTrait()
 
 
 def contraction_of(graph: Graph, step: ProgramStep) -> Node | None:
@@ -42,7 +42,7 @@ def contraction_of(graph: Graph, step: ProgramStep) -> Node | None:
     return next((node for node in found if node is not None), None)
 
 
-def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> Trait:
+def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> ShapeTrait:
     """The first that holds; `executed` is the part of the defined operations that are done."""
     node = contraction_of(graph, step)
     if node is None:
@@ -55,7 +55,7 @@ def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> Trait:
         groups = group if isinstance(group, int) else 1
         channels = weights[1]
         if groups > 1 and channels == 1:
-            return Trait("depthwise", f"a depthwise convolution of {groups} channels")
+            return ShapeTrait("depthwise", f"a depthwise convolution of {groups} channels")
         made = _channels_made(node, weights)
         few = [
             f"{count} channel{'s' if count != 1 else ''} {where}"
@@ -70,12 +70,12 @@ def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> Trait:
             if 0 < made < _FEW_CHANNELS:
                 lanes = made / _FEW_CHANNELS
                 reach = _folded_reach(node, weights) if groups == 1 else lanes
-            return Trait("channels", " and ".join(few), reach)
+            return ShapeTrait("channels", " and ".join(few), reach)
     elif x is not None and len(x) >= 2 and 0 < x[-2] <= _FEW_ROWS:
-        return Trait("rows", f"a product with {x[-2]} row{'s' if x[-2] != 1 else ''}")
+        return ShapeTrait("rows", f"a product with {x[-2]} row{'s' if x[-2] != 1 else ''}")
     if 0 < flops < _SMALL_FLOPS:
-        return Trait("small", f"{flops / 1e3:.0f} thousand operations are few")
-    return NO_TRAIT if executed > _TRANSFORMED else Trait(reach=executed)
+        return ShapeTrait("small", f"{flops / 1e3:.0f} thousand operations are few")
+    return NO_TRAIT if executed > _TRANSFORMED else ShapeTrait(reach=executed)
 
 
 def _folded_reach(node: Node, weights: tuple[int, ...]) -> float:

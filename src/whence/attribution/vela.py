@@ -11,7 +11,7 @@ from whence.attribution.profile import Profile, Writer
 from whence.attribution.rows import Band, Event, KernelRow, Part, SourceRow
 from whence.debugdb import rows
 from whence.debugdb.cycles import Cycles
-from whence.debugdb.join import Join, Place, Whereabouts
+from whence.debugdb.join import Join, VelaPlace, Whereabouts
 from whence.debugdb.tables import DebugDatabase
 from whence.graph.outcomes import Coverage
 
@@ -22,11 +22,11 @@ _POLICY = (
     " are chained to."
 )
 _FATES = {
-    Place.COMMAND: "live",
-    Place.ABSORBED: "live",
-    Place.CPU: "live",
-    Place.REMOVED: "removed",
-    Place.UNKNOWN: "dead",
+    VelaPlace.COMMAND: "live",
+    VelaPlace.ABSORBED: "live",
+    VelaPlace.CPU: "live",
+    VelaPlace.REMOVED: "removed",
+    VelaPlace.UNKNOWN: "dead",
 }
 UNATTRIBUTED = "unattributed"
 
@@ -98,7 +98,7 @@ def _guests(join: Join) -> dict[int, list[int]]:
         position: dict.fromkeys(command.absorbed) for position, command in enumerate(join.commands)
     }
     for operator, about in join.whereabouts.items():
-        if about.place is Place.ABSORBED:
+        if about.place is VelaPlace.ABSORBED:
             for position in about.commands:
                 found[position][operator] = None
     return {position: list(each) for position, each in found.items()}
@@ -134,7 +134,7 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
     )
     where = f"→ command{'s' if len(about.commands) > 1 else ''} {listed}"
     match about.place:
-        case Place.COMMAND:
+        case VelaPlace.COMMAND:
             guests = dict.fromkeys(
                 guest for position in about.commands for guest in join.commands[position].absorbed
             )
@@ -152,16 +152,16 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
             return (
                 f"with {', '.join(names[guest] for guest in guests)} {where}" if guests else where
             )
-        case Place.ABSORBED:
+        case VelaPlace.ABSORBED:
             holder = names[about.into] if about.into is not None else "a command without operator"
             return (
                 f"absorbed by {holder}{', which made its input,' if about.inferred else ''} {where}"
             )
-        case Place.CPU:
+        case VelaPlace.CPU:
             return "runs on the CPU, outside the command stream"
-        case Place.REMOVED:
+        case VelaPlace.REMOVED:
             return "removed by Vela, no command"
-        case Place.UNKNOWN:
+        case VelaPlace.UNKNOWN:
             return "not in Vela's database"
 
 

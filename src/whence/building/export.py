@@ -14,7 +14,7 @@ from whence.building.location import Location
 from whence.building.program import Program, Segment
 from whence.codegen.c_text import c_comment
 from whence.codegen.emit import source_files
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Node, Ref
 
@@ -41,7 +41,7 @@ def export(program: Program, toolchain: Toolchain, folder: Path, name: str) -> l
     """
     check_exportable(program, "native kernel")
     stem = file_stem(name)
-    units = [*program.units, Unit(stem, model_source(program, stem))]
+    units = [*program.units, SourceUnit(stem, model_source(program, stem))]
     return write_library(program, toolchain, folder, stem, units, NativeFiles(_HEADERS, _SOURCES))
 
 
@@ -65,7 +65,7 @@ def write_library(
     toolchain: Toolchain,
     folder: Path,
     stem: str,
-    units: Sequence[Unit],
+    units: Sequence[SourceUnit],
     files: NativeFiles,
     *,
     links_later: bool = False,
@@ -80,8 +80,8 @@ def write_library(
     }
     headers = tuple((each, native[each]) for each in files.headers)
     all_units = [
-        *(unit if unit.headers else Unit(unit.name, unit.source, headers) for unit in units),
-        *(Unit(each.removesuffix(".c"), native[each], headers) for each in files.sources),
+        *(unit if unit.headers else SourceUnit(unit.name, unit.source, headers) for unit in units),
+        *(SourceUnit(each.removesuffix(".c"), native[each], headers) for each in files.sources),
     ]
     library_name = f"lib{stem}{toolchain.target.library_suffix}"
     library = toolchain.build_library(

@@ -39,11 +39,10 @@ from whence.calibration.probes import (
 from whence.calibration.record import store
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.target import Feature
-from whence.codegen.toolchain import Toolchain
-from whence.codegen.toolchain import Unit as CUnit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.codegen.vectors import VECTORS
 from whence.kernels.tile import Tile
-from whence.rates import REACHED, MachineRates, MemoryLevel, Rate, Unit
+from whence.rates import REACHED, ArithmeticUnit, MachineRates, MemoryLevel, Rate
 from whence.runtime import native_library as native
 
 Progress = Callable[[str, int, int], None]
@@ -84,7 +83,7 @@ def calibrate(toolchain: Toolchain, progress: Progress | None = None) -> Machine
     show("bandwidth")
     bandwidth = [bench.bandwidth(size) for size in bench.level_sizes]
     show("operators")
-    element_ps, levels, transposes = bench.operators(bandwidth, peak[Unit.F32].one)
+    element_ps, levels, transposes = bench.operators(bandwidth, peak[ArithmeticUnit.F32].one)
     show("threads")
     found = MachineRates(
         measured=True,
@@ -98,8 +97,9 @@ def calibrate(toolchain: Toolchain, progress: Progress | None = None) -> Machine
         element_ps=element_ps,
         transpose_ps=transposes,
         epilogue=bench.epilogues(element_ps),
-        reached=bench.reached(peak[Unit.F32].one),
-        disturbed=peak[Unit.F32].all < _UNDISTURBED * bench.threads * peak[Unit.F32].one,
+        reached=bench.reached(peak[ArithmeticUnit.F32].one),
+        disturbed=peak[ArithmeticUnit.F32].all
+        < _UNDISTURBED * bench.threads * peak[ArithmeticUnit.F32].one,
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     store(toolchain, found)
@@ -209,14 +209,14 @@ class _Bench:
 
     # ---- what is measured ----
 
-    def peaks(self) -> dict[Unit, Rate]:
+    def peaks(self) -> dict[ArithmeticUnit, Rate]:
         tile = self._tile.rows * self._tile.vectors * self._tile.lanes
         found = {
-            Unit.F32: self.both("wc_f32", 2 * tile),
-            Unit.INT8: self.both("wc_int8", 8 * tile),
+            ArithmeticUnit.F32: self.both("wc_f32", 2 * tile),
+            ArithmeticUnit.INT8: self.both("wc_int8", 8 * tile),
         }
         if self._target.has(Feature.AMX_TILE, Feature.AMX_BF16):
-            found[Unit.BF16] = self.both("wc_bf16", 4 * 2 * 16 * 16 * 32)
+            found[ArithmeticUnit.BF16] = self.both("wc_bf16", 4 * 2 * 16 * 16 * 32)
         return found
 
     def bandwidth(self, size: int) -> Rate:
@@ -355,13 +355,13 @@ def _level_sizes(l1d: int, l2: int, l3: int) -> tuple[int, ...]:
     return tuple(size // _PAGE * _PAGE for size in sizes)
 
 
-def _source(tile: Tile) -> CUnit:
+def _source(tile: Tile) -> SourceUnit:
     text = (resources.files("whence.calibration") / "native" / "calibrate.c").read_text("utf-8")
     shape = (
         f"#define LANES {tile.lanes}\n#define ROWS {tile.rows}\n#define COLUMNS {tile.vectors}\n"
         f"typedef w_i32x{tile.lanes} dots;\n#define DOT w_dot_x{tile.lanes}\n"
     )
-    return CUnit("calibrate", PRELUDE + VECTORS + shape + text)
+    return SourceUnit("calibrate", PRELUDE + VECTORS + shape + text)
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:

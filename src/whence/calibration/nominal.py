@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from whence.codegen.target import Feature, Target
-from whence.rates import MachineRates, MemoryLevel, Rate, Unit
+from whence.rates import ArithmeticUnit, MachineRates, MemoryLevel, Rate
 
 _GHZ = 3.0
 _PER_CYCLE = 2
@@ -56,10 +56,10 @@ def nominal_rates(target: Target, threads: int = 0) -> MachineRates:
     f32 = 2.0 * _PER_CYCLE * target.lanes
     has_dots = target.has(Feature.AVX512_VNNI) or target.has(Feature.AVX_VNNI)
     has_dots = has_dots or target.has(Feature.NEON_DOT)
-    peak = {Unit.F32: rate(f32), Unit.INT8: rate(f32 * (4 if has_dots else 2))}
+    peak = {ArithmeticUnit.F32: rate(f32), ArithmeticUnit.INT8: rate(f32 * (4 if has_dots else 2))}
     if target.has(Feature.AMX_BF16):
         # 16 × 16 sums of 32 products in 16 cycles.
-        peak[Unit.BF16] = rate(2.0 * 16 * 16 * 32 / 16)
+        peak[ArithmeticUnit.BF16] = rate(2.0 * 16 * 16 * 32 / 16)
     sizes = (("L1", target.l1d), ("L2", target.l2), ("L3", target.l3))
     levels = [
         MemoryLevel(

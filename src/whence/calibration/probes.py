@@ -12,7 +12,7 @@ import numpy as np
 
 from whence.calibration.nominal import SCALAR_CYCLES, SIMPLE, VECTOR_CYCLES
 from whence.codegen.emit import emit
-from whence.codegen.toolchain import Unit as CUnit
+from whence.codegen.toolchain import SourceUnit
 from whence.errors import UnsupportedError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph
@@ -188,7 +188,7 @@ def _kernel(graph: Graph, tile: Tile) -> Kernel:
     return step.kernel
 
 
-def emit_probes(probes: Sequence[Probe]) -> tuple[Mapping[str, str], Sequence[CUnit]]:
+def emit_probes(probes: Sequence[Probe]) -> tuple[Mapping[str, str], Sequence[SourceUnit]]:
     """By probe its function, and the C that has them."""
     emitted = emit([probe.kernel for probe in probes], [[probe.name] for probe in probes])
     names = [probe.name for probe in probes]

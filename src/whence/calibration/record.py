@@ -24,7 +24,7 @@ from whence.codegen.prelude import PRELUDE
 from whence.codegen.toolchain import Toolchain
 from whence.codegen.vectors import VECTORS
 from whence.errors import CacheError
-from whence.rates import REACHED, MachineRates, MemoryLevel, Rate, Unit
+from whence.rates import REACHED, ArithmeticUnit, MachineRates, MemoryLevel, Rate
 
 _FOLDER = "calibration"
 _MICROCODE = re.compile(r"^microcode\s*:\s*(\S+)", re.MULTILINE)
@@ -77,7 +77,7 @@ def decode(content: Any) -> MachineRates:
         measured=bool(content["measured"]),
         threads=int(content["threads"]),
         clock_ghz=float(content["clock_ghz"]),
-        peak={Unit(name): _rate(*both) for name, both in content["peak"].items()},
+        peak={ArithmeticUnit(name): _rate(*both) for name, both in content["peak"].items()},
         levels=tuple(
             MemoryLevel(
                 str(level["name"]),

@@ -14,7 +14,7 @@ from whence.cli.console import out, progress, safe, without_home
 from whence.cli.devices import devices_of
 from whence.codegen.cache import LIMIT_BYTES, Cache, default_folder
 from whence.codegen.target import Target
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import WhenceError
 from whence.plugins import Plugin, find_plugins
 from whence.report.machine import in_lines
@@ -92,7 +92,7 @@ def _machine() -> dict[str, str]:
 def _compiler() -> str:
     target = Target.default()
     toolchain = Toolchain(target)
-    library = toolchain.build_library([Unit("doctor", _PROBE)])
+    library = toolchain.build_library([SourceUnit("doctor", _PROBE)])
     ctypes = importlib.import_module("ctypes")
     answer = ctypes.CDLL(str(library)).whence_doctor()
     if answer != 42:

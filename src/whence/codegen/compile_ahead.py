@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 from whence.codegen.functions import KernelFunction, batches
-from whence.codegen.toolchain import Progress, Toolchain, Unit
+from whence.codegen.toolchain import Progress, SourceUnit, Toolchain
 from whence.errors import WhenceError
 
 # Enough to make starting a compiler worth it, few enough that the first starts early.
@@ -22,7 +22,7 @@ _LINES = 1200
 class CompileAhead:
     """Compiles functions for units like one, `toolchain.jobs` compilers at a time."""
 
-    def __init__(self, toolchain: Toolchain, like: Unit) -> None:
+    def __init__(self, toolchain: Toolchain, like: SourceUnit) -> None:
         self._toolchain, self._like = toolchain, like
         self._waiting: list[KernelFunction] = []
         self._lines = 0

@@ -14,7 +14,7 @@ from whence.codegen.c_text import c_comment
 from whence.codegen.functions import KernelFunction
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import render_call, render_kernel
-from whence.codegen.toolchain import Unit
+from whence.codegen.toolchain import SourceUnit
 from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
 from whence.kernels.ir import Kernel
@@ -28,7 +28,7 @@ _NAME = "@name@"
 _HEADER = "whence_kernels.h"
 
 
-class KernelUnit(Unit):
+class KernelUnit(SourceUnit):
     """A unit that says which functions it holds, so that units of several models can be packed
     anew.
     """
@@ -146,7 +146,7 @@ def pack(functions: Iterable[KernelFunction]) -> tuple[KernelUnit, ...]:
     )
 
 
-def source_files(units: Sequence[Unit]) -> Mapping[str, str]:
+def source_files(units: Sequence[SourceUnit]) -> Mapping[str, str]:
     """The C files of a compiled model, headers included, by name."""
     headers = {name: text for unit in units for name, text in unit.headers}
     return {**headers, **{f"{unit.name}.c": unit.source for unit in units}}

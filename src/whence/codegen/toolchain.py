@@ -53,7 +53,7 @@ _SCARCE_BYTES = 4 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SourceUnit:
     """One source text, compiled by itself: of C, or of what a backend compiles."""
 
     name: str
@@ -96,7 +96,7 @@ class Toolchain:
 
     def build_library(
         self,
-        units: Sequence[Unit],
+        units: Sequence[SourceUnit],
         *,
         link_libc: bool = False,
         soname: str | None = None,
@@ -130,7 +130,7 @@ class Toolchain:
         self.cache.prune()
         return path
 
-    def compile_functions(self, like: Unit, functions: Sequence[KernelFunction]) -> None:
+    def compile_functions(self, like: SourceUnit, functions: Sequence[KernelFunction]) -> None:
         """Compile what of these functions was not compiled before, as in a unit like this one, for
         a library that will have them.
         """
@@ -161,7 +161,7 @@ class Toolchain:
             ]
         )
 
-    def _keys(self, units: Sequence[Unit]) -> list[str]:
+    def _keys(self, units: Sequence[SourceUnit]) -> list[str]:
         """What the content of a library follows from."""
         keys: dict[str, None] = {}
         for unit in units:
@@ -171,13 +171,13 @@ class Toolchain:
                 keys[self._object_key(unit)] = None
         return list(keys)
 
-    def _object_key(self, unit: Unit) -> str:
+    def _object_key(self, unit: SourceUnit) -> str:
         return self._key_of("object", unit, unit.source)
 
-    def _function_objects(self, unit: Unit) -> FunctionObjects:
+    def _function_objects(self, unit: SourceUnit) -> FunctionObjects:
         return FunctionObjects(self.cache, lambda text: self._key_of("function", unit, text))
 
-    def _key_of(self, kind: str, unit: Unit, text: str) -> str:
+    def _key_of(self, kind: str, unit: SourceUnit, text: str) -> str:
         headers = [text for header in unit.headers for text in header]
         return cache_key(
             kind, self._version, *self._compile_flags, self.target.key(), text, *headers
@@ -186,12 +186,12 @@ class Toolchain:
     # ---- compiling ----
 
     def _objects(
-        self, units: Sequence[Unit], work: Path, progress: Progress | None
+        self, units: Sequence[SourceUnit], work: Path, progress: Progress | None
     ) -> Sequence[Path]:
         """Objects with everything that is in the units, nothing twice."""
         wanted = {self._object_key(unit): unit for unit in units if not unit.functions}
         found: list[Path] = []
-        made: list[tuple[str, Unit]] = []
+        made: list[tuple[str, SourceUnit]] = []
         kinds = {unit.headers: unit for unit in units if unit.functions}
         for kind in kinds.values():
             functions = [
@@ -216,7 +216,7 @@ class Toolchain:
         )
 
     def _compile(
-        self, units: dict[str, Unit], work: Path, progress: Progress | None
+        self, units: dict[str, SourceUnit], work: Path, progress: Progress | None
     ) -> dict[str, Path]:
         # Here, and not above, because most starts find everything compiled already.
         from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -245,7 +245,7 @@ class Toolchain:
                 pool.shutdown(cancel_futures=True)  # after a failure, do not begin the rest
         return done
 
-    def _compile_one(self, key: str, unit: Unit, work: Path) -> Path:
+    def _compile_one(self, key: str, unit: SourceUnit, work: Path) -> Path:
         folder = work / key[:32]
         folder.mkdir()
         source, output = folder / "unit.c", folder / "unit.o"
@@ -260,7 +260,7 @@ class Toolchain:
             )
         return self.cache.put(key, output.read_bytes())
 
-    def _keep_failed(self, key: str, unit: Unit) -> Path:
+    def _keep_failed(self, key: str, unit: SourceUnit) -> Path:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "_", unit.name)[:60] or "unit"
         folder = self.cache.subfolder("failed")
         if not folder.is_relative_to(self.cache.folder):

@@ -44,7 +44,7 @@ class ModelOperator:
     """The operators that make its inputs, in the order of the inputs."""
 
 
-class Place(enum.Enum):
+class VelaPlace(enum.Enum):
     """Where an operator of the file ended up."""
 
     COMMAND = "command"
@@ -57,7 +57,7 @@ class Place(enum.Enum):
 class Whereabouts(NamedTuple):
     """What the database says of one operator of the file."""
 
-    place: Place
+    place: VelaPlace
     commands: tuple[int, ...] = ()
     """Positions in the queue; of the operator that absorbed it when it has none itself."""
     into: int | None = None
@@ -320,16 +320,16 @@ def _locate(
     found: dict[int, Whereabouts] = {}
     for operator in operators:
         if operator.id in own:
-            found[operator.id] = Whereabouts(Place.COMMAND, tuple(own[operator.id]))
+            found[operator.id] = Whereabouts(VelaPlace.COMMAND, tuple(own[operator.id]))
         elif operator.id in absorbed:
             positions = tuple(absorbed[operator.id])
             found[operator.id] = Whereabouts(
-                Place.ABSORBED, positions, commands[positions[0]].operator
+                VelaPlace.ABSORBED, positions, commands[positions[0]].operator
             )
         elif operator.id not in rows:
-            found[operator.id] = Whereabouts(Place.UNKNOWN)
+            found[operator.id] = Whereabouts(VelaPlace.UNKNOWN)
         elif operator.id in on_cpu:
-            found[operator.id] = Whereabouts(Place.CPU)
+            found[operator.id] = Whereabouts(VelaPlace.CPU)
         else:
             found[operator.id] = _without_command(
                 operator,
@@ -366,11 +366,11 @@ def _without_command(
 ) -> Whereabouts:
     kind = _kind(row.operator)
     if regor and not became:
-        return Whereabouts(Place.REMOVED)
+        return Whereabouts(VelaPlace.REMOVED)
     # What became something else was lowered for the NPU, so it cannot run on the CPU.
     lowered = bool(became) and row.operator not in became
     if kind not in _FUSED | _VIEWS and not lowered:
-        return Whereabouts(Place.CPU) if became else Whereabouts(Place.REMOVED)
+        return Whereabouts(VelaPlace.CPU) if became else Whereabouts(VelaPlace.REMOVED)
     maker = operator
     for _ in range(len(by_id)):
         makers = [by_id[each] for each in maker.makers if each in by_id]
@@ -378,7 +378,7 @@ def _without_command(
             break
         maker = makers[0]
         if maker.id in own:
-            return Whereabouts(Place.ABSORBED, tuple(own[maker.id]), maker.id, inferred=True)
+            return Whereabouts(VelaPlace.ABSORBED, tuple(own[maker.id]), maker.id, inferred=True)
         if _kind(maker.op) not in _FUSED | _VIEWS:
             break
-    return Whereabouts(Place.REMOVED)
+    return Whereabouts(VelaPlace.REMOVED)

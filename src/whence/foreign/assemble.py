@@ -18,7 +18,7 @@ from whence.attribution.split import largest_remainder
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
 from whence.foreign.checks import Checks
-from whence.foreign.placement import LONGER, Place, Placement, place
+from whence.foreign.placement import LONGER, NodePlacement, Placement, place
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph
 from whence.graph.outcomes import Coverage, outcomes
@@ -113,7 +113,7 @@ def _busy_ps(recording: Recording) -> dict[int, int]:
     }
 
 
-def _kernel(each: Place, time: int, recording: Recording, column: int) -> KernelRow:
+def _kernel(each: NodePlacement, time: int, recording: Recording, column: int) -> KernelRow:
     whole = sum(each.weights.values())
     parts = largest_remainder(time, list(each.weights.values())) if each.weights else []
     ran = recording.node_ns[:, column]
@@ -274,7 +274,7 @@ def _by_evidence(placement: Placement, totals: np.ndarray) -> dict[str, int]:
 
 
 def _notes(
-    source: SourceGraph, checks: Checks, places: Sequence[Place], totals: np.ndarray
+    source: SourceGraph, checks: Checks, places: Sequence[NodePlacement], totals: np.ndarray
 ) -> list[str]:
     causes = Counter(edge.cause for edge in checks.missing)
     found = [

@@ -21,8 +21,8 @@ LONGER = "which takes longer than its operators one by one"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One node of the engine."""
+class NodePlacement:
+    """One node of the engine, and the source operators that are charged for it."""
 
     node: EngineNode
     evidence: Evidence
@@ -38,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    places: tuple[Place, ...]
+    places: tuple[NodePlacement, ...]
     """In the order of the engine's nodes."""
     regions: Mapping[int, Region]
     checks: Checks
@@ -72,18 +72,20 @@ def place(
     for node in nodes:
         region = regions.get(node.number)
         if node.number in checks.doubtful:
-            places.append(Place(node, Evidence.NONE, {}, doubt=checks.doubtful[node.number]))
+            places.append(
+                NodePlacement(node, Evidence.NONE, {}, doubt=checks.doubtful[node.number])
+            )
         elif region is not None and region.operators:
             busy = (busy_ps or {}).get(node.number, 0)
             weights = weights_of(source, model, costs, region.operators, busy)
             together = find_inseparable(source, model, costs, region.operators)
-            places.append(Place(node, region.evidence, weights, inseparable=together))
+            places.append(NodePlacement(node, region.evidence, weights, inseparable=together))
         elif node.is_layout and (causes := _causes(source, engine, regions, node)):
             weights = dict.fromkeys(causes, 1)
-            places.append(Place(node, Evidence.NEIGHBOUR, weights, is_inserted=True))
+            places.append(NodePlacement(node, Evidence.NEIGHBOUR, weights, is_inserted=True))
         else:
             reason = "no name that the engine kept tells which operators it stands for"
-            places.append(Place(node, Evidence.NONE, {}, doubt=reason))
+            places.append(NodePlacement(node, Evidence.NONE, {}, doubt=reason))
     return Placement(tuple(places), regions, checks)
 
 

@@ -168,7 +168,7 @@ class Attention(Micro):
                     _pack_keys(build, self, k, packed_k, known)
                 if packed_v is not None:
                     _pack_values(build, self, v, packed_v, known)
-            item = _Item(
+            item = _WorkItem(
                 self,
                 q,
                 k if self.is_direct else packed_k,
@@ -192,7 +192,7 @@ class Attention(Micro):
         return attention_on_device(self, BATCH, HEAD, ROW, KEY, COLUMN)
 
 
-def _tiles(build: Builder, item: _Item, block: Count) -> None:
+def _tiles(build: Builder, item: _WorkItem, block: Count) -> None:
     """The tiles of a block of rows."""
     it = item.it
     last = least((block + 1) * it.block_tiles, it.tiles)
@@ -200,7 +200,7 @@ def _tiles(build: Builder, item: _Item, block: Count) -> None:
         _tile(build, item, tile)
 
 
-def _row_by_row(build: Builder, item: _Item) -> None:
+def _row_by_row(build: Builder, item: _WorkItem) -> None:
     """Where there are fewer rows than a tile has."""
     it = item.it
     single = replace(item, it=replace(it, tile=replace(it.tile, rows=1)))
@@ -209,7 +209,7 @@ def _row_by_row(build: Builder, item: _Item) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _WorkItem:
     """What the parts of a work item share."""
 
     it: Attention
@@ -272,7 +272,7 @@ def _pack_values(
                 build.assign(packed[j * width + c], ZERO)
 
 
-def _tile(build: Builder, item: _Item, tile: Count) -> None:
+def _tile(build: Builder, item: _WorkItem, tile: Count) -> None:
     """All of a tile of query rows."""
     it, rows = item.it, item.it.tile.rows
     # The last tile begins early rather than end late.
@@ -317,7 +317,7 @@ def _product(
     return sums
 
 
-def _scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
+def _scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
     """The products of the tile's queries with all keys in reach."""
     it = item.it
     width, lanes, q = it.tile.width, it.tile.lanes, it.q
@@ -355,7 +355,7 @@ def _scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
                 panel_of(count(whole), vectors)
 
 
-def _direct_scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
+def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
     """The same with keys as they lie: each is read once, for all rows."""
     it, lanes = item.it, item.it.tile.lanes
     qt = build.pointer("qt", item.q, m0 * it.q.row_stride)
@@ -373,7 +373,7 @@ def _direct_scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
             build.assign(item.scores[i * it.row_length + key], total)
 
 
-def _softmax(build: Builder, item: _Item, m0: Count, used: Count) -> Memory:
+def _softmax(build: Builder, item: _WorkItem, m0: Count, used: Count) -> Memory:
     """exp(score - top) in place; what the rows must still be multiplied by is left to the end, when
     there is less to multiply.
     """
@@ -409,7 +409,7 @@ def _softmax(build: Builder, item: _Item, m0: Count, used: Count) -> Memory:
     return inverse
 
 
-def _weighted_sum(build: Builder, item: _Item, m0: Count, used: Count, inverse: Memory) -> None:
+def _weighted_sum(build: Builder, item: _WorkItem, m0: Count, used: Count, inverse: Memory) -> None:
     it = item.it
     lanes, width, rows = it.tile.lanes, it.tile.width, it.tile.rows
     step = it.padded_width if it.pack_values else it.v.row_stride

@@ -20,8 +20,7 @@ from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, bf16x2_conv_plans, lower_
 from whence.kernels.conv.depthwise import SlidePlan, depthwise_plans, is_depthwise, lower_depthwise
 from whence.kernels.conv.direct import conv_sizes, lower_conv
 from whence.kernels.conv.plan import ConvPlan
-from whence.kernels.conv.winograd import Plan as WinogradPlan
-from whence.kernels.conv.winograd import lower_winograd, winograd_plans
+from whence.kernels.conv.winograd import WinogradPlan, lower_winograd, winograd_plans
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.product.bf16x2 import Bf16x2GemmPlan, bf16x2_gemm_plans, lower_bf16x2_gemm

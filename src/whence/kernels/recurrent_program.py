@@ -29,7 +29,7 @@ from whence.kernels.ir import (
     least,
 )
 from whence.kernels.recurrent_layer import LayerState, Phase, RecurrentLayer
-from whence.kernels.recurrent_unit import ZERO, Unit, check_lengths
+from whence.kernels.recurrent_unit import ZERO, RecurrentUnit, check_lengths
 from whence.types import DType
 
 
@@ -278,7 +278,7 @@ def _phase(
     with build.loop("i", it.rows) as i:
         share = build.pointer("share", shares, (i * it.panels + panel) * it.width)
         unit0 = build.count("unit0", panel * it.units)
-        unit = Unit(build, layer, phases, number, unit0)
+        unit = RecurrentUnit(build, layer, phases, number, unit0)
         unit.prepare(i, t)
         with build.loop("u", limit, vectorise=True) as u:
             unit.compute(

@@ -34,7 +34,7 @@ def names_read(phase: Phase) -> set[str]:
 
 
 @dataclass(slots=True)
-class Unit:
+class RecurrentUnit:
     """What a unit makes of the sums of a phase's gates."""
 
     build: Builder

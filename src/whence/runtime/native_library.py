@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.building.native_code import NativePlan, NativeSlot
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import WhenceError
 
 NO_MEMORY, FAULT = -1, -2
@@ -107,14 +107,14 @@ def address_of(array: Any) -> int:
         return int(array.ctypes.data)
 
 
-def runtime_unit() -> Unit:
+def runtime_unit() -> SourceUnit:
     """The run-time library's source in one unit: starting a compiler takes longest."""
     folder = Path(__file__).parent / "native"
 
     def text(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
-    return Unit(
+    return SourceUnit(
         "whence_runtime",
         text("whence_runtime.c") + text("whence_loop.c"),
         tuple((name, text(name)) for name in ("whence_runtime.h", "whence_loop.h")),

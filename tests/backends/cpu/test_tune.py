@@ -30,7 +30,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.kernels.conv.winograd import Plan as WinogradPlan
+from whence.kernels.conv.winograd import WinogradPlan
 from whence.kernels.product.gemm import GemmPlan
 from whence.runtime.engine import Engine
 from whence.types import DType

@@ -28,7 +28,7 @@ from whence.building.location import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.codegen.emit import emit
-from whence.codegen.toolchain import Unit
+from whence.codegen.toolchain import SourceUnit
 from whence.graph import Node, Ref
 from whence.kernels.ir import Buffer, Kernel, Role
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.backend import CpuBackend
 
 _PIECE = 1 << 14
-_TOUCH = Unit(
+_TOUCH = SourceUnit(
     "touch",
     f"""#include <stdint.h>
 void whence_read(void *const *buf, int64_t begin, int64_t end, void *scratch) {{

@@ -26,7 +26,7 @@ from whence.building.program import Program
 from whence.building.program_parts import copies_of
 from whence.building.variables import variables_of
 from whence.codegen.opencl.render_cl import Device
-from whence.codegen.toolchain import Toolchain, Unit
+from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.graph import Graph, Ref
 
 FILES = NativeFiles(
@@ -104,7 +104,7 @@ def export_opencl(
     `NAME.cl`; returns what was written.
     """
     stem = file_stem(name)
-    units = [Unit(stem, model_source(planned, stem))]
+    units = [SourceUnit(stem, model_source(planned, stem))]
     written = write_library(
         planned.program, toolchain, folder, stem, units, FILES, links_later=True
     )

@@ -8,8 +8,7 @@ from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, cheapest_bf16x2_conv
 from whence.kernels.conv.direct import share_reached
-from whence.kernels.conv.winograd import Plan as WinogradPlan
-from whence.kernels.conv.winograd import cheapest_winograd
+from whence.kernels.conv.winograd import WinogradPlan, cheapest_winograd
 from whence.kernels.group import Group
 from whence.kernels.tile import Tile
 

@@ -31,8 +31,7 @@ from whence.kernels.conv.direct import (
     require_floats,
 )
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
-from whence.kernels.conv.winograd import Plan as WinogradPlan
-from whence.kernels.conv.winograd import lower_winograd
+from whence.kernels.conv.winograd import WinogradPlan, lower_winograd
 from whence.kernels.cost import chunk_size
 from whence.kernels.group import Group, data_operands
 from whence.kernels.ir import Fn, Kernel

@@ -104,7 +104,7 @@ same.
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _WorkItem:
     """What the parts of a work item share."""
 
     slide: Slide
@@ -125,16 +125,16 @@ def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares
     plane = slide.rows.size * slide.columns.size * slide.block
     taps = slide.rows.kernel * slide.columns.kernel * slide.block
 
-    def item(lane0: Count) -> _Item:
+    def item(lane0: Count) -> _WorkItem:
         x = build.pointer("x", build.buffer(slide.source), task // chunks * plane + lane0)
         w = None
         if slide.weights is not None:
             w = build.pointer("w", build.buffer(slide.weights), block * taps + lane0)
-        return _Item(slide, kernel, shares, x, w, block, lane0)
+        return _WorkItem(slide, kernel, shares, x, w, block, lane0)
 
     whole = item(count(0)) if slide.block == slide.lanes else None
 
-    def by_lanes(tile: Callable[[_Item], None]) -> None:
+    def by_lanes(tile: Callable[[_WorkItem], None]) -> None:
         if whole is not None:
             tile(whole)
             return
@@ -156,7 +156,7 @@ def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares
         each_tile(build, cover, rows, first, last, whole_tile)
 
 
-def _tile(build: Builder, item: _Item, tile: TileAt) -> None:
+def _tile(build: Builder, item: _WorkItem, tile: TileAt) -> None:
     slide, pixels = item.slide, tile.shape.pixels
     rows, columns = slide.rows, slide.columns
     at = build.count(
@@ -186,7 +186,7 @@ def _start(slide: Slide) -> float:
     return 0.0 if slide.fn is Fn.ADD else -math.inf
 
 
-def _edge_tile(build: Builder, item: _Item, tile: EdgeAt) -> None:
+def _edge_tile(build: Builder, item: _WorkItem, tile: EdgeAt) -> None:
     """A tile whose pixels read padding, or are of several rows, or not all there."""
     slide, pixels, lanes = item.slide, tile.pixels, item.slide.lanes
     rows, columns = slide.rows, slide.columns
@@ -237,7 +237,7 @@ def _taps_below(build: Builder, field: Field, limit: Count) -> Count:
 
 def _kernel_row(
     build: Builder,
-    item: _Item,
+    item: _WorkItem,
     tile: TileAt,
     sums: Memory,
     at: Count,
@@ -274,7 +274,7 @@ def _kernel_row(
                     build.accumulate(sums[pixel], a * weights[tap] if weights else a)
 
 
-def _average(build: Builder, item: _Item, tile: TileAt, sums: Memory) -> None:
+def _average(build: Builder, item: _WorkItem, tile: TileAt, sums: Memory) -> None:
     slide, shape = item.slide, tile.shape
     if slide.shares is not None:
         with build.loop("i", shape.pixels) as i:

@@ -130,7 +130,7 @@ class Conv(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _WorkItem:
     """What the parts of a work item share."""
 
     conv: Conv
@@ -190,7 +190,7 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
         ahead = build.pointer(
             "ahead", w, count(build.size(size)) + further, alone=False, moves=True
         )
-    item = _Item(conv, kernel, x, w, block, ahead, reach)
+    item = _WorkItem(conv, kernel, x, w, block, ahead, reach)
 
     def whole_panel(vectors: int) -> None:
         if isinstance(conv.cover, OpenCover):
@@ -224,7 +224,7 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
         whole_panel(rest or conv.vectors)
 
 
-def _tile(build: Builder, item: _Item, tile: TileAt, vectors: int) -> None:
+def _tile(build: Builder, item: _WorkItem, tile: TileAt, vectors: int) -> None:
     conv, pixels = item.conv, tile.shape.pixels
     row, column = conv.rows, conv.columns
     at = build.count(
@@ -248,7 +248,7 @@ def _tile(build: Builder, item: _Item, tile: TileAt, vectors: int) -> None:
 
 def _depth(
     build: Builder,
-    item: _Item,
+    item: _WorkItem,
     tile: TileAt,
     depth: Depth,
     vectors: int,
@@ -279,7 +279,7 @@ def _depth(
         each_kernel_row(build, conv.rows, tile, read)
 
 
-def _edge_tile(build: Builder, item: _Item, tile: EdgeAt, vectors: int) -> None:
+def _edge_tile(build: Builder, item: _WorkItem, tile: EdgeAt, vectors: int) -> None:
     """A tile whose pixels read padding, or are of several rows, or not all there."""
     conv, pixels, width = item.conv, tile.pixels, vectors * item.conv.lanes
     at = edge_reads(build, tile, conv.rows, conv.columns, conv.row_stride, conv.pixel_stride)
@@ -338,7 +338,7 @@ def _copies(pixels: int, vectors: int) -> int:
     return -(-_PRODUCTS // (pixels * vectors))
 
 
-def _steps(build: Builder, item: _Item, depth: Depth, done: int) -> tuple[Count, Count]:
+def _steps(build: Builder, item: _WorkItem, depth: Depth, done: int) -> tuple[Count, Count]:
     """From which to which step of a range of the sum the panel's outputs depend on it."""
     if item.reach is None:
         return count(0), count(build.size(depth.count))
@@ -350,7 +350,7 @@ def _steps(build: Builder, item: _Item, depth: Depth, done: int) -> tuple[Count,
 
 
 def _channels(
-    build: Builder, item: _Item, depth: Depth, done: int, step: Count
+    build: Builder, item: _WorkItem, depth: Depth, done: int, step: Count
 ) -> tuple[Count, Count]:
     """From which to which channel of a step they do."""
     if item.reach is None:
@@ -364,7 +364,7 @@ def _channels(
 
 def _read(
     build: Builder,
-    item: _Item,
+    item: _WorkItem,
     tile: TileAt,
     depth: Depth,
     vectors: int,

@@ -201,7 +201,7 @@ class _Shape:
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Plan:
+class WinogradPlan:
     """How a convolution is transformed."""
 
     size: int
@@ -210,7 +210,7 @@ class Plan:
     chunk: int
 
 
-def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Plan] | None:
+def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, WinogradPlan] | None:
     """The cheapest way to transform the convolution of a BlockedConv, with the cycles it takes;
     `None` when it cannot be or is not worth it.
     """
@@ -218,7 +218,9 @@ def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Pl
     if shape is None:
         return None
     every = [shape, *_larger(group, anchor, shape)]
-    options = {Plan(size, *form) for each in every for size in POINTS for form in each.shapes(size)}
+    options = {
+        WinogradPlan(size, *form) for each in every for size in POINTS for form in each.shapes(size)
+    }
     table = {plan: [each.cycles(*astuple(plan)) for each in every] for plan in options}
     direct = [each.direct_cycles() * _WORTHWHILE for each in every]
     least: list[float] = [min(found) for found in zip(direct, *table.values(), strict=True)]
@@ -227,7 +229,7 @@ def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Pl
         """How much longer than the best it takes at the worst size."""
         return max(mine / best for mine, best in zip(cycles, least, strict=True))
 
-    def rank(plan: Plan) -> tuple[float, float, int, Plan]:
+    def rank(plan: WinogradPlan) -> tuple[float, float, int, WinogradPlan]:
         # Of equals, the largest tile: it leaves most time for a sum to be there again.
         cycles = table[plan]
         return regret(cycles), cycles[0], -plan.tile_rows * plan.vectors, plan
@@ -252,7 +254,7 @@ def _larger(group: Group, anchor: Node, shape: _Shape) -> Iterator[_Shape]:
             yield replace(shape, images=shape.images * factor)
 
 
-def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:
+def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[WinogradPlan]:
     """What is worth timing: of each size of tile the shapes that the cost model likes best, and its
     best one in smaller and larger chunks.
     """
@@ -261,7 +263,7 @@ def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:
         return
     for size in POINTS:
         options = sorted((shape.cycles(size, *form), form) for form in shape.shapes(size))
-        plans = [Plan(size, *form) for _, form in options[:_SHAPES_TIMED]]
+        plans = [WinogradPlan(size, *form) for _, form in options[:_SHAPES_TIMED]]
         yield from plans
         best, rows = plans[0], plans[0].tile_rows
         for chunk in (
@@ -295,7 +297,7 @@ def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
     )
 
 
-def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel:
+def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: WinogradPlan) -> Kernel:
     """A kernel for a group whose anchor is a BlockedConv that `cheapest_winograd` has a plan
     for.
     """

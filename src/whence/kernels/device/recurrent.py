@@ -7,7 +7,7 @@ from __future__ import annotations
 from whence.kernels.builder import Builder
 from whence.kernels.ir import Count, Expr, Name, Not, Stmt, Swap, chosen, count
 from whence.kernels.recurrent_layer import LayerState, Phase, RecurrentLayer
-from whence.kernels.recurrent_unit import ZERO, Unit, check_lengths
+from whence.kernels.recurrent_unit import ZERO, RecurrentUnit, check_lengths
 
 _ITEMS = 32
 
@@ -103,6 +103,6 @@ def _unit(
                 share = made[0] + (bias[0] + bias[it.gates * it.hidden])
         shares[gate] = share
         sums.append(made[1])
-    unit = Unit(build, layer, phases, number, count(0))
+    unit = RecurrentUnit(build, layer, phases, number, count(0))
     unit.prepare(count(0), t)
     unit.compute(count(0), u, shares.__getitem__, sums.__getitem__)

@@ -92,7 +92,7 @@ class IntegerSlide(Micro):
                 end = (part + 1) * self.vectors // self.parts
                 with build.loop("vector", end, begin=part * self.vectors // self.parts) as vector:
                     m0 = (image * out + row) * self.columns.out
-                    item = _Item(self, kernel, taps, order, zero, border, m0)
+                    item = _WorkItem(self, kernel, taps, order, zero, border, m0)
                     _vector(build, item, vector)
         return build.finish()
 
@@ -101,7 +101,7 @@ class IntegerSlide(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _WorkItem:
     """What the vectors of channels of an output row share."""
 
     it: IntegerSlide
@@ -140,7 +140,7 @@ def _input_rows(
     return found
 
 
-def _vector(build: Builder, item: _Item, vector: Count) -> None:
+def _vector(build: Builder, item: _WorkItem, vector: Count) -> None:
     """All tiles of an output row, for one vector of channels."""
     it, lanes = item.it, item.it.lanes
     first = vector * lanes
@@ -174,7 +174,7 @@ def _vector(build: Builder, item: _Item, vector: Count) -> None:
             _tile(build, item, weights, run.shape, column)
 
 
-def _open_row(build: Builder, item: _Item, w: _Weights, cover: OpenCover) -> None:
+def _open_row(build: Builder, item: _WorkItem, w: _Weights, cover: OpenCover) -> None:
     """The tiles of an output row whose width is open: pixel by pixel where there is padding, and
     everywhere if no tile fits between; the last tile begins early rather than end late.
     """
@@ -190,7 +190,7 @@ def _open_row(build: Builder, item: _Item, w: _Weights, cover: OpenCover) -> Non
         _edge(build, item, w, column)
 
 
-def _edge(build: Builder, item: _Item, w: _Weights, column: Count) -> None:
+def _edge(build: Builder, item: _WorkItem, w: _Weights, column: Count) -> None:
     """A pixel whose taps are asked where they lie."""
     it, lanes, columns = item.it, item.it.lanes, item.it.columns
     total = build.variable("sum", w.start)
@@ -215,7 +215,7 @@ def _edge(build: Builder, item: _Item, w: _Weights, column: Count) -> None:
     epilogue.store(build, item.kernel, [w.channel], lambda _, __: value)
 
 
-def _tile(build: Builder, item: _Item, w: _Weights, shape: Shape, column: Count) -> None:
+def _tile(build: Builder, item: _WorkItem, w: _Weights, shape: Shape, column: Count) -> None:
     it, lanes, pixels = item.it, item.it.lanes, shape.pixels
     sums = build.array("sum", pixels, dtype=DType.I32, lanes=lanes)
     totals = None
@@ -270,7 +270,7 @@ def _meetings(it: IntegerSlide, shape: Shape) -> dict[int, list[tuple[int, int]]
     return met
 
 
-def _four(item: _Item, at: Count, place: int, quad: int, taps: int) -> Expr:
+def _four(item: _WorkItem, at: Count, place: int, quad: int, taps: int) -> Expr:
     """The bytes that four kernel rows read in an input column, side by side."""
     it = item.it
     if place == _BORDER:

@@ -169,7 +169,7 @@ class IntegerProduct(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _WorkItem:
     """What the panels of a work item share."""
 
     it: IntegerProduct
@@ -224,10 +224,10 @@ def _work_item(
             with build.loop("k", shape.depth) as k:
                 build.accumulate(total, cast(a[i * stride + k], DType.I32))
             build.assign(sums[i], total)
-    _panels(build, _Item(it, kernel, lo, hi, a, stride, zero, sums, order), part)
+    _panels(build, _WorkItem(it, kernel, lo, hi, a, stride, zero, sums, order), part)
 
 
-def _panels(build: Builder, item: _Item, part: Count) -> None:
+def _panels(build: Builder, item: _WorkItem, part: Count) -> None:
     """The panels of a work item, each with all rows of its block."""
     it, shape = item.it, item.it.shape
     sizes = sorted(set(shape.panels), reverse=True)
@@ -246,7 +246,9 @@ def _panels(build: Builder, item: _Item, part: Count) -> None:
             _rows(build, item, _panel(build, it, item, vector, small))
 
 
-def _panel(build: Builder, it: IntegerProduct, item: _Item, vector: Count, vectors: int) -> _Panel:
+def _panel(
+    build: Builder, it: IntegerProduct, item: _WorkItem, vector: Count, vectors: int
+) -> _Panel:
     shape, lanes = it.shape, it.shape.lanes
     starts = []
     for j in range(vectors):
@@ -274,7 +276,7 @@ def _panel(build: Builder, it: IntegerProduct, item: _Item, vector: Count, vecto
     return _Panel(starts, w, start, factor)
 
 
-def _rows(build: Builder, item: _Item, panel: _Panel) -> None:
+def _rows(build: Builder, item: _WorkItem, panel: _Panel) -> None:
     """A panel with all rows of the block, a tile at a time."""
     shape = item.it.shape
     if decide(shape.tile_rows, Relation.LE, shape.rows):
@@ -286,7 +288,7 @@ def _rows(build: Builder, item: _Item, panel: _Panel) -> None:
         _tiles(build, item, panel, 1)
 
 
-def _tiles(build: Builder, item: _Item, panel: _Panel, rows: int) -> None:
+def _tiles(build: Builder, item: _WorkItem, panel: _Panel, rows: int) -> None:
     """The rows of a block, so many at a time; there are as many."""
     shape, lanes, vectors = item.it.shape, item.it.shape.lanes, len(panel.starts)
     row = shape.lanes * 4
@@ -319,7 +321,7 @@ def _tiles(build: Builder, item: _Item, panel: _Panel, rows: int) -> None:
 # ---- a right-hand side that is not constant ----
 
 
-def _pack(build: Builder, item: _Item, starts: list[Count]) -> _Panel:
+def _pack(build: Builder, item: _WorkItem, starts: list[Count]) -> _Panel:
     """A panel into scratch, with the sum of each column on the way."""
     it, shape, lanes = item.it, item.it.shape, item.it.shape.lanes
     vectors, row = len(starts), shape.lanes * 4
@@ -351,7 +353,9 @@ def _pack(build: Builder, item: _Item, starts: list[Count]) -> _Panel:
     return _Panel(starts, packed, start, factor)
 
 
-def _quads(build: Builder, item: _Item, b: Pointer, k: Count, start: Count, present: int) -> Expr:
+def _quads(
+    build: Builder, item: _WorkItem, b: Pointer, k: Count, start: Count, present: int
+) -> Expr:
     """Four rows of a vector's columns side by side, as signed bytes; rows behind the last are 0."""
     it, shape, lanes = item.it, item.it.shape, item.it.shape.lanes
     middle = Literal(0 if it.weights_signed else 128, b.dtype)

@@ -109,7 +109,7 @@ class Gemm(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _WorkItem:
     """What the parts of a work item share."""
 
     gemm: Gemm
@@ -141,7 +141,7 @@ def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
     first = build.count("first", block * gemm.block_rows)
     last = build.count("last", least(first + gemm.block_rows, gemm.rows))
     held = build.array("held", gemm.block_rows * width) if gemm.divided else None
-    item = _Item(gemm, first, n0, columns, a, b, held)
+    item = _WorkItem(gemm, first, n0, columns, a, b, held)
 
     def tiles(k0: Count) -> None:
         if is_symbolic(gemm.rows):
@@ -160,7 +160,7 @@ def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
         tiles(count(0))
 
 
-def _even_tiles(build: Builder, item: _Item, first: Count, last: Count, k0: Count) -> None:
+def _even_tiles(build: Builder, item: _WorkItem, first: Count, last: Count, k0: Count) -> None:
     """As few tiles as an open number of rows needs, all about equally high: a low one at the end
     would wait for each of its few sums.
     """
@@ -250,7 +250,7 @@ def _is_stream(gemm: Gemm) -> bool:
     )
 
 
-def _row(build: Builder, item: _Item, m0: Count) -> None:
+def _row(build: Builder, item: _WorkItem, m0: Count) -> None:
     """The sums of a single row, in several parts of the depth side by side.
 
     Hardware prefetchers follow each part, so that more of memory is on its way at a time than they
@@ -283,7 +283,7 @@ def _row(build: Builder, item: _Item, m0: Count) -> None:
 
 
 def _tile(
-    build: Builder, item: _Item, rows: int, m0: Count, k0: Count, number: Count | None = None
+    build: Builder, item: _WorkItem, rows: int, m0: Count, k0: Count, number: Count | None = None
 ) -> None:
     """The sums of a tile over a block of the depth that begins at `k0`, and what becomes of them
     after the last. Tiles are as high as can be unless it has a number.
@@ -369,7 +369,7 @@ def _step(
                 build.accumulate(sums[i, j], x * b[j])
 
 
-def _store(build: Builder, item: _Item, rows: int, m0: Count, sums: Memory) -> None:
+def _store(build: Builder, item: _WorkItem, rows: int, m0: Count, sums: Memory) -> None:
     """Apply the epilogue to the sums of a tile."""
     tile = item.gemm.tile
     made = build.array("out_tile", rows * tile.width)

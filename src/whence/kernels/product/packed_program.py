@@ -147,7 +147,7 @@ class PackedProduct(Micro):
                 if self.zeros is None
                 else build.pointer("zeros", build.buffer(self.zeros, DType.U8), panel * stride)
             )
-            item = _Item(self, panel * self.width, rows, words, scales, zero_points)
+            item = _WorkItem(self, panel * self.width, rows, words, scales, zero_points)
             whole = self.rows // self.tile_rows * self.tile_rows
             if whole:
                 with build.loop("m0", whole, step=self.tile_rows) as m0:
@@ -162,7 +162,7 @@ class PackedProduct(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _WorkItem:
     """What the parts of a work item share."""
 
     it: PackedProduct
@@ -174,7 +174,7 @@ class _Item:
     zeros: Pointer | None
 
 
-def _row_tile(build: Builder, item: _Item, m0: Count, rows: int) -> None:
+def _row_tile(build: Builder, item: _WorkItem, m0: Count, rows: int) -> None:
     it = item.it
     with build.loop("v0", it.vectors, step=it.tile_vectors) as v0:
         sums = build.array("sum", rows, it.tile_vectors, lanes=it.lanes)
@@ -192,7 +192,7 @@ def _row_tile(build: Builder, item: _Item, m0: Count, rows: int) -> None:
         _store(build, item, sums, m0, rows, v0)
 
 
-def _prefetch(build: Builder, item: _Item, b: Count) -> None:
+def _prefetch(build: Builder, item: _WorkItem, b: Count) -> None:
     """What is read once comes from memory: codes and scales of a later block."""
     it, line = item.it, CACHE_LINE // 4
     for pointer, size in ((item.words, it.width * it.block_words), (item.scales, it.width)):
@@ -202,7 +202,7 @@ def _prefetch(build: Builder, item: _Item, b: Count) -> None:
             build.prefetch(pointer, b * size + ahead + number)
 
 
-def _prefetch_next_panel(build: Builder, item: _Item, m0: Count, v0: Count, b: Count) -> None:
+def _prefetch_next_panel(build: Builder, item: _WorkItem, m0: Count, v0: Count, b: Count) -> None:
     """While rows are many, weights come from memory once for all of them: each block of each tile
     prefetches its part of what the next panel has.
     """
@@ -217,7 +217,7 @@ def _prefetch_next_panel(build: Builder, item: _Item, m0: Count, v0: Count, b: C
             build.prefetch(pointer, place + each * line)
 
 
-def _words(build: Builder, item: _Item, v0: Count, b: Count, number: Count) -> list[Name]:
+def _words(build: Builder, item: _WorkItem, v0: Count, b: Count, number: Count) -> list[Name]:
     it = item.it
     place = (b * it.block_words + number) * it.width + v0 * it.lanes
     return [
@@ -226,17 +226,17 @@ def _words(build: Builder, item: _Item, v0: Count, b: Count, number: Count) -> l
     ]
 
 
-def _by_block(item: _Item, pointer: Pointer, v0: Count, b: Count, j: int) -> Expr:
+def _by_block(item: _WorkItem, pointer: Pointer, v0: Count, b: Count, j: int) -> Expr:
     return pointer.vector(b * item.it.width + v0 * item.it.lanes + j * item.it.lanes, item.it.lanes)
 
 
-def _zero_points(item: _Item, v0: Count, b: Count, j: int) -> Expr:
+def _zero_points(item: _WorkItem, v0: Count, b: Count, j: int) -> Expr:
     assert item.zeros is not None
     return Op(Fn.CAST, (_by_block(item, item.zeros, v0, b, j),), DType.F32, item.it.lanes)
 
 
 def _integer_block(
-    build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: Count, b: Count
+    build: Builder, item: _WorkItem, sums: Memory, m0: Count, rows: int, v0: Count, b: Count
 ) -> None:
     """Add the sum of a block's products, by the scales of both sides."""
     it, lanes = item.it, item.it.lanes
@@ -292,7 +292,7 @@ def _integer_block(
 
 def _dot(
     build: Builder,
-    item: _Item,
+    item: _WorkItem,
     parts: Memory,
     m0: Count,
     rows: int,
@@ -322,7 +322,7 @@ def _dot(
 
 
 def _real_block(
-    build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: Count, b: Count
+    build: Builder, item: _WorkItem, sums: Memory, m0: Count, rows: int, v0: Count, b: Count
 ) -> None:
     """Add a block's products: codes become numbers, one row of the panel after the other."""
     it, lanes = item.it, item.it.lanes
@@ -353,7 +353,7 @@ def _real_block(
                             build.accumulate(sums[i, j], x * weight)
 
 
-def _store(build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: Count) -> None:
+def _store(build: Builder, item: _WorkItem, sums: Memory, m0: Count, rows: int, v0: Count) -> None:
     """Apply the epilogue to the sums of a tile."""
     it = item.it
     width = it.tile_vectors * it.lanes
