@@ -9,6 +9,7 @@ index leaves its range, no loop runs longer.
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ from whence.ops.definition import Value
 # For what is timed, and for what runs after a variant: a step that it spared, and the step that it
 # stood in for.
 _PLACES = 3
+# Places in memory that values lie in, one after another.
+_HELD, _MOST_HELD_BYTES = 16, 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +94,23 @@ class Exchange:
             ),
         )
         self._given = operands.values
+        size = plan.arena_bytes + sum(
+            value.nbytes for value in self._given if isinstance(value, np.ndarray)
+        )
+        self._held: deque[tuple[list[Value], Instance]] = deque(
+            maxlen=max(1, min(_HELD, _MOST_HELD_BYTES // max(1, size)))
+        )
         self._program = Program(plan, program.packed, program.library, program.details)
         self.move()
 
     def move(self) -> None:
         """Let all values, inputs too, lie elsewhere from now on: where they happen to lie decides
-        how they meet in the caches.
+        how they meet in the caches. Where they lay is held for a while: what is freed is given out
+        again, and they would lie in two places in turns.
         """
         self._given = [copy_elsewhere(value) for value in self._given]
         self._instance = Instance(self._program, self._engine)
+        self._held.append((self._given, self._instance))
 
     def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
         """Run once, with these offers standing in for their steps. Nanoseconds of each step, or of
