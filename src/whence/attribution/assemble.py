@@ -72,7 +72,7 @@ class Measurement:
     """
     busy_scatter: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """By step: how much that differs from moment to moment; empty where nobody noted it."""
-    fixed_work_ns: tuple[int, ...] = ()
+    fixed_products_ns: tuple[int, ...] = ()
     """What a fixed piece of work took between runs."""
     timeline: tuple[Event, ...] = ()
     timeline_ns: int = 0
@@ -206,7 +206,7 @@ def assemble(
         kernels=tuple(kernels),
         passes=dict(passes),
         runs_ns=measured.runs_ns,
-        fixed_work_ns=measured.fixed_work_ns,
+        fixed_products_ns=measured.fixed_products_ns,
         timeline=measured.timeline,
         timeline_ns=measured.timeline_ns,
         workers=measured.workers,

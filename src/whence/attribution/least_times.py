@@ -20,6 +20,9 @@ A_FIFTH = float(np.log(1.2))
 # For a step with less of the whole, no more runs are asked for; the chance is that of a model with
 # some fifty operators.
 _LARGE, _CHANCE = 0.02, 1e-4
+AGREEMENTS = 8.0
+"""So many times as far as the shortest runs lie apart, a change is no noise."""
+_AGREEING = 12
 
 
 class LeastTimes(NamedTuple):
@@ -50,12 +53,35 @@ def width(times: LeastTimes) -> np.ndarray:
     return found
 
 
+def agreement(times: np.ndarray) -> np.ndarray:
+    """How far the shortest runs lie apart, by column, as logarithms: what a dozen runs agree on is
+    what the work takes undisturbed, however busy the machine was in the others. As far as the
+    longest from the shortest where there are fewer.
+    """
+    ordered = np.log(np.maximum(np.sort(times.astype(float), axis=0), 1.0))
+    found: np.ndarray = ordered[min(_AGREEING, len(ordered)) - 1] - ordered[0]
+    return found
+
+
 def are_known(times: np.ndarray) -> bool:
     """Whether these runs, by run and step, tell so much about every large step that half of a
     change of a fifth would be seen.
     """
-    if not len(times):
+    found = least_times(times, _CHANCE) if len(times) else None
+    return found is not None and bool(np.all(width(found)[_large(found.upper)] <= A_FIFTH / 2))
+
+
+def agree(times: np.ndarray) -> bool:
+    """Whether of every large step a dozen of these runs, by run and step, agree so well that a
+    change of a fifth is larger than what is noise by that.
+    """
+    if len(times) < _AGREEING:
         return False
-    found = least_times(times, _CHANCE)
-    large = found.upper >= _LARGE * max(1.0, float(found.upper.sum()))
-    return bool(np.all(width(found)[large] <= A_FIFTH / 2))
+    large = _large(times.min(axis=0).astype(float))
+    return bool(np.all(AGREEMENTS * agreement(times)[large] < A_FIFTH))
+
+
+def _large(least: np.ndarray) -> np.ndarray:
+    """The steps with a good part of the whole."""
+    found: np.ndarray = least >= _LARGE * max(1.0, float(least.sum()))
+    return found

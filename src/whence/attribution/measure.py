@@ -25,7 +25,7 @@ from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.fixed_work import time_fixed_work
 from whence.attribution.input_places import InputPlaces
-from whence.attribution.least_times import are_known
+from whence.attribution.least_times import agree, are_known
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.noise import are_quiet, block_lows
@@ -62,7 +62,7 @@ _STORED_SAMPLES = 50_000
 _ROUND = 8
 # What others do on a machine lasts for a while: a busy one is looked at until so much time has
 # passed that there were quiet moments in it.
-_LONG_ENOUGH_S = 3.0
+_LONG_ENOUGH_S, _TOO_LONG_S = 3.0, 8.0
 # To wake threads takes some ten microseconds for each: longer runs do not show it.
 _SHORT_RUN_NS = 20_000_000
 # So does what happens between runs, to the first kernel's inputs in the caches and to vector units
@@ -256,13 +256,13 @@ class ProfiledRuns:
 
     def _with_workers(self, measured: Measurement) -> Measurement:
         """With what threads noted of when they work."""
-        measured = dataclasses.replace(measured, fixed_work_ns=tuple(self._fixed_work))
         if self.has_workers:
             is_long = float(np.median(measured.runs_ns)) > LONG_RUN_NS
             for _ in range(len(self._workers), 1 if is_long else FEWEST_RUNS):
                 self.run_noting_workers()
         if self._executable.engine.backend.reads_clock:
             self._note_more(measured)
+        measured = dataclasses.replace(measured, fixed_products_ns=tuple(self._fixed_work))
         recorded = self._workers.usual(measured.runs_ns)
         if recorded is None or self._workers.parts(self._program) != self._book.parts:
             return measured
@@ -289,7 +289,8 @@ class ProfiledRuns:
     def _note_more(self, measured: Measurement) -> None:
         """Runs in which threads note when they work, until it is known what steps take undisturbed:
         twice as many as the profiled ones at most, and none where those were few. On a busy machine
-        they go on for a while in any case.
+        they go on for a while in any case, and until the shortest of each step agree, for so long
+        as a person may wait.
         """
         is_busy, began = not are_quiet(block_lows(measured.runs_ns)), time.monotonic()
         before, most = len(self._workers), 2 * len(measured.per_run_ns)
@@ -297,11 +298,13 @@ class ProfiledRuns:
             noted = len(self._workers)
             if noted and self._workers.parts(self._program) != self._book.parts:
                 return
-            is_long_enough = not is_busy or time.monotonic() - began >= _LONG_ENOUGH_S
-            if is_long_enough and (
-                noted - before > most - _ROUND
-                or are_known(self._worked_ns(measured) if noted else measured.per_run_ns)
-            ):
+            spent = time.monotonic() - began
+            if is_busy:
+                if spent >= _TOO_LONG_S or (
+                    spent >= _LONG_ENOUGH_S and agree(self._worked_ns(measured))
+                ):
+                    return
+            elif noted - before > most - _ROUND or are_known(self._worked_ns(measured)):
                 return
             self._note_round()
             if len(self._workers) == noted:
@@ -309,6 +312,7 @@ class ProfiledRuns:
 
     def _note_round(self) -> None:
         """So many at once as there is room to note."""
+        self._fixed_work.append(time_fixed_work())
         at_once = min(_ROUND, self._workers.most_at_once)
         for first in range(0, _ROUND, at_once):
             self.run_noting_workers(min(at_once, _ROUND - first))

@@ -109,7 +109,7 @@ class Profile:
     """The time by the pass that made the nodes it was spent in."""
     runs_ns: tuple[int, ...] = ()
     """The wall time of each run."""
-    fixed_work_ns: tuple[int, ...] = ()
+    fixed_products_ns: tuple[int, ...] = ()
     """What a fixed piece of work took between runs that has nothing to do with the model: it tells
     whether the machine itself was slower than in another profile.
     """
@@ -365,7 +365,7 @@ class Profile:
             "policy": self.policy,
             "notes": list(self.notes),
             "runs_ns": list(self.runs_ns),
-            "fixed_work_ns": list(self.fixed_work_ns),
+            "fixed_products_ns": list(self.fixed_products_ns),
             "distribution_ns": list(self.distribution),
             "throughput": None if self.throughput is None else self.throughput.to_dict(),
             "passes": dict(self.passes),

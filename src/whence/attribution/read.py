@@ -57,7 +57,7 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         kernels=tuple(decode_kernel(row) for row in content["kernels"]),
         passes={str(name): int(time) for name, time in content.get("passes", {}).items()},
         runs_ns=tuple(int(time) for time in content.get("runs_ns", ())),
-        fixed_work_ns=tuple(int(time) for time in content.get("fixed_work_ns", ())),
+        fixed_products_ns=tuple(int(time) for time in content.get("fixed_products_ns", ())),
         timeline=tuple(Event(*map(int, event)) for event in content.get("timeline", ())),
         timeline_ns=int(content.get("timeline_ns", 0)),
         workers=tuple(WorkerEvent(*map(int, event)) for event in content.get("workers", ())),

@@ -11,7 +11,8 @@ where others use the memory all the time, one run in a hundred finds it free, in
 2. How far two such times lie apart where nothing changed is seen within each profile: by how much the
    least time differs from one moment to another beside the other kernels (`moment_scatter.py`). It
    is not divided by the number of moments, as a whole profile may have been at a bad one. One whose
-   shortest runs lie apart must differ by as much more. What a kernel finds in the caches depends on
+   shortest runs lie apart must differ by as much more. Where a dozen runs agree, that is enough:
+   eight times as far as they lie apart is no noise. What a kernel finds in the caches depends on
    others all the time: one that streams data (no convolution or matrix product, or one that a cache
    or memory limits) must differ by more. Others may use the memory less all through one profile:
    what the kernels that are not steady have in common says nothing about one of them.
@@ -34,7 +35,15 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.attribution.efficiency import Bound
-from whence.attribution.least_times import A_FIFTH, RANKS, LeastTimes, least_times, width
+from whence.attribution.least_times import (
+    A_FIFTH,
+    AGREEMENTS,
+    RANKS,
+    LeastTimes,
+    agreement,
+    least_times,
+    width,
+)
 from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow
@@ -130,15 +139,16 @@ def robust_changes(before: Profile, after: Profile) -> Changes | None:
     # The whole may be slower or faster.
     chance = (1 - CONFIDENCE) / (2 * len(RANKS))
     machine = _machine(before, after, chance)
-    if counted.sum() < _FEWEST_KERNELS and machine is None:
+    knows_machine = machine is not None and machine.is_known
+    if counted.sum() < _FEWEST_KERNELS and not knows_machine:
         return None
     common, scatter = _in_common(moved[counted])
     beside = moved - common
     whole, whole_unclear = _whole(
         least_times(old.times, chance), least_times(new.times, chance), machine
     )
-    if machine is not None and (whole or counted.sum() < _FEWEST_KERNELS):
-        common, scatter = machine, scatter if counted.sum() >= _FEWEST_KERNELS else 0.0
+    if machine is not None and knows_machine and (whole or counted.sum() < _FEWEST_KERNELS):
+        common, scatter = machine.moved, scatter if counted.sum() >= _FEWEST_KERNELS else 0.0
     moved = moved - common
     noise = np.maximum(old.noise_by_operator(names), new.noise_by_operator(names))
     noise = noise + _shared_by_unsteady(beside, noise, known)
@@ -157,12 +167,14 @@ def robust_changes(before: Profile, after: Profile) -> Changes | None:
     )
 
 
-def _whole(first: LeastTimes, second: LeastTimes, machine: float | None) -> tuple[float, bool]:
+def _whole(first: LeastTimes, second: LeastTimes, machine: _Machine | None) -> tuple[float, bool]:
     """By how much all kernels became slower, and whether a change of a fifth would be hidden."""
+    if machine is not None and not machine.is_known:
+        return 0.0, True
     one, two = (LeastTimes(each.lower.sum(), each.upper.sum()) for each in (first, second))
     moved = float(_moved(one.upper, two.upper))
     # As the machine was faster or slower by so much, it may be that the model was not.
-    less = moved - (machine or 0.0)
+    less = moved - (machine.moved if machine is not None else 0.0)
     moved = min(moved, less, key=abs) if moved * less > 0 else 0.0
     unknown = float(width(two if moved > 0 else one))
     is_change = abs(moved) > max(_LEAST_CHANGE, unknown)
@@ -199,19 +211,26 @@ def _shared_by_unsteady(beside: np.ndarray, noise: np.ndarray, known: np.ndarray
     return found
 
 
-def _machine(before: Profile, after: Profile, chance: float) -> float | None:
-    """By how much a fixed piece of work took longer, as a logarithm; `None` where that is not
-    known.
-    """
-    ends = []
+class _Machine(NamedTuple):
+    """By how much a fixed piece of work took longer, as a logarithm."""
+
+    moved: float
+    is_known: bool
+    """Do its shortest times of either profile agree?"""
+
+
+def _machine(before: Profile, after: Profile, chance: float) -> _Machine | None:
+    """`None` where that was not measured."""
+    ends, widest = [], 0.0
     for profile in (before, after):
-        if len(profile.fixed_work_ns) < FEWEST_RUNS:
+        if len(profile.fixed_products_ns) < FEWEST_RUNS:
             return None
-        times = least_times(np.array(profile.fixed_work_ns, float)[:, None], chance)
-        if float(width(times)[0]) > A_FIFTH:
-            return None
+        # As of kernels, the third shortest stands for it: a lucky moment or two say little.
+        ordered = np.sort(np.array(profile.fixed_products_ns, float))[_LEAST:, None]
+        times = least_times(ordered, chance)
+        widest = max(widest, float(width(times)[0]))
         ends.append(float(np.log(max(1.0, times.upper[0]))))
-    return ends[1] - ends[0]
+    return _Machine(ends[1] - ends[0], widest <= A_FIFTH)
 
 
 def _work(profile: Profile) -> _Work | None:
@@ -234,7 +253,9 @@ def _work(profile: Profile) -> _Work | None:
     least = ordered[_LEAST]
     apart = np.maximum(least - ordered[0], ordered[_NEAR_LEAST] - least)
     scatters = np.where(scatter > _STEADY, _SCATTERS_OF_OTHERS, _SCATTERS_OF_STEADY)
-    noise = np.maximum(scatters * scatter + apart, np.where(streams, _LEAST_STREAMING, 0.0))
+    # Moments differ where a machine is busy; what a dozen runs agree on does not.
+    unknown = np.minimum(scatters * scatter + apart, AGREEMENTS * agreement(matrix))
+    noise = np.maximum(unknown, np.where(streams, _LEAST_STREAMING, 0.0))
     return _Work(matrix, noise, dict(weights))
 
 
