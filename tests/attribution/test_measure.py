@@ -164,9 +164,11 @@ def test_what_noting_a_step_takes_is_measured_where_it_is_noted() -> None:
     assert 0 < noting <= min(steps)
 
 
-@pytest.mark.parametrize("is_quiet", [True, False])
-def test_a_busy_machine_is_looked_at_for_a_while(
-    monkeypatch: pytest.MonkeyPatch, is_quiet: bool
+@pytest.mark.parametrize(
+    ("is_quiet", "agrees", "expected"), [(True, False, 0), (False, False, 120), (False, True, 0)]
+)
+def test_a_busy_machine_is_looked_at_until_runs_agree(
+    monkeypatch: pytest.MonkeyPatch, is_quiet: bool, agrees: bool, expected: int
 ) -> None:
     """With more runs than twice the profiled ones; all that are remembered, if it takes as long."""
     noted = []
@@ -178,11 +180,12 @@ def test_a_busy_machine_is_looked_at_for_a_while(
 
     monkeypatch.setattr(WorkerRuns, "_enter", counted)
     monkeypatch.setattr(worker_lanes, "_STORED_RUNS", 120)
-    monkeypatch.setattr(measure, "_LONG_ENOUGH_S", 1e6)
+    monkeypatch.setattr(measure, "_TOO_LONG_S", 1e6)
     monkeypatch.setattr(measure, "are_quiet", lambda *_: is_quiet)
     monkeypatch.setattr(measure, "are_known", lambda _: True)
+    monkeypatch.setattr(measure, "agree", lambda _: agrees)
     profile_executable(compile_model(conv_bn_relu(), threads=1), runs=32, warmup=1)
-    assert len(noted) == (0 if is_quiet else 120)
+    assert len(noted) == expected
 
 
 def test_runs_that_are_noted_at_once_count_each() -> None:
