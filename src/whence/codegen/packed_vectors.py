@@ -24,7 +24,8 @@ def _ends(lanes: int, begin: str = "total", end: str = "sum") -> str:
     kind = f"w_i32x{lanes}"
     return (
         f"W_INLINE {kind} w_small_begin_i32x{lanes}({kind} total) {{ return {begin}; }}\n"
-        f"W_INLINE {kind} w_small_end_i32x{lanes}({kind} sum, {kind} total) {{ return {end}; }}\n"
+        f"W_INLINE {kind} w_small_end_i32x{lanes}({kind} sum, {kind} total)"
+        f" {{ (void)total; return {end}; }}\n"
     )
 
 
