@@ -171,7 +171,8 @@ const write = CanvasRenderingContext2D.prototype.fillText;
 CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
   const wide = this.measureText(text).width;
   const left = x - wide * { left: 0, start: 0, center: 0.5, right: 1 }[this.textAlign];
-  const drawing = this.canvas.parentElement.id;
+  // What is drawn beside the page, to be copied onto it, is in no element.
+  const drawing = this.canvas.parentElement?.id ?? '';
   // The names of lines are at the origin of a drawing that is moved and turned.
   if (x || y) window.texts[drawing] = { ...window.texts[drawing], [text]: [left, y, wide] };
   write.call(this, text, x, y);
@@ -198,6 +199,7 @@ def test_no_two_texts_of_the_axes_overlap(
         texts = browser.execute_script("return window.texts.roofline")
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    assert browser.get_log("browser") == []
     assert {"GFLOP/s", "operations for a byte"} < texts.keys()
     for one, two in itertools.combinations(texts, 2):
         (left, y, wide), (start, line, width) = texts[one], texts[two]
