@@ -136,7 +136,9 @@ def main() -> None:
 def write_profile(path: str, threads: int, runs: int, file: str) -> None:
     """What `whence profile` does, into a file."""
     model = compile_model(path, engine=Engine(threads=threads))
-    found = profile_executable(model, draw_inputs(Path(path)), runs=runs, model=path)
+    found = profile_executable(
+        model, draw_inputs(Path(path)), runs=runs, model=path, to_compare=True
+    )
     Path(file).write_text(found.to_json(), encoding="utf-8")
 
 

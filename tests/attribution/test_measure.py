@@ -165,12 +165,20 @@ def test_what_noting_a_step_takes_is_measured_where_it_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_quiet", "agrees", "expected"), [(True, False, 0), (False, False, 120), (False, True, 0)]
+    ("is_quiet", "agrees", "to_compare", "expected"),
+    [
+        (True, False, True, 0),
+        (False, False, True, 120),
+        (False, True, True, 0),
+        (False, False, False, 0),
+    ],
 )
 def test_a_busy_machine_is_looked_at_until_runs_agree(
-    monkeypatch: pytest.MonkeyPatch, is_quiet: bool, agrees: bool, expected: int
+    monkeypatch: pytest.MonkeyPatch, is_quiet: bool, agrees: bool, to_compare: bool, expected: int
 ) -> None:
-    """With more runs than twice the profiled ones; all that are remembered, if it takes as long."""
+    """With more runs than twice the profiled ones; all that are remembered, if it takes as long. Not
+    for a profile that is only looked at.
+    """
     noted = []
     enter = WorkerRuns._enter
 
@@ -184,7 +192,8 @@ def test_a_busy_machine_is_looked_at_until_runs_agree(
     monkeypatch.setattr(measure, "are_quiet", lambda *_: is_quiet)
     monkeypatch.setattr(measure, "are_known", lambda _: True)
     monkeypatch.setattr(measure, "agree", lambda _: agrees)
-    profile_executable(compile_model(conv_bn_relu(), threads=1), runs=32, warmup=1)
+    model = compile_model(conv_bn_relu(), threads=1)
+    profile_executable(model, runs=32, warmup=1, to_compare=to_compare)
     assert len(noted) == expected
 
 

@@ -35,6 +35,7 @@ def profile_model(
     exact: bool = False,
     streams: int = 0,
     batch: int = 0,
+    to_compare: bool = True,
 ) -> Profile:
     """Where the time goes, by operator of the file. Compiles the model unless it is compiled
     already; inputs are random unless given. `dims` are sizes of the dimensions that the model
@@ -45,7 +46,9 @@ def profile_model(
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
     is modelled. `streams` measures also what so many callers at once achieve in a second, most with
     `threads=1`. `batch` is how many samples a run has, of a model that leaves that open, where no
-    inputs are given.
+    inputs are given. `to_compare` goes on for up to eight seconds on a busy machine, until times are
+    known so well that `diff` can tell a change from noise; without it, a profile takes as long as
+    its runs.
 
         >>> profile = whence.profile("model.onnx", runs=10)
         >>> profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
@@ -116,6 +119,7 @@ def profile_model(
         rates=machine_rates(executable.engine),
         streams=streams,
         batch=batch or 1,
+        to_compare=to_compare,
     )
     return dataclasses.replace(found, render=page)
 

@@ -84,6 +84,7 @@ def profile_executable(
     rates: MachineRates | None = None,
     streams: int = 0,
     batch: int = 1,
+    to_compare: bool = False,
 ) -> Profile:
     """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are
     random.
@@ -91,7 +92,9 @@ def profile_executable(
     With `exact`, what each operator adds to its kernel is measured by leaving it out, not modelled.
     `rates` are those of the machine; without them, what was measured of it before, else nominal
     ones. With `streams`, what so many callers at once achieve is measured behind the profile;
-    `batch` is how many samples an input has, by which runs are counted as samples.
+    `batch` is how many samples an input has, by which runs are counted as samples. A profile
+    `to_compare` has more runs, and takes up to eight seconds longer on a busy machine, until it is
+    known what kernels take undisturbed: `diff` needs that, shares do not.
     """
     if runs < 1:
         raise InputError(f"a profile needs at least one run, not {runs}")
@@ -110,11 +113,16 @@ def profile_executable(
         measuring.run_profiled()
         if not number % 2:
             measuring.run()
-        if measuring.has_workers:
+        if to_compare and measuring.has_workers:
             measuring.run_noting_workers()
         _report(progress, "running", number + 1, runs)
     found = measuring.profile(
-        model=model, progress=progress, writers=writers, exact=exact, rates=rates
+        model=model,
+        progress=progress,
+        writers=writers,
+        exact=exact,
+        rates=rates,
+        to_compare=to_compare,
     )
     if not streams:
         return found
@@ -218,10 +226,11 @@ class ProfiledRuns:
         writers: Sequence[Writer] = (),
         exact: Prepare | None = None,
         rates: MachineRates | None = None,
+        to_compare: bool = False,
     ) -> Profile:
         """Of all profiled runs so far, at least one."""
         graph, engine = self._executable.graph, self._executable.engine
-        measured = self._with_workers(self._book.close(self._unprofiled))
+        measured = self._with_workers(self._book.close(self._unprofiled), progress, to_compare)
         left_out = None
         if exact is not None:
             left_out = measure_savings(
@@ -254,14 +263,16 @@ class ProfiledRuns:
             },
         )
 
-    def _with_workers(self, measured: Measurement) -> Measurement:
+    def _with_workers(
+        self, measured: Measurement, progress: Progress | None, to_compare: bool
+    ) -> Measurement:
         """With what threads noted of when they work."""
         if self.has_workers:
             is_long = float(np.median(measured.runs_ns)) > LONG_RUN_NS
             for _ in range(len(self._workers), 1 if is_long else FEWEST_RUNS):
                 self.run_noting_workers()
-        if self._executable.engine.backend.reads_clock:
-            self._note_more(measured)
+        if to_compare and self._executable.engine.backend.reads_clock:
+            self._note_more(measured, progress)
         measured = dataclasses.replace(measured, fixed_products_ns=tuple(self._fixed_work))
         recorded = self._workers.usual(measured.runs_ns)
         if recorded is None or self._workers.parts(self._program) != self._book.parts:
@@ -286,7 +297,7 @@ class ProfiledRuns:
         noted = self._workers.busy_ns(len(measured.step_ns))
         return noted if self.has_workers else np.concatenate([measured.per_run_ns, noted])
 
-    def _note_more(self, measured: Measurement) -> None:
+    def _note_more(self, measured: Measurement, progress: Progress | None) -> None:
         """Runs in which threads note when they work, until it is known what steps take undisturbed:
         twice as many as the profiled ones at most, and none where those were few. On a busy machine
         they go on for a while in any case, and until the shortest of each step agree, for so long
@@ -304,6 +315,7 @@ class ProfiledRuns:
                     spent >= _LONG_ENOUGH_S and agree(self._worked_ns(measured))
                 ):
                     return
+                _report(progress, "waiting for quiet moments", round(spent), round(_TOO_LONG_S))
             elif noted - before > most - _ROUND or are_known(self._worked_ns(measured)):
                 return
             self._note_round()

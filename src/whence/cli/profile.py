@@ -142,7 +142,18 @@ def profile(
         )
         if engine in NAMES
         else _profile_here(
-            model, engine, threads, shapes, runs, warmup, exact, precise, streams, batch or 1
+            model,
+            engine,
+            threads,
+            shapes,
+            runs,
+            warmup,
+            exact,
+            precise,
+            streams,
+            batch or 1,
+            # What is only looked at need not wait for quiet moments.
+            to_compare=output is not None or json_file is not None,
         )
     )
     shown = found if full_paths else found.without_local_paths()
@@ -171,6 +182,7 @@ def _profile_here(
     precise: bool,
     streams: int,
     batch: int,
+    to_compare: bool,
 ) -> Profile:
     with progress("compiling") as bar:
         chosen = parse_engine(engine, threads, precise)
@@ -196,4 +208,5 @@ def _profile_here(
             rates=machine_rates(chosen, bar.show),
             streams=streams,
             batch=batch,
+            to_compare=to_compare,
         )
