@@ -210,7 +210,7 @@ class _Place:
     def _by_weights(self) -> int | None:
         """What the constant weights that it meets first say of it."""
         for user, index in self.graph.uses(self.node.ref()):
-            weights = user.inputs[1] if len(user.inputs) > 1 and index == 0 else None
+            weights = user.operand("W", "B") if index == 0 else None
             value = None if weights is None else self.graph.type_of(weights)
             shape = value.static_shape if isinstance(value, TensorType) else None
             if not shape or weights is None or not self.graph[weights.node].is_const:

@@ -69,16 +69,14 @@ def allocate(
     # An output that some step makes is made in place; one that is an input, a constant or a second
     # name is copied at the end.
     for index, output in enumerate(graph.outputs):
-        (ref,) = output.inputs
-        assert ref is not None
+        ref = output.first_input
         owner = owners.get(ref, ref)
         if made.get(owner) and owner not in places:
             places[owner] = Location(Region.OUTPUT, index)
     # What is assigned to a variable is made there, unless a step of its own copies it.
     copied = {node.id for step in running for node in step.members if node.op == "Assign"}
     for node in graph.assigns:
-        (ref,) = node.inputs
-        assert ref is not None
+        ref = node.first_input
         owner = owners.get(ref, ref)
         if node.id not in copied:
             assert made.get(owner)
@@ -139,8 +137,7 @@ def _in_place(
             if ref not in changed:
                 last_read[root(within, ref).parent] = number
     for output in graph.outputs:
-        (given,) = output.inputs
-        assert given is not None
+        given = output.first_input
         last_read[root(within, given).parent] = end
     # Conditions are asked again by every step that they guard.
     for node in graph if "Choose" in graph.op_counts else ():

@@ -181,9 +181,7 @@ def header_text(program: Program, stem: str, included: str = "whence.h") -> str:
 
 def _value(node: Node) -> Ref:
     """What an input gives or an output takes."""
-    ref = node.inputs[0] if node.op == "Output" else node.ref()
-    assert ref is not None
-    return ref
+    return node.first_input if node.op == "Output" else node.ref()
 
 
 def model_source(program: Program, stem: str) -> str:

@@ -148,8 +148,7 @@ def copies_of(graph: Graph, layout: MemoryLayout, weights: Weights) -> Sequence[
     """The outputs that no step writes where the caller wants them."""
     found = []
     for index, output in enumerate(graph.outputs):
-        (ref,) = output.inputs
-        assert ref is not None
+        ref = output.first_input
         owner = layout.owner(ref)
         node = graph[owner.node]
         if is_planned(graph, ref) and layout.places.get(owner) != Location(Region.OUTPUT, index):

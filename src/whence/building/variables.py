@@ -44,8 +44,7 @@ def assignments(graph: Graph, steps: Sequence[Step], aliasing: Aliasing) -> list
     }
     found = []
     for node in graph.assigns:
-        (ref,) = node.inputs
-        assert ref is not None
+        ref = node.first_input
         lies = root(within, ref)
         source = graph[lies.parent.node]
         is_free = (
@@ -63,8 +62,7 @@ def assignments(graph: Graph, steps: Sequence[Step], aliasing: Aliasing) -> list
 
 
 def _copy(graph: Graph, node: Node) -> Step:
-    (ref,) = node.inputs
-    assert ref is not None
+    ref = node.first_input
     target = graph.variable(str(node.attrs["variable"])).ref()
     if not graph[ref.node].is_const and not is_planned(graph, ref):
         why = f"what is assigned is {graph.type_of(ref)}, whose size is known only at run time"

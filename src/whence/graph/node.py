@@ -132,6 +132,19 @@ class Node:
         index = next((positions[name] for name in names if name in positions), len(self.inputs))
         return self.inputs[index] if index < len(self.inputs) else None
 
+    def required(self, *names: str) -> Ref:
+        """The operand of one of these names, which the operator cannot be without."""
+        ref = self.operand(*names)
+        assert ref is not None, f"{self!r} has no operand {' or '.join(names)}"
+        return ref
+
+    @property
+    def first_input(self) -> Ref:
+        """The first operand, which the operator cannot be without."""
+        ref = self.inputs[0]
+        assert ref is not None, f"{self!r} has no first operand"
+        return ref
+
     def is_a(self, *ops: str) -> bool:
         """Is it one of these operators? For the alternatives of a pattern; what is true of a whole
         class of operators is a trait.

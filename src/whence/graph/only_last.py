@@ -43,8 +43,7 @@ def only_last(graph: Graph, outputs: Mapping[str, int]) -> Graph:
 
 
 def _shorten(graph: Graph, output: Node, axis: int) -> None:
-    (ref,) = output.inputs
-    assert ref is not None
+    ref = output.first_input
     rank = _rank(graph, ref)
     if rank is None or not -rank <= axis < rank:
         raise InputError(
@@ -54,8 +53,7 @@ def _shorten(graph: Graph, output: Node, axis: int) -> None:
     readers = [output]
     while _is_row_wise(graph, ref, rank, axis % rank):
         readers.append(graph.producer(ref))
-        ref = readers[-1].inputs[0]
-        assert ref is not None
+        ref = readers[-1].first_input
     *rest, reader = readers
     graph.set_input(reader, 0, _last_of(graph, ref, axis % rank, reader).ref())
     for node in (reader, *reversed(rest)):

@@ -88,10 +88,8 @@ class Append(Micro):
 
 
 def lower_append(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    past, update, places = anchor.inputs[:3]
-    assert past is not None
-    assert update is not None
-    assert places is not None
+    names = ("past", "update", "write_indices")
+    past, update, places = (anchor.required(name) for name in names)
     if group.outputs != (anchor.ref(),):
         raise UnsupportedError(f"group '{group.name}' does more than its {anchor.op}")
     batch, heads, past_rows, columns = group.shape(past)

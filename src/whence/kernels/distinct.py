@@ -204,8 +204,7 @@ def _before(k: Count) -> Count:
 
 
 def lower_distinct(group: Group, anchor: Node) -> Kernel:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape, dtype = group.shape(source), group.dtype(source)
     length = math.prod(shape)
     if compute_type(dtype) is not dtype or not 0 < length < _MOST:

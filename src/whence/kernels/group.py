@@ -151,7 +151,4 @@ def _nbytes(graph: Graph, ref: Ref) -> int:
 
 def data_operands(node: Node) -> tuple[Ref, Ref]:
     """The two operands that every product has: data, and what it is multiplied by."""
-    left, right = node.inputs[0], node.inputs[1]
-    assert left is not None
-    assert right is not None
-    return left, right
+    return node.first_input, node.required("W", "w", "B")

@@ -162,8 +162,7 @@ def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile, choice
     """One member of a group that could not stay together."""
     outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
     if node.op in VIEWS and _is_static((node,)):
-        source = node.inputs[0]
-        assert source is not None
+        source = node.first_input
         return Step(node.op, entry.id, (node,), (source,), outputs, None, is_view=True)
     # What follows from the dimensions of a call is part of the code, here as in a group.
     inputs = tuple(

@@ -67,8 +67,7 @@ class Places(Micro):
 
 
 def lower_places(group: Group, anchor: Node) -> Kernel:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape = group.shape(source)
     index = tuple(of(Var(f"{_AXIS}{axis}", size)) for axis, size in enumerate(shape))
     names = [

@@ -82,8 +82,7 @@ class TopK(Micro):
 
 def lower_topk(group: Group, anchor: Node) -> Kernel:
     """A kernel for a TopK whose k is known and not too large."""
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape, attrs = group.shape(source), anchor.attrs
     chosen: Any = attrs.get("axis", -1)
     axis = int(chosen) % max(len(shape), 1)

@@ -118,8 +118,10 @@ def only_user(graph: Graph, node: Node, ops: Ops) -> Node | None:
 
 def operand_orders(node: Node) -> Iterator[tuple[Ref, Ref]]:
     """The operands of a commutative binary operator, as they stand and swapped."""
-    if len(node.inputs) == 2 and node.inputs[0] is not None and node.inputs[1] is not None:
-        left, right = node.inputs[0], node.inputs[1]
+    if len(node.inputs) != 2:
+        return
+    left, right = node.inputs
+    if left is not None and right is not None:
         yield left, right
         yield right, left
 

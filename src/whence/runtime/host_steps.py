@@ -203,8 +203,7 @@ class HostSteps:
         made = self.made[index]
         if made is not None:
             return made
-        (ref,) = self._graph.outputs[index].inputs
-        assert ref is not None
+        ref = self._graph.outputs[index].first_input
         return copied(self._value(ref))
 
 

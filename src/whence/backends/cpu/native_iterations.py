@@ -243,8 +243,7 @@ def _source(program: Program, output: int, known: Location) -> Location:
     """Where an output lies that is copied. Places in the arena depend on the sizes of the call, those
     of constants do not.
     """
-    (ref,) = program.graph.outputs[output].inputs
-    assert ref is not None
+    ref = program.graph.outputs[output].first_input
     return known if known.region is Region.WEIGHTS else program.layout.places[ref]
 
 

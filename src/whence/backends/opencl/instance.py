@@ -325,8 +325,7 @@ class _Run:
 
     def _deliver(self, output: Node, memory: DeviceMemory) -> Value:
         """An output in memory of the application. Most are there already: kernels wrote them."""
-        (ref,) = output.inputs
-        assert ref is not None
+        ref = output.first_input
         owner = self._program.layout.owner(ref)
         if not memory.nbytes:
             return memory.given

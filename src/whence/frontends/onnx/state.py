@@ -63,8 +63,7 @@ def restore_state(
             graph.set_input(user, index, variable.ref())
         graph.remove(node)
         output = outputs[pairs[node.name]]
-        ref = output.inputs[0]
-        assert ref is not None
+        ref = output.first_input
         found = graph.type_of(ref)
         if isinstance(found, TensorType) and (
             found.dtype is not kind.dtype

@@ -78,8 +78,7 @@ def lower_depthwise(
     """A kernel for a group whose anchor is a BlockedConv with one input channel to each output
     channel.
     """
-    weights = anchor.inputs[1]
-    assert weights is not None
+    weights = anchor.required("W")
     attrs = anchor.attrs
     block, channels = get_int(attrs, "block", 0), get_int(attrs, "channels_out", 0)
     require_floats(group, anchor)
@@ -116,8 +115,7 @@ def slide(
     plan: SlidePlan | None = None,
 ) -> Slide:
     """The sliding window of an anchor whose first input is blocked."""
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     images, blocks, height, width, block = group.shape(source)
     if block % tile.lanes:
         raise UnsupportedError(

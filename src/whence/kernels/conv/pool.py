@@ -65,8 +65,7 @@ def _window(group: Group, anchor: Node, sizes: Sequence[int]) -> Window:
 
 
 def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     if group.dtype(source) is not DType.F32:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {group.dtype(source)}")
     sizes = group.shape(source)[2:4]
@@ -114,8 +113,7 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     """Work items are rows of the output, or equal parts of them; a row's results grow side by side
     while the window passes.
     """
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape, dtype = group.shape(source), compute_type(group.dtype(source))
     window = _window(group, anchor, shape[2:])
     average = plain_name(anchor.op) == "AveragePool"

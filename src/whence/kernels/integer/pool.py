@@ -40,8 +40,7 @@ _EXACT = 4096
 
 def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     """A kernel for a group whose anchor is a pool of integers."""
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape, dtype = group.shape(source), group.dtype(source)
     if dtype not in _CODES:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {dtype}")

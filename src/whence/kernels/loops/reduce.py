@@ -78,8 +78,7 @@ REDUCTIONS: Mapping[str, Reduction] = {
 
 def reduced_axes(group: Group, node: Node) -> tuple[int, ...]:
     """Which axes of the input the node reduces."""
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     rank = len(group.shape(source))
     if node.op.startswith("Global"):
         return tuple(range(2, rank))
@@ -95,8 +94,7 @@ def reduced_axes(group: Group, node: Node) -> tuple[int, ...]:
 
 def lower_reduce(group: Group, anchor: Node) -> Kernel:
     """A kernel whose work items are outputs of the reduction, or ranges of them."""
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape = group.shape(source)
     axes = reduced_axes(group, anchor)
     if len(group.outputs) != 1:

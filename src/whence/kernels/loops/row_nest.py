@@ -82,8 +82,7 @@ class RowNest:
     def __init__(
         self, group: Group, anchor: Node, shape: Sequence[int], axes: Sequence[int]
     ) -> None:
-        source = anchor.inputs[0]
-        assert source is not None
+        source = anchor.first_input
         self.group, self.anchor, self.source = group, anchor, source
         self.shape, self.axes = tuple(shape), tuple(axes)
         self.count = math.prod(self.shape[axis] for axis in self.axes)

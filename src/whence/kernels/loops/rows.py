@@ -28,14 +28,12 @@ def _number(anchor: Node, name: str, default: float) -> float:
 
 
 def _axis(group: Group, anchor: Node) -> int:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     return int(_number(anchor, "axis", -1)) % max(len(group.shape(source)), 1)
 
 
 def _along(group: Group, anchor: Node, axes: Sequence[int]) -> RowNest:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     row = RowNest(group, anchor, group.shape(source), axes)
     row.keep_costly()
     return row
@@ -126,8 +124,7 @@ def _scaled(
 
 
 def _trailing(group: Group, anchor: Node) -> range:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     return range(_axis(group, anchor), len(group.shape(source)))
 
 
@@ -184,14 +181,12 @@ def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
 
 
 def _instance_norm(group: Group, anchor: Node) -> Kernel:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     return _channel_norm(group, anchor, _along(group, anchor, range(2, len(group.shape(source)))))
 
 
 def _group_norm(group: Group, anchor: Node) -> Kernel:
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     batch, channels, *rest = group.shape(source)
     groups = int(_number(anchor, "num_groups", 1))
     shape = (batch, groups, channels // groups, *rest)
@@ -218,8 +213,7 @@ def _lp_norm(group: Group, anchor: Node) -> Kernel:
 def _mean_variance_norm(group: Group, anchor: Node) -> Kernel:
     # (x - mean) / (sqrt(var) + 1e-9)
     given = get_ints(anchor.attrs, "axes", (0, 2, 3))
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     rank = len(group.shape(source))
     row = _along(group, anchor, sorted({axis % rank for axis in given}))
     total = row.fold("total", Fn.ADD, 0.0, row.x)
@@ -253,8 +247,7 @@ def lower_rows(group: Group, anchor: Node) -> Kernel:
     """A kernel for a group whose anchor is a softmax or a normalisation of floating-point
     values.
     """
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     if not compute_type(group.dtype(source)).is_float or compute_type(group.dtype(source)) not in (
         DType.F32,
         DType.F64,
@@ -267,8 +260,7 @@ def lower_rows(group: Group, anchor: Node) -> Kernel:
 
 def _local_response(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # x · (bias + alpha / size · Σ x²)^-beta, the sum over neighbouring channels
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     size, channels = int(_number(node, "size", 1)), elements.shape(source)[1]
     x = elements.value(source, index)
     total: Expr = like(0.0, x)

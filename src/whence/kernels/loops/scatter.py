@@ -204,9 +204,7 @@ def _chunk(columns: int) -> int:
 
 
 def _gather_nd(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    data, indices = node.inputs[0], node.inputs[1]
-    assert data is not None
-    assert indices is not None
+    data, indices = node.first_input, node.required("indices")
     attrs: Any = node.attrs
     batch = int(attrs.get("batch_dims", 0))
     shape, index_shape = elements.shape(data), elements.shape(indices)
@@ -218,9 +216,7 @@ def _gather_nd(elements: Elements, node: Node, output: int, index: Indices) -> E
 
 
 def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    data, lengths = node.inputs[0], node.inputs[1]
-    assert data is not None
-    assert lengths is not None
+    data, lengths = node.first_input, node.required("sequence_lens")
     attrs: Any = node.attrs
     time, batch = int(attrs.get("time_axis", 0)), int(attrs.get("batch_axis", 1))
     extent = elements.shape(data)[time]

@@ -52,8 +52,7 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
     """The place of the largest or smallest element: first its value, then the first (or last) place
     that has it.
     """
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape = group.shape(source)
     if 0 in shape or group.outputs != (anchor.ref(),):
         raise UnsupportedError(
@@ -86,10 +85,9 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
     """A running sum or product: one step after the other along the axis, neighbours across it side
     by side.
     """
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape = group.shape(source)
-    given = group.graph.const_value(anchor.inputs[1])
+    given = group.graph.const_value(anchor.operand("axis"))
     if given is None or 0 in shape or group.outputs != (anchor.ref(),):
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' has an axis known only at run time, or no elements"

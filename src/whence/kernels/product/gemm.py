@@ -67,9 +67,7 @@ class Product:
 
 
 def product_of(node: Node) -> Product:
-    a, b = node.inputs[0], node.inputs[1]
-    assert a is not None
-    assert b is not None
+    a, b = node.first_input, node.required("B")
     attrs: Any = node.attrs
     if plain_name(node.op) == "Gemm":
         return Product(

@@ -33,10 +33,8 @@ _PANEL_VECTORS = 4
 
 def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is a product with packed weights."""
-    a, b, scales, zeros = (anchor.input(index) for index in range(4))
-    assert a is not None
-    assert b is not None
-    assert scales is not None
+    a, b, scales = (anchor.required(name) for name in ("A", "B", "scales"))
+    zeros = anchor.operand("zero_points")
     if group.dtype(a) is not DType.F32:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' multiplies {group.dtype(a)}")
     for ref in (b, scales, zeros):

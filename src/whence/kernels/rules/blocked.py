@@ -14,8 +14,7 @@ from whence.kernels.ir import Expr
 
 
 def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     image, outer, row, column, lane = index
     shape = elements.shape(source)
     channel = outer * elements.shape(node.ref())[4] + lane
@@ -28,8 +27,7 @@ def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> 
 
 
 def _from_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     image, channel, *rows, column = index
     block = elements.shape(source)[4]
     return elements.value(

@@ -19,10 +19,7 @@ from whence.types import DType
 
 
 def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    data, indices, scales = node.inputs[0], node.inputs[1], node.inputs[2]
-    assert data is not None
-    assert indices is not None
-    assert scales is not None
+    data, indices, scales = (node.required(name) for name in ("data", "indices", "scales"))
     bits, block = get_int(node.attrs, "bits", 4), get_int(node.attrs, "block_size", 128)
     rank = len(elements.shape(indices))
     row = looked_up(elements, indices, index[:rank], elements.shape(data)[0])

@@ -148,15 +148,13 @@ def _formula(formula: Formula) -> Rule:
 
 
 def _gelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     x = elements.value(source, index)
     return activate("GeluTanh" if node.attrs.get("approximate") == "tanh" else "Gelu", x)
 
 
 def _clip_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     x = elements.value(source, index)
     low, high = node.operand("min"), node.operand("max")
     if low is not None:
@@ -173,8 +171,7 @@ def _bound(elements: Elements, node: Node, ref: Ref) -> Expr:
 
 
 def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     kind = node.outputs[0]
     assert isinstance(kind, TensorType)
     # Through the stored type and back: casting to half precision must round even when the next
@@ -183,8 +180,7 @@ def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> E
 
 
 def _round_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source, to = node.inputs[0], node.attrs["to"]
-    assert source is not None
+    source, to = node.first_input, node.attrs["to"]
     assert isinstance(to, int)
     value = elements.value(source, index)
     return cast(cast(value, DType(to)), value.dtype)
@@ -229,8 +225,7 @@ def _shift_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
 
 
 def _isinf_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     x = elements.value(source, index)
     sides = [(1, apply(Fn.LT, like(0.0, x), x)), (-1, apply(Fn.LT, x, like(0.0, x)))]
     wanted = [
@@ -245,8 +240,7 @@ def _isinf_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
 
 def _dropout_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # Without training it is the identity, and its mask keeps everything.
-    source, mode = node.inputs[0], node.operand("training_mode")
-    assert source is not None
+    source, mode = node.first_input, node.operand("training_mode")
     training = [0] if mode is None else elements.const(mode)
     if training is None or training[0]:
         raise UnsupportedError(f"Dropout '{node.name}' may draw random numbers")

@@ -77,9 +77,7 @@ def _wide(value: Expr, factor: Expr, by: Expr) -> Expr:
 
 
 def _look_up(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    x, table = node.inputs[0], node.inputs[1]
-    assert x is not None
-    assert table is not None
+    x, table = node.first_input, node.required("table")
     low, high = integer_range(elements.dtype(x))
     place = sub(cast(elements.value(x, index), DType.I64), literal(low, DType.I64))
     return elements.value(table, (of(Looked(place, high - low + 1)),))

@@ -44,7 +44,7 @@ def _out(node: Node) -> DType:
 
 def _range(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # start + i · delta
-    start, delta = _only(elements, node.inputs[0]), _only(elements, node.inputs[2])
+    start, delta = _only(elements, node.inputs[0]), _only(elements, node.operand("delta"))
     return add(start, mul(position(index[0], start.dtype), delta))
 
 
@@ -71,8 +71,7 @@ def _eye_like(elements: Elements, node: Node, output: int, index: Indices) -> Ex
 
 
 def _shape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     attrs: Any = node.attrs
     shape = elements.shape(source)
     chosen = shape[slice(attrs.get("start", 0), attrs.get("end"))]
@@ -80,8 +79,7 @@ def _shape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 
 
 def _size(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     return literal(math.prod(elements.shape(source)), DType.I64)
 
 

@@ -18,12 +18,6 @@ from whence.ops.limits import MAX_CONCATENATED
 from whence.types import DType
 
 
-def _source(node: Node) -> Ref:
-    ref = node.inputs[0]
-    assert ref is not None
-    return ref
-
-
 def _ints(elements: Elements, node: Node, name: str, default: list[int] | None = None) -> list[int]:
     """A parameter that must be constant; `default` where an optional one is left out."""
     ref = node.operand(name)
@@ -41,7 +35,7 @@ def _int(node: Node, name: str, default: int) -> int:
 
 
 def _transpose(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     rank = len(elements.shape(source))
     perm: Any = node.attrs.get("perm") or tuple(reversed(range(rank)))
     moved = [of(0)] * rank
@@ -52,14 +46,14 @@ def _transpose(elements: Elements, node: Node, output: int, index: Indices) -> E
 
 def _reshape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     """Reshape, Flatten, Squeeze and Unsqueeze alike: the same elements in the same order."""
-    source = _source(node)
+    source = node.first_input
     return elements.value(
         source, unravel(ravel(index, elements.shape(node.ref())), elements.shape(source))
     )
 
 
 def _expand(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source, made = elements.shape(_source(node)), elements.shape(node.ref())
+    source, made = elements.shape(node.first_input), elements.shape(node.ref())
     # When the shape is an input, the size of the output is the file's word for it, and the kernel
     # would read where nothing is.
     if any(
@@ -67,11 +61,11 @@ def _expand(elements: Elements, node: Node, output: int, index: Indices) -> Expr
         for extent, size in zip(source, made[len(made) - len(source) :], strict=True)
     ):
         raise UnsupportedError(f"Expand '{node.name}' of {list(source)} cannot make {list(made)}")
-    return elements.broadcast(_source(node), index)
+    return elements.broadcast(node.first_input, index)
 
 
 def _slice(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     shape = elements.shape(source)
     starts, ends = _ints(elements, node, "starts"), _ints(elements, node, "ends")
     axes = _ints(elements, node, "axes", list(range(len(starts))))
@@ -112,14 +106,14 @@ def _concat(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 
 
 def _split(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     axis = _int(node, "axis", 0) % len(index)
     begin = sum(elements.shape(node.ref(earlier))[axis] for earlier in range(output))
     return elements.value(source, (*index[:axis], index[axis] + begin, *index[axis + 1 :]))
 
 
 def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     shape = elements.shape(source)
     pads = _ints(elements, node, "pads")
     axes = _ints(elements, node, "axes", list(range(len(shape))))
@@ -169,7 +163,7 @@ def _reflected(place: Index, extent: int, mode: str, node: Node) -> Index:
 
 
 def _tile(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     return elements.value(
         source,
         tuple(place % extent for place, extent in zip(index, elements.shape(source), strict=True)),
@@ -202,9 +196,7 @@ def read_at(elements: Elements, data: Ref, index: Indices) -> Expr:
 
 
 def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    data, indices = node.inputs[0], node.inputs[1]
-    assert data is not None
-    assert indices is not None
+    data, indices = node.first_input, node.required("indices")
     shape = elements.shape(data)
     axis = _int(node, "axis", 0) % len(shape)
     rank = len(elements.shape(indices))
@@ -213,9 +205,7 @@ def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 
 
 def _gather_elements(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    data, indices = node.inputs[0], node.inputs[1]
-    assert data is not None
-    assert indices is not None
+    data, indices = node.first_input, node.required("indices")
     shape = elements.shape(data)
     axis = _int(node, "axis", 0) % len(shape)
     row = looked_up(elements, indices, index, shape[axis])
@@ -223,7 +213,7 @@ def _gather_elements(elements: Elements, node: Node, output: int, index: Indices
 
 
 def _depth_to_space(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     block = _int(node, "blocksize", 1)
     batch, channel, row, column = index
     channels = elements.shape(node.ref())[1]
@@ -234,7 +224,7 @@ def _depth_to_space(elements: Elements, node: Node, output: int, index: Indices)
 
 
 def _space_to_depth(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     block = _int(node, "blocksize", 1)
     batch, depth, row, column = index
     channels = elements.shape(source)[1]
@@ -251,7 +241,7 @@ def _space_to_depth(elements: Elements, node: Node, output: int, index: Indices)
 
 
 def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = _source(node)
+    source = node.first_input
     (offset,) = _ints(elements, node, "k", [0])
     value = elements.value(source, index)
     diagonal = index[-1] - index[-2] - offset

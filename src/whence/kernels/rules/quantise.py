@@ -71,9 +71,7 @@ def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool =
 
 
 def _quantise(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    x, scale = node.inputs[0], node.inputs[1]
-    assert x is not None
-    assert scale is not None
+    x, scale = node.first_input, node.required("y_scale")
     if _out(node) not in _INTEGERS or _out(node) is DType.I32 or node.attrs.get("precision"):
         raise UnsupportedError(f"QuantizeLinear '{node.name}' makes {_out(node)}")
     divisor = _parameter(elements, node, scale, index)
@@ -84,9 +82,8 @@ def _quantise(elements: Elements, node: Node, output: int, index: Indices) -> Ex
 
 
 def _dequantise(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    x, scale, zero_point = node.inputs[0], node.inputs[1], node.operand("x_zero_point")
-    assert x is not None
-    assert scale is not None
+    x, scale = node.first_input, node.required("x_scale")
+    zero_point = node.operand("x_zero_point")
     if elements.dtype(x) not in _INTEGERS:
         raise UnsupportedError(f"DequantizeLinear '{node.name}' reads {elements.dtype(x)}")
     working = compute_type(_out(node))
@@ -100,8 +97,7 @@ def _dequantise(elements: Elements, node: Node, output: int, index: Indices) -> 
 
 def lower_dynamic_quantise(group: Group, anchor: Node) -> Kernel:
     """One row that is the whole tensor: its range, then its elements."""
-    source = anchor.inputs[0]
-    assert source is not None
+    source = anchor.first_input
     shape = group.shape(source)
     if group.dtype(source) is not DType.F32 or 0 in shape:
         raise UnsupportedError(f"DynamicQuantizeLinear '{anchor.name}' of {group.dtype(source)}")

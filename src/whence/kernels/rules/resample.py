@@ -60,8 +60,7 @@ class _Resized:
 
 
 def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     if node.attrs.get("mode", "nearest") != "nearest" and not elements.dtype(source).is_float:
         raise UnsupportedError(f"Resize '{node.name}' interpolates {elements.dtype(source)}")
     opened = _open_axes(elements, node)
@@ -99,19 +98,17 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 
 
 def _open_axes(elements: Elements, node: Node) -> list[OpenAxis] | None:
-    source = node.inputs[0]
-    assert source is not None
-    scales = elements.graph.const_value(node.input(2))
+    source = node.first_input
+    scales = elements.graph.const_value(node.operand("scales"))
     factors = None if scales is None or not scales.size else [float(each) for each in scales]
-    sizes = elements.graph.known_value(node.input(3))
+    sizes = elements.graph.known_value(node.operand("sizes"))
     if factors is None and (sizes is None or not sizes.size):
         return None
     return open_axes(node, elements.shape(source), elements.shape(node.ref()), factors)
 
 
 def _resize_open(elements: Elements, node: Node, axes: Sequence[OpenAxis], index: Indices) -> Expr:
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     transform = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
     if get_str(node.attrs, "mode", "nearest") == "nearest":
         nearest, moved = get_str(node.attrs, "nearest_mode", "round_prefer_floor"), list(index)
@@ -134,8 +131,7 @@ def _resize_open(elements: Elements, node: Node, axes: Sequence[OpenAxis], index
 
 def _axes(elements: Elements, node: Node) -> list[_Resized]:
     """The axes that change, with what each output place is made of."""
-    source = node.inputs[0]
-    assert source is not None
+    source = node.first_input
     graph = elements.graph
     refs = [node.input(slot) for slot in (1, 2, 3)]
     # Tables are for one size: those that are open are asked for.

@@ -20,10 +20,7 @@ from whence.types import DType
 
 def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # (a, b) turned by t: (a · cos t - b · sin t, a · sin t + b · cos t)
-    source, cosines, sines = node.inputs[0], node.inputs[1], node.inputs[2]
-    assert source is not None
-    assert cosines is not None
-    assert sines is not None
+    source, cosines, sines = (node.required(name) for name in ("X", "cos_cache", "sin_cache"))
     attrs: Any = node.attrs
     shape = elements.shape(source)
     packed = len(shape) == 3

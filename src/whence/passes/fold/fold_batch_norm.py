@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import is_single_consumer, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import OpClass
@@ -95,7 +95,7 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
             edit,
             linear,
             Constants(constants.weights, None),
-            _input(linear.node),
+            linear.node.first_input,
             linear.node.outputs,
             (linear.node, bn),
         )
@@ -116,7 +116,7 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
             folded=(bn,),
         )
         result = rebuild(
-            edit, linear, constants, _input(linear.node), linear.node.outputs, (linear.node, bn)
+            edit, linear, constants, linear.node.first_input, linear.node.outputs, (linear.node, bn)
         )
     for step in found.between:
         result = edit.node(
@@ -153,16 +153,10 @@ def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(linear.node, rule="conv(BN(x), w, b) = conv(x, w·s, b+Σw·t)", folded=(bn,))
     edit.replace(
         linear.node,
-        rebuild(edit, linear, constants, _input(bn), linear.node.outputs, (linear.node, bn)),
+        rebuild(edit, linear, constants, bn.first_input, linear.node.outputs, (linear.node, bn)),
     )
     edit.apply()
     return True
-
-
-def _input(node: Node) -> Ref:
-    ref = node.inputs[0]
-    assert ref is not None
-    return ref
 
 
 def _linear_before(graph: Graph, bn: Node) -> _Found | None:

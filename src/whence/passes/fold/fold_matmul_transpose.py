@@ -118,7 +118,7 @@ def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
         transpose,
         rule="gemm(a, b, c)^T = gemm(b^T, a^T, c^T)",
     )
-    swapped: list[Ref | None] = [node.inputs[1], node.inputs[0]]
+    swapped: list[Ref | None] = [node.operand("B"), node.operand("A")]
     if bias is not None:
         matrix = bias.reshape((1,) * (2 - bias.ndim) + bias.shape)
         swapped.append(edit.const(np.ascontiguousarray(matrix.T)))

@@ -94,8 +94,7 @@ def _fold_into_producer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
     constants = linear.after(affine)
     if constants is None:
         return False
-    x = linear.node.inputs[0]
-    assert x is not None
+    x = linear.node.first_input
     # s·f(x, w, b) + t = f(x, s·w, s·b + t)
     edit = rewriter.edit(
         linear.node, rule=f"{_text(node, operands, 'f(x)')} = f'(x)", folded=(node,)

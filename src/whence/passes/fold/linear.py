@@ -279,7 +279,7 @@ def rebuild(
     node = linear.node
     op, attrs = node.op, dict(node.attrs)
     bias = node.operand("B") if op in CONVOLUTIONS else node.operand("C")
-    inputs = [x, node.inputs[1], bias]
+    inputs = [x, node.operand("W", "B"), bias]
     if constants.weights is not None:
         inputs[1] = edit.const(constants.weights, name=_const_name(edit.graph, node, 1))
     if constants.bias is not None:

@@ -96,15 +96,16 @@ class BlockChannels(RulePass):
     # 1. conv(x, w, b, z) = from_blocked(blocked_conv(to_blocked(x), w, b, to_blocked(z)))
     def _block_convolution(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        x, y, w = (static_float(graph, ref) for ref in (node.inputs[0], node.ref(), node.inputs[1]))
-        source, bias, addend = node.inputs[0], node.operand("B"), node.operand("Z")
+        source, weights = node.inputs[0], node.operand("W")
+        bias, addend = node.operand("B"), node.operand("Z")
+        x, y, w = (static_float(graph, ref) for ref in (source, node.ref(), weights))
         if (
             x is None
             or y is None
             or w is None
             or source is None
             or len(x) not in {3, 4}
-            or graph.const_value(node.inputs[1]) is None
+            or graph.const_value(weights) is None
         ):
             return
         if (
@@ -125,15 +126,17 @@ class BlockChannels(RulePass):
         if not plain and x[1] // groups * joined > self.block:
             # Kernels leave out blocks of channels that are zeros for all of a panel's outputs.
             attrs |= {"joined": joined} if joined > 1 else {}
-        weights: Input = node.inputs[1]
+        taken_weights: Input = weights
         if len(w) == 3 or joined > 1:
-            value = np.asarray(graph.const_value(node.inputs[1]))
-            weights = _join_groups(
+            value = np.asarray(graph.const_value(weights))
+            taken_weights = _join_groups(
                 value.reshape(*w[:2], *(1,) * (4 - len(w)), *w[2:]), groups, joined
             )
         taken: Input = (source if len(x) == 4 else Spread(source)) if plain else Twin(source)
         step = BlockedStep(
-            "BlockedConv", (taken, weights, bias, None if addend is None else Twin(addend)), attrs
+            "BlockedConv",
+            (taken, taken_weights, bias, None if addend is None else Twin(addend)),
+            attrs,
         )
         self._replace(
             node,

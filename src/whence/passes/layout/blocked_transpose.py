@@ -78,7 +78,7 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
     x, y, weights = (
         static_float(graph, source),
         static_float(graph, node.ref()),
-        graph.const_value(node.inputs[1]),
+        graph.const_value(node.operand("W")),
     )
     if (
         source is None

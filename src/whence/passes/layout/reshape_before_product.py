@@ -89,7 +89,7 @@ class ReshapeBeforeProduct(RulePass):
 def _is_by_rows(graph: Graph, node: Node) -> bool:
     """Does every row of the result follow from the same row of `a` alone, in the same way?"""
     if node.op == "MatMul":
-        right = shape_of(graph, node.inputs[1])
+        right = shape_of(graph, node.operand("B"))
         return right is not None and len(right) == 2
     bias = shape_of(graph, node.operand("C"))
     same_for_all = (

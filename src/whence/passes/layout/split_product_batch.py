@@ -149,8 +149,7 @@ class _Region:
         if ref in made:
             return made[ref]
         if ref in self.cancels:
-            source = self.cancels[ref].inputs[0]
-            assert source is not None
+            source = self.cancels[ref].first_input
             made[ref] = source
         elif ref in self.constants:
             made[ref] = edit.const(self.constants[ref])

@@ -181,7 +181,7 @@ def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
 
 
 def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
-    starts = shape_of(graph, node.inputs[1])
+    starts = shape_of(graph, node.operand("starts"))
     axes = integers(graph, node.operand("axes"))
     if (
         node.operand("axes") is None
@@ -196,8 +196,8 @@ def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     return Rewritten(
         (
             data,
-            node.inputs[1],
-            node.inputs[2],
+            node.operand("starts"),
+            node.operand("ends"),
             _ints([perm[axis] for axis in axes]),
             node.operand("steps"),
         ),
@@ -230,7 +230,8 @@ def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
 
 def _quantise(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
     """One scale for all, or one for each element of an axis; blocks stay where they are."""
-    data, scale = node.inputs[0], shape_of(graph, node.inputs[1])
+    data = node.inputs[0]
+    scale = shape_of(graph, node.operand("y_scale", "x_scale"))
     if (
         data is None
         or data not in sources

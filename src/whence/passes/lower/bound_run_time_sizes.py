@@ -324,8 +324,7 @@ def _scatter(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) ->
         or estimate(kind.elements or 0) > _MOST
     ):
         return
-    count = indices.operand("count")
-    assert count is not None
+    count = indices.required("count")
     edit = rewriter.edit(node, rule=_SCATTER)
     rows = (data, _safe(edit, indices.operand("data"), count), updates.operand("data"))
     written = edit.node("ScatterND", rows, node.attrs)

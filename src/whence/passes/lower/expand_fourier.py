@@ -51,7 +51,7 @@ class ExpandFourier(RulePass):
             return
         fourier, part = chain[0], next(each for each in chain if each.op in _PARTS)
         signal = tensor_of(graph, fourier.inputs[0])
-        lengths = graph.const_value(fourier.input(1))
+        lengths = graph.const_value(fourier.operand("fft_length"))
         data, result = tensor_of(graph, node.inputs[0]), tensor_of(graph, node.ref())
         if (
             signal is None
@@ -81,7 +81,7 @@ class ExpandFourier(RulePass):
         rows = edit.sizes([math.prod(signal.static_shape[:-1]), length])
         frames = make("Reshape", fourier.inputs[0], rows)
         product = make("MatMul", frames, edit.const(columns))
-        bias = node.input(2) if node.op == "Gemm" else None
+        bias = node.operand("C")
         if bias is not None:
             product = make("Add", product, bias)
         edit.replace(node.ref(), make("Reshape", product, edit.sizes(list(result.static_shape))))
@@ -106,7 +106,7 @@ def _chain(graph: Graph, node: Node) -> list[Node]:
 
 def _weights(graph: Graph, node: Node) -> np.ndarray | None:
     """The constant right side of a product of two matrices, as it is multiplied."""
-    value: np.ndarray | None = graph.const_value(node.input(1))
+    value: np.ndarray | None = graph.const_value(node.operand("B"))
     if value is None or value.ndim != 2 or value.dtype != DType.F32.numpy:
         return None
     if node.op == "MatMul":

@@ -80,7 +80,7 @@ class FlattenDepth(RulePass):
 
 def _geometry(graph: Graph, node: Node) -> tuple[tuple[int, ...], np.ndarray, Window] | None:
     shape, made = static_float(graph, node.inputs[0]), static_float(graph, node.ref())
-    weights = graph.const_value(node.inputs[1])
+    weights = graph.const_value(node.operand("W"))
     if (
         shape is None
         or made is None

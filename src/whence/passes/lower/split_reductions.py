@@ -95,8 +95,7 @@ class SplitReductions(RulePass):
         def make(op: str, *inputs: Ref, **attrs: Attr) -> Ref:
             return edit.node(op, inputs, attrs, of=parents, kind=EdgeKind.SPLIT).ref()
 
-        data = node.inputs[0]
-        assert data is not None
+        data = node.first_input
         inner = tuple(each for each in axes if each != axis)
         if parts != shape[axis]:
             divided = [*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]]

@@ -116,7 +116,7 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
 # conv_integer(x, w, zeros) = integer_conv(x, w, zeros)
 def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
-    x, weights = tensor_of(graph, node.inputs[0]), graph.const_value(node.inputs[1])
+    x, weights = tensor_of(graph, node.inputs[0]), graph.const_value(node.operand("w"))
     zero = (
         None
         if node.operand("x_zero_point") is None

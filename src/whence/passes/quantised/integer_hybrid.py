@@ -31,7 +31,7 @@ HYBRIDS = operators(Trait.CONVOLUTION, Trait.CHANNELS_LAST) | (
 def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
     graph = rewriter.graph
-    x, ref = node.inputs[0], node.inputs[1]
+    x, ref = node.inputs[0], node.operand("W", "B")
     kind, w = tensor_of(graph, x), None if ref is None else operand_of(graph, ref)
     if (
         x is None

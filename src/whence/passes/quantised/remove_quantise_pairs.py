@@ -165,9 +165,7 @@ def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
 
 def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
-    codes, reals = first.inputs[0], last.inputs[0]
-    assert codes is not None
-    assert reals is not None
+    codes, reals = first.first_input, last.first_input
     before, after = (
         _coding(graph, first, codes, first.ref()),
         _coding(graph, last, last.ref(), reals),

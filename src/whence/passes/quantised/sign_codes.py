@@ -51,7 +51,7 @@ class SignCodes(RulePass):
         if not readers or any(not _reads_alike(graph, node, reader) for reader in readers):
             return
         edit = rewriter.edit(node, *readers, rule=_RULE)
-        scale = node.inputs[1]
+        scale = node.operand("y_scale")
         moved = (np.zeros((), np.int16) if zero is None else zero.astype(np.int16)) - 128
         signed = edit.const(np.asarray(moved).astype(np.int8))
         attrs = {key: value for key, value in node.attrs.items() if key != "output_dtype"}
@@ -63,7 +63,7 @@ class SignCodes(RulePass):
                 reader,
                 edit.node(
                     "DequantizeLinear",
-                    [made.ref(), reader.inputs[1], signed],
+                    [made.ref(), reader.operand("x_scale"), signed],
                     reader.attrs,
                     reader.outputs,
                     of=[reader],

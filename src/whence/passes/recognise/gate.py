@@ -150,14 +150,14 @@ def _climb(
                 return
             if number is not None and user.op == "Mul":
                 slope, offset = slope * number, offset * number
-            elif number and user.op == "Div" and user.inputs[1] == other:
+            elif number and user.op == "Div" and user.operand("B") == other:
                 slope, offset = slope / number, offset / number
             elif number is not None and user.op == "Add" and outer is None:
                 offset += number
             elif number is not None and user.op == "Sub" and outer is None:
                 slope, offset = (
                     (slope, offset - number)
-                    if user.inputs[1] == other
+                    if user.operand("B") == other
                     else (-slope, number - offset)
                 )
             elif number is None and user.op == "Mul" and outer is None:

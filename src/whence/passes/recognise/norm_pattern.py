@@ -92,7 +92,7 @@ def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
     square = producer_of(graph, mean.input(0), one_of("Pow", "Mul"))
     if axes is None or epsilon < 0 or square is None:
         return None
-    squared, exponent_or_twin = square.inputs[0], square.inputs[1]
+    squared, exponent_or_twin = square.inputs[0], square.operand("Y", "B")
     if squared is None or (
         exponent_or_twin != squared if square.op == "Mul" else scalar(graph, exponent_or_twin) != 2
     ):
@@ -106,7 +106,7 @@ def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
         and user is not None
         and (
             user.op == "Reciprocal"
-            or (user.inputs[1] == node.ref() and scalar(graph, user.inputs[0]) == 1)
+            or (user.operand("B") == node.ref() and scalar(graph, user.inputs[0]) == 1)
         )
     ):
         last, inverted = user, True

@@ -132,7 +132,7 @@ def _nan_guard(graph: Graph, softmax: Node) -> list[Node]:
     if (
         test is None
         or guard is None
-        or scalar(graph, guard.inputs[1]) != 0
+        or scalar(graph, guard.operand("X")) != 0
         or guard.inputs[::2] != (test.ref(), softmax.ref())
     ):
         return []
@@ -152,16 +152,11 @@ def _scores(graph: Graph, ref: Ref) -> _Scores | None:
         nodes.append(node)
     scale, ref = _unscaled(graph, ref, nodes)
     product = producer_of(graph, ref, "MatMul")
-    if (
-        product is None
-        or product.inputs[0] is None
-        or product.inputs[1] is None
-        or dtype_of(graph, ref) not in FLOATS
-    ):
+    if product is None or dtype_of(graph, ref) not in FLOATS:
         return None
     nodes.append(product)
-    q_scale, q = _unscaled(graph, product.inputs[0], nodes)
-    k_scale, k = _unscaled(graph, product.inputs[1], nodes)
+    q_scale, q = _unscaled(graph, product.first_input, nodes)
+    k_scale, k = _unscaled(graph, product.required("B"), nodes)
     scale *= q_scale * k_scale
     # Runtimes multiply Q and K by the root of it.
     return _Scores(q, k, scale, mask, tuple(nodes)) if scale > 0 else None

@@ -95,7 +95,7 @@ def _direct(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | None:
         product is None
         or again is None
         or again.axes != centred.axes
-        or (product.op == "Div" and product.inputs[1] != factor)
+        or (product.op == "Div" and product.operand("B") != factor)
     ):
         return None
     # The difference may be computed twice, but of the same x.
@@ -130,7 +130,7 @@ def _distributed(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | N
         or part is None
         or difference is None
         or total is None
-        or difference.inputs[1] != part.ref()
+        or difference.operand("B") != part.ref()
     ):
         return None
     norm.bias = difference.inputs[0]
@@ -149,9 +149,9 @@ def _centred(graph: Graph, ref: Ref) -> _Centred | None:
     """x - mean(x), when `ref` is that, perhaps cast."""
     ref, casts = without_casts(graph, ref)
     difference = producer_of(graph, ref, "Sub")
-    if difference is None or difference.inputs[0] is None or difference.inputs[1] is None:
+    if difference is None:
         return None
-    x, (average, more) = difference.inputs[0], without_casts(graph, difference.inputs[1])
+    x, (average, more) = difference.first_input, without_casts(graph, difference.required("B"))
     mean = graph.producer(average)
     axes = mean_axes(graph, mean)
     averaged = mean.input(0)

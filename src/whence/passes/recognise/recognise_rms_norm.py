@@ -49,7 +49,11 @@ class RecogniseRmsNorm(RulePass):
         factor = norm.out.ref()
         product = only_user(graph, norm.out, "Mul" if root.inverted else "Div")
         top = None if product is None else other_operand(product, factor)
-        if product is None or top is None or (product.op == "Div" and product.inputs[1] != factor):
+        if (
+            product is None
+            or top is None
+            or (product.op == "Div" and product.operand("B") != factor)
+        ):
             return
         if without_casts(graph, top)[0] != without_casts(graph, root.squared)[0]:
             return

@@ -170,14 +170,11 @@ def _exponentials(graph: Graph, exp: Node) -> _Exponentials | None:
         return None
     x, front = shifted, []
     difference = producer_of(graph, shifted, "Sub")
-    if (
-        difference is not None
-        and difference.inputs[0] is not None
-        and difference.inputs[1] is not None
-    ):
-        peak = _row_values(graph, difference.inputs[1], "ReduceMax", difference.inputs[0])
+    if difference is not None:
+        whole = difference.first_input
+        peak = _row_values(graph, difference.required("B"), "ReduceMax", whole)
         if peak is not None and peak.axis == found.axis:
-            x, front = difference.inputs[0], [*peak.nodes, difference]
+            x, front = whole, [*peak.nodes, difference]
     return _Exponentials(x, shifted, found.axis, row, (*front, exp, *found.nodes))
 
 

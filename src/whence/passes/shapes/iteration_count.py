@@ -36,7 +36,7 @@ def iteration_count(graph: Graph, node: Node) -> Dim:
     try:
         if goes_on is not None and not _is_true(graph.known_value(goes_on)):
             return 0
-        limits = _Counting(graph, node).limits(_source(node.bodies["body"].outputs[0]))
+        limits = _Counting(graph, node).limits(node.bodies["body"].outputs[0].first_input)
         if most is not None:
             limits.append(_number(graph.known_value(most)))
     except _NotCountedError:
@@ -121,7 +121,7 @@ class _Counting:
         if place >= len(self.node.inputs) - captures(self.node):
             return 0
         entry = self.body.inputs[place].ref()
-        after = _source(self.body.outputs[head + place - first])
+        after = self.body.outputs[head + place - first].first_input
         node = self._producer(after)
         while node.op == "Identity":
             after = _operand(node, 0)
@@ -191,10 +191,4 @@ def _operand(node: Node, index: int) -> Ref:
     ref = node.input(index)
     if ref is None:
         raise _NotCountedError
-    return ref
-
-
-def _source(output: Node) -> Ref:
-    (ref,) = output.inputs
-    assert ref is not None
     return ref

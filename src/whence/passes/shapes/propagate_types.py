@@ -235,8 +235,7 @@ def _learn(graph: Graph, copy: Graph) -> int:
 
 
 def _made(output: Node) -> ValueType:
-    (ref,) = output.inputs
-    assert ref is not None
+    ref = output.first_input
     assert output.graph is not None
     return output.graph.type_of(ref)
 

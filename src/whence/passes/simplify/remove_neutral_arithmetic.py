@@ -50,10 +50,10 @@ class RemoveNeutralArithmetic(Pass):
                     sweep.replace(node, [value], reason=Reason.IDENTITY, rule=neutral.law)
             elif op == "Where":
                 # c ? x : x = x
-                value = node.inputs[1]
+                value = node.operand("X")
                 if (
                     value is not None
-                    and value == node.inputs[2]
+                    and value == node.operand("Y")
                     and _is_covered(graph, node.inputs[0], value)
                 ):
                     sweep.replace(

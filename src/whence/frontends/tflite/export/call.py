@@ -357,7 +357,7 @@ class ExportCall:
         """The row that is added to a product."""
         if self.unit.bias is not None:
             return bias_operand(self.graph, self.node, self.unit.bias)
-        return self.node.input(2) if self.node.op != "MatMul" else None
+        return self.node.operand("C")
 
     def unsupported(self, why: str) -> NoReturn:
         raise UnsupportedError(

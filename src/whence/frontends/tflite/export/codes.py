@@ -57,13 +57,15 @@ def codes_of(graph: Graph, node: Node) -> Codes | None:
     """The parameters of a QuantizeLinear or DequantizeLinear; `None` when a file cannot state them:
     not constant, or by blocks.
     """
-    scale, zero = graph.const_value(node.input(1)), graph.const_value(node.input(2))
+    scale = graph.const_value(node.operand("y_scale", "x_scale"))
+    zero_point = node.operand("y_zero_point", "x_zero_point")
+    zero = graph.const_value(zero_point)
     kind = graph.type_of(
         node.ref() if node.op == "QuantizeLinear" else node.inputs[0] or node.ref()
     )
     if (
         scale is None
-        or (node.input(2) is not None and zero is None)
+        or (zero_point is not None and zero is None)
         or node.attrs.get("block_size", 0)
         or not isinstance(kind, TensorType)
     ):

@@ -133,7 +133,7 @@ def _floor_mod(graph: Graph, node: Node) -> Composite:
     dividend, divisor = _input(rest, 0), _input(rest, 1)
     _require(bool(get_int(rest.attrs, "fmod", 0)))
     _require(signs[0].inputs[0] == equal.inputs[0] == add.inputs[0] == rest.ref())
-    _require(signs[1].inputs[0] == divisor == add.inputs[1])
+    _require(signs[1].inputs[0] == divisor == add.operand("B"))
     _require(all(_number(graph, each, 1) == 0 for each in (*signs, equal)))
     inside = (both, add, rest, differ, unequal, *signs, equal)
     return Composite("FLOOR_MOD", (dividend, divisor), inside)

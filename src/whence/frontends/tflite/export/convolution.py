@@ -93,7 +93,7 @@ def _conv_2d(
     weights = call.weights(1, lambda each: widen(each).transpose(order), order.index)
     if weights is None:
         weights = _transposed_weights(call, order)
-    bias = call.bias(call.node.input(2), count, weights)
+    bias = call.bias(call.node.operand("B"), count, weights)
     options = _options(frame, call.activation)
     if depthwise:
         options["depth_multiplier"] = count // channels
@@ -200,7 +200,7 @@ def _conv_3d(call: ExportCall, frame: Frame, group: int) -> None:
         )
     call.emit(
         "CONV_3D",
-        [tensor, weights, call.bias(call.node.input(2), call.shape(1)[0], weights)],
+        [tensor, weights, call.bias(call.node.operand("B"), call.shape(1)[0], weights)],
         options,
     )
 
@@ -238,7 +238,9 @@ def _conv_transpose(call: ExportCall) -> None:
         size == -(-out // stride) for size, out, stride in zip(x[1:3], y[1:3], strides, strict=True)
     )
     bias = (
-        call.bias(call.node.input(2), w[1], weights) if call.has(2) or call.is_quantised else None
+        call.bias(call.node.operand("B"), w[1], weights)
+        if call.has(2) or call.is_quantised
+        else None
     )
     version = 3 if bias is not None else 2 if call.is_quantised else 1
     if begins == [0, 0] and full == list(y[1:3]):

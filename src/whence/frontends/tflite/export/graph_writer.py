@@ -101,8 +101,7 @@ class GraphWriter:
         """Outputs of a called subgraph, all different tensors: LiteRT fills only one of equals."""
         found: list[int] = []
         for tensor, node in zip(outputs, self.graph.outputs, strict=True):
-            (ref,) = node.inputs
-            assert ref is not None
+            ref = node.first_input
             kind = self.graph.type_of(ref)
             if tensor in found and isinstance(kind, TensorType):
                 made = self.subgraph.tensor(node.name, kind, self._codes.get(ref))

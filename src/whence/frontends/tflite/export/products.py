@@ -20,7 +20,7 @@ def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) 
     if not call.is_quantised and not call.type_of_tensor(weights).is_float:
         # How a runtime that also quantises the input is to do it: as the file that the model came
         # from says, else with a zero point, as converters have asked for since 2020.
-        made_by = dequantise_before(call.graph, call.node.input(1))
+        made_by = dequantise_before(call.graph, call.node.operand("B"))
         said = "" if made_by is None else get_str(made_by.attrs, "arithmetic", "")
         options["asymmetric_quantize_inputs"] = said != "hybrid"
     bias = call.bias(call.bias_of_unit(), count, weights)

@@ -127,7 +127,7 @@ def find_absorbed(graph: Graph) -> dict[int, Node]:
         if (
             source is None
             or source.op != _PAIRS[node.op]
-            or (node.op == "Mul" and node.inputs[1] != first)
+            or (node.op == "Mul" and node.operand("B") != first)
         ):
             continue
         kind = graph.type_of(source.inputs[0]) if source.inputs[0] is not None else None
@@ -145,16 +145,16 @@ def activation_of(graph: Graph, node: Node) -> int:
         return RELU
     if node.op != "Clip":
         return NONE
-    low, high = (_bound(graph, node, index) for index in (1, 2))
+    low, high = (_bound(graph, node, name) for name in ("min", "max"))
     if (low, high) == (0.0, 6.0):
         return RELU6
     if (low, high) == (-1.0, 1.0):
         return RELU_N1_TO_1
-    return RELU if low == 0.0 and node.input(2) is None else NONE
+    return RELU if low == 0.0 and node.operand("max") is None else NONE
 
 
-def _bound(graph: Graph, node: Node, index: int) -> float | None:
-    value = graph.const_value(node.input(index))
+def _bound(graph: Graph, node: Node, name: str) -> float | None:
+    value = graph.const_value(node.operand(name))
     return None if value is None else float(np.asarray(value).reshape(-1)[0])
 
 
@@ -198,7 +198,7 @@ def _unit(graph: Graph, node: Node) -> ExportUnit:
 def bias_operand(graph: Graph, product: Node, add: Node) -> Ref | None:
     """The constant row that `add` adds to a product with stored weights, if it does."""
     others = [ref for ref in add.inputs if ref is not None and ref.node != product.id]
-    weights = product.inputs[1]
+    weights = product.operand("B")
     if (
         add.op != "Add"
         or len(others) != 1
