@@ -59,7 +59,9 @@ _IDLE_S, _WAKES = 0.003, 12
 # All threads together get longer tries: they begin together only when each has a core.
 _ALL_THREADS_NS = 1_000_000
 _SMALL, _PAGE = 8192, 4096
-_NEAR_SIDE = 128
+# Matrices of several sizes, each at several places in memory: how rows meet in the sets of a cache
+# makes a transpose up to twice as slow, and one place would decide it for every model.
+_NEAR_SIDES, _PLACES = (128, 256), 5
 _PROBE_NS = 60_000_000
 _LEAST_FACTOR = 0.25
 _ROUNDS = 3
@@ -132,13 +134,19 @@ class _Bench:
         self._elements = element_probes(self._tile, _ELEMENTS)
         self._sums = [sum_probes(self._tile, size // 12) for size in self.level_sizes]
         far = 1 << (math.isqrt(self.level_sizes[-1] // 12).bit_length() - 1)
-        self._transposes = [transpose_probes(self._tile, side) for side in (_NEAR_SIDE, far)]
+        self._near_transposes = [transpose_probes(self._tile, side) for side in _NEAR_SIDES]
+        self._far_transposes = [transpose_probes(self._tile, far)]
         self._epilogues = epilogue_probes(self._tile, tile_for(toolchain, bf16x2=True))
         probes = [
             *self._elements,
             *(
                 probe
-                for pair in (*self._sums, *self._transposes, *self._epilogues.values())
+                for pair in (
+                    *self._sums,
+                    *self._near_transposes,
+                    *self._far_transposes,
+                    *self._epilogues.values(),
+                )
                 for probe in pair
             ),
         ]
@@ -258,19 +266,25 @@ class _Bench:
                     name, size, rate, 1000 * moving / pair[0].bytes, min(1.0, max(0.0, hidden))
                 )
             )
-        near, far = (
-            self._transpose_ps(pair, level)
-            for pair, level in zip(self._transposes, levels[2:], strict=True)
-        )
+        near = self._transpose_ps(self._near_transposes, levels[2], _PLACES)
+        far = self._transpose_ps(self._far_transposes, levels[3], 1)
         return element_ps, tuple(levels), (near, far)
 
-    def _transpose_ps(self, pair: Sequence[Probe], level: MemoryLevel) -> float:
-        """Of matrices that are in no core's own caches, as after another kernel's work. What hides
-        behind the traffic is part of it.
+    def _transpose_ps(
+        self, pairs: Sequence[Sequence[Probe]], level: MemoryLevel, places: int
+    ) -> float:
+        """The usual one, of matrices that are in no core's own caches, as after another kernel's
+        work. What hides behind the traffic is part of it.
         """
-        straight, turned = map(statistics.median, self._times(pair, others=2 * self._target.l2))
-        ps = 1000 * (turned - (1.0 - level.overlap) * straight) / pair[0].elements
-        return max(0.0, ps)
+        found = []
+        for pair in pairs:
+            # All at once, so that no two lie at the same place.
+            for operands in [self._operands(pair[0]) for _ in range(places)]:
+                times = self._times(pair, others=2 * self._target.l2, operands=operands)
+                straight, transposed = map(statistics.median, times)
+                ps = 1000 * (transposed - (1.0 - level.overlap) * straight) / pair[0].elements
+                found.append(max(0.0, ps))
+        return statistics.median(found)
 
     def epilogues(self, element_ps: Mapping[str, float]) -> dict[str, float]:
         """What `MachineRates.epilogue` has."""
@@ -292,11 +306,19 @@ class _Bench:
         ]
         return min(1.0, max(rates, default=REACHED * peak) / peak)
 
-    def _times(self, probes: Sequence[Probe], others: int = 0) -> list[list[float]]:
+    def _operands(self, probe: Probe) -> list[np.ndarray]:
+        return [_aligned(array) for array in operands_of(probe, self._rng)]
+
+    def _times(
+        self,
+        probes: Sequence[Probe],
+        others: int = 0,
+        operands: Sequence[np.ndarray] | None = None,
+    ) -> list[list[float]]:
         """Of each, the times of tries in turns: each the shortest of a few in a row, before each of
         which so many other bytes are read.
         """
-        operands = [_aligned(array) for array in operands_of(probes[0], self._rng)]
+        operands = operands or self._operands(probes[0])
         clock = self._clock_ns
 
         def ns(probe: Probe, repeats: int) -> float:
