@@ -2,7 +2,7 @@
 as busy as it is, and busier by `--load` processes that compute for a while and rest for a while.
 
     python -m benchmarks.diff_truth MODEL [--pairs 40] [--runs 50] [--threads 1] [--load 2]
-                                    [--save FOLDER]
+                                    [--save FOLDER] [--seconds 200]
 
 Every profile is made by a process of its own, as `whence profile` is, and compared with the one
 before it. Nothing changed between them: whatever is called changed is wrong, the whole model too.
@@ -12,6 +12,9 @@ be the first that is named. Operators are taken in turns from those with 2 % of 
 more, by their median times: one that was interrupted for long once is no large operator, and of
 smaller ones a fifth is less than half a percent of a run. What was not named is printed. The exit
 code is 1 when any operator is called changed wrongly, or when fewer than 19 in 20 are named first.
+
+With `--save`, profiles that are in the folder are not measured again: with `--seconds` one measures
+in pieces, and other rules are tried on the same profiles without measuring.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -126,11 +129,12 @@ def main() -> None:
     )
     parser.add_argument("--load", type=int, default=0, help="processes that disturb")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the profiles there")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop measuring")
     options = parser.parse_args()
-    with load(options.load), tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary:
         folder = options.save or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        judge(options, folder)
+        judge([read_profile(file) for file in measure(options, folder)])
 
 
 def write_profile(path: str, threads: int, runs: int, file: str) -> None:
@@ -139,26 +143,38 @@ def write_profile(path: str, threads: int, runs: int, file: str) -> None:
     found = profile_executable(
         model, draw_inputs(Path(path)), runs=runs, model=path, to_compare=True
     )
-    Path(file).write_text(found.to_json(), encoding="utf-8")
+    part = Path(f"{file}.part")
+    part.write_text(found.to_json(), encoding="utf-8")
+    part.replace(file)  # one that was interrupted is measured again
 
 
-def profiles(options: argparse.Namespace, folder: Path) -> Iterator[Profile]:
-    """One more than there are pairs, each from a new process."""
+def measure(options: argparse.Namespace, folder: Path) -> list[Path]:
+    """Files of one profile more than there are pairs, each from a new process."""
     path = str(find_model(options.model))
+    files = [
+        folder / f"{Path(path).stem}_{options.threads}_{number}.json"
+        for number in range(options.pairs + 1)
+    ]
+    missing = [file for file in files if not file.exists()]
+    end = time.monotonic() + options.seconds
     context = multiprocessing.get_context("spawn")
-    for number in range(options.pairs + 1):
-        file = folder / f"{Path(path).stem}_{options.threads}_{number}.json"
-        worker = context.Process(
-            target=write_profile, args=(path, options.threads, options.runs, str(file))
-        )
-        worker.start()
-        worker.join()
-        yield read_profile(file)
+    with load(options.load if missing else 0):
+        for number, file in enumerate(missing):
+            if time.monotonic() > end:
+                sys.exit(f"{len(missing) - number} of {len(files)} profiles are left to measure")
+            worker = context.Process(
+                target=write_profile, args=(path, options.threads, options.runs, str(file))
+            )
+            worker.start()
+            worker.join()
+            if worker.exitcode:
+                sys.exit("a profile failed, see above")
+    return files
 
 
-def judge(options: argparse.Namespace, folder: Path) -> None:
+def judge(profiles: Sequence[Profile]) -> None:
     wrong, missed, asked, unknown = [], [], 0, 0
-    for pair, (before, after) in enumerate(itertools.pairwise(profiles(options, folder))):
+    for pair, (before, after) in enumerate(itertools.pairwise(profiles)):
         found = compare(before, after)
         unknown += found.total.verdict is Verdict.UNKNOWN
         wrong += [
@@ -175,7 +191,7 @@ def judge(options: argparse.Namespace, folder: Path) -> None:
         named = asked - len(missed)
         print(f"{pair + 1:3}  changed wrongly {wrong}, named {named} of {asked}", flush=True)
     print(
-        f"of {options.pairs} pairs of identical runs: {len(wrong)} operators or models called changed"
+        f"of {asked} pairs of identical runs: {len(wrong)} operators or models called changed"
         f" {wrong}; the whole model not known in {unknown}"
     )
     named = asked - len(missed)
