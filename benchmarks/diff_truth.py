@@ -73,6 +73,7 @@ def slower_kernel(kernel: KernelRow, operator: int) -> KernelRow:
         kernel,
         runs_ns=tuple(round(grown * each) for each in kernel.runs_ns),
         shortest_busy_ns=tuple(round(grown * each) for each in kernel.shortest_busy_ns),
+        busy_quantiles_ns=tuple(round(grown * each) for each in kernel.busy_quantiles_ns),
         origin=tuple(
             part._replace(weight=part.weight * (_FACTOR if part.id == operator else 1) / grown)
             for part in kernel.origin

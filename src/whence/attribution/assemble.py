@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.attribution.cost_model import CostModel
 from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of, executed_part
+from whence.attribution.equal_pressure import quantiles
 from whence.attribution.executed_work import executed_work
 from whence.attribution.leave_out import Measured
 from whence.attribution.memory_use import memory_use
@@ -91,6 +92,11 @@ class Measurement:
         """The shortest times that all threads worked at a step."""
         runs = self.busy_runs_ns[:, step] if len(self.busy_runs_ns) else np.zeros(0)
         return [int(time) for time in np.sort(runs)[:_STORED_SHORTEST]]
+
+    def busy_quantiles(self, step: int) -> list[int]:
+        """Quantiles of the times that all threads worked at a step."""
+        runs = self.busy_runs_ns[:, step] if len(self.busy_runs_ns) else np.zeros(0)
+        return [int(time) for time in quantiles(runs)] if len(runs) else []
 
     def usual_ns(self, step: int) -> int:
         """The usual time of a step in a run: in a median run, or in one of those that were kept."""
@@ -280,6 +286,7 @@ def _kernel(
         workers=known.workers,
         runs_ns=tuple(measured.stored_runs(step.number)),
         shortest_busy_ns=tuple(measured.shortest_busy(step.number)),
+        busy_quantiles_ns=tuple(measured.busy_quantiles(step.number)),
         busy_scatter=float(measured.busy_scatter[step.number]) if len(measured.busy_scatter) else 0,
         error=error,
     )

@@ -15,7 +15,8 @@ where others use the memory all the time, one run in a hundred finds it free, in
    eight times as far as they lie apart is no noise. What a kernel finds in the caches depends on
    others all the time: one that streams data (no convolution or matrix product, or one that a cache
    or memory limits) must differ by more. Others may use the memory less all through one profile:
-   what the kernels that are not steady have in common says nothing about one of them.
+   what the kernels that are not steady have in common says nothing about one of them. Where there
+   are several of those, each is compared where the others took as long (`equal_pressure.py`).
 3. What all operators have in common is the machine's, unless a fixed piece of work between the runs
    says that the machine was the same.
 4. A change is what is larger than a least one, than that scatter of either profile, and than three
@@ -35,6 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.attribution.efficiency import Bound
+from whence.attribution.equal_pressure import moved_at_equal_pressure
 from whence.attribution.least_times import (
     A_FIFTH,
     AGREEMENTS,
@@ -65,6 +67,9 @@ _LEAST_STREAMING = 0.12
 # With more noise, a kernel counts among those that are not steady; what so many of them have in
 # common is known.
 _UNSTEADY_NOISE, _FEWEST_UNSTEADY = 0.025, 3
+# With more scatter between moments, it lives on what others leave of the caches; and the least change
+# of one that is compared at equal pressure.
+_PRESSED, _LEAST_PRESSED = 0.025, 0.13
 # The shortest run that is no luck, and one that it should be close to.
 _LEAST, _NEAR_LEAST = 2, 5
 # An operator with less of the model says nothing about how much operators scatter.
@@ -92,6 +97,10 @@ class _Work:
     """By run and kernel."""
     noise: np.ndarray
     """By kernel: what a change of it must be larger than, as a logarithm."""
+    scatter: np.ndarray
+    """By kernel: how much its time differs from moment to moment, as a logarithm."""
+    quantiles: np.ndarray
+    """By part of the runs and kernel; none in profiles of an older whence."""
     weights: dict[str, list[tuple[int, float]]]
     """By operator: kernels, and what it has of each."""
 
@@ -109,10 +118,11 @@ class _Work:
         found: np.ndarray = matrix @ kernels
         return found
 
-    def noise_by_operator(self, names: Sequence[str]) -> np.ndarray:
+    def mean_by_operator(self, parts: np.ndarray, names: Sequence[str]) -> np.ndarray:
+        """Of the kernels that an operator is in, by what it has of each."""
         least = np.maximum(self.least, 1.0)
         whole = np.maximum(self.by_operator(least, names), 1e-9)
-        found: np.ndarray = self.by_operator(least * self.noise, names) / whole
+        found: np.ndarray = self.by_operator(least * parts, names) / whole
         return found
 
 
@@ -150,8 +160,15 @@ def robust_changes(before: Profile, after: Profile) -> Changes | None:
     if machine is not None and knows_machine and (whole or counted.sum() < _FEWEST_KERNELS):
         common, scatter = machine.moved, scatter if counted.sum() >= _FEWEST_KERNELS else 0.0
     moved = moved - common
-    noise = np.maximum(old.noise_by_operator(names), new.noise_by_operator(names))
+    noise = np.maximum(*(each.mean_by_operator(each.noise, names) for each in (old, new)))
     noise = noise + _shared_by_unsteady(beside, noise, known)
+    # What slows down the companions of an operator, a slow machine too, is left out by that; but not
+    # where they may have changed themselves.
+    under_pressure = None if whole else _under_pressure(old, new, names, known)
+    if under_pressure is not None:
+        pressed, at_equal = under_pressure
+        moved = np.where(pressed, at_equal, moved)
+        noise = np.where(pressed, _LEAST_PRESSED, noise)
     least = np.maximum(_LEAST_CHANGE, np.maximum(noise, _SCATTERS * scatter))
     change = np.expm1(moved)
     is_change = (abs(moved) > least) & (abs(change) * share >= _LEAST_PART)
@@ -211,6 +228,24 @@ def _shared_by_unsteady(beside: np.ndarray, noise: np.ndarray, known: np.ndarray
     return found
 
 
+def _under_pressure(
+    old: _Work, new: _Work, names: Sequence[str], known: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Which operators live on what others leave of the caches, and by how much each of those became
+    slower where that was as much in both profiles. `None` where neither can be told.
+    """
+    if not len(old.quantiles) or not len(new.quantiles):
+        return None
+    scatter = np.maximum(*(each.mean_by_operator(each.scatter, names) for each in (old, new)))
+    pressed = known & (scatter > _PRESSED)
+    one, two = (
+        np.log(np.maximum([each.by_operator(row, names) for row in each.quantiles], 1.0))
+        for each in (old, new)
+    )
+    moved = moved_at_equal_pressure(one, two, pressed)
+    return None if moved is None else (pressed, moved)
+
+
 class _Machine(NamedTuple):
     """By how much a fixed piece of work took longer, as a logarithm."""
 
@@ -256,7 +291,8 @@ def _work(profile: Profile) -> _Work | None:
     # Moments differ where a machine is busy; what a dozen runs agree on does not.
     unknown = np.minimum(scatters * scatter + apart, AGREEMENTS * agreement(matrix))
     noise = np.maximum(unknown, np.where(streams, _LEAST_STREAMING, 0.0))
-    return _Work(matrix, noise, dict(weights))
+    quantiles = np.array([kernel.busy_quantiles_ns for kernel, _ in found], float).T
+    return _Work(matrix, noise, scatter, quantiles, dict(weights))
 
 
 def _streams(kernel: KernelRow) -> bool:

@@ -186,6 +186,8 @@ class KernelRow:
     """How long all threads together worked at it in a run, without waiting: of some other runs, the
     shortest times, in order. Empty where nobody noted it.
     """
+    busy_quantiles_ns: tuple[int, ...] = ()
+    """and quantiles of all of those times (`FRACTIONS` of `equal_pressure.py`)."""
     busy_scatter: float = 0.0
     """By how much the shortest such time differs from moment to moment, beside other kernels, as a
     logarithm (see `moment_scatter.py`).
