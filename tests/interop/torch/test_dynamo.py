@@ -15,7 +15,7 @@ from tests.pytorch import require_torch
 from whence.errors import InputError
 from whence.frontends.program_place import line_of
 from whence.frontends.torch.places import dotted
-from whence.interop.torch import dynamo
+from whence.interop.torch import dynamo, parameters
 from whence.interop.torch.compiled_graph import CompiledGraph
 from whence.interop.torch.dynamo import compile_graph_module
 from whence.interop.torch.effects import is_free_of_effects
@@ -103,11 +103,18 @@ def test_weights_that_change_are_noticed() -> None:
     ],
     ids=["in place", "data", "set_", "load_state_dict", "assign", "replaced"],
 )
-def test_each_change_of_a_parameter_is_noticed(change: Any) -> None:
+@pytest.mark.parametrize("is_native", [True, False], ids=["in C", "in Python"])
+def test_each_change_of_a_parameter_is_noticed(
+    change: Any, is_native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parameters.native_check() is not None
+    if not is_native:
+        monkeypatch.setattr(parameters, "native_check", lambda: None)
     module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
     model, x = _compiled(module), torch.randn(3, 8)
     with torch.no_grad():
         before = model(x)
+        assert torch.equal(model(x), before)
         change(module[0])
         _same(model(x), module(x))
         assert not torch.allclose(model(x), before)
@@ -123,7 +130,25 @@ def test_a_parameter_at_the_address_of_one_that_is_gone() -> None:
             _same(model(x), module(x))
 
 
-def test_what_was_compiled_for_parameters_that_are_gone_is_dropped() -> None:
+def test_a_parameter_stays_the_same_tensor_to_pytorchs_libraries() -> None:
+    """What is compared is asked of the tensor that the parameter was when it was compiled."""
+    module = torch.nn.Linear(8, 8).eval()
+    model = _compiled(module)
+    with torch.no_grad():
+        model(torch.randn(3, 8))
+        with pytest.raises(RuntimeError, match="weakref"):
+            torch.utils.swap_tensors(module.weight, torch.nn.Parameter(torch.ones(8, 8)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda linear: setattr(linear.weight, "data", torch.randn(8, 8)),
+        lambda linear: setattr(linear, "weight", torch.nn.Parameter(torch.randn(8, 8))),
+    ],
+    ids=["data", "replaced"],
+)
+def test_what_was_compiled_for_parameters_that_are_gone_is_dropped(change: Any) -> None:
     made: list[Any] = []
 
     def counted(graph: Any) -> Any:
@@ -136,7 +161,7 @@ def test_what_was_compiled_for_parameters_that_are_gone_is_dropped() -> None:
     model, x = torch.compile(module, backend=backend), torch.randn(3, 8)
     with torch.no_grad():
         for _ in range(4):
-            module.weight.data = torch.randn(8, 8)
+            change(module)
             model(x)
     gc.collect()
     assert len(made) == 4

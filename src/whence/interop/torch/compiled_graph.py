@@ -2,7 +2,7 @@
 
 Parameters become constants, so that kernels are made for them: read from PyTorch's memory, and
 packed once. A parameter that was written to since, or another one in its place, is noticed by its
-address and version, and the graph compiled anew.
+address and version (`parameters.py`), and the graph compiled anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from whence.frontends.torch.dynamo import trace_graph
 from whence.frontends.torch.reader import read_program
 from whence.frontends.torch.tensors import array_of, tensor_of
 from whence.graph import Graph
+from whence.interop.torch.parameters import ParameterState
 from whence.interop.torch.recording import GraphRun, present_recording
 from whence.interop.torch.shared_results import shared_results
 from whence.runtime.executable import Executable
@@ -52,16 +52,12 @@ class CompiledGraph:
         """`names` and `constants` are of the inputs of `lowered`: what they are called, and which
         are parameters that it does not write to.
         """
-        import torch
-
         self._name, self._traced, self._lowered = name, traced, lowered
         self._names, self._constants = tuple(names), tuple(constants)
         self._ended_by, self._compile_graph = ended_by, compile_graph
-        self._parameters = _selection(constants)
-        self._data_ptr = torch.Tensor.data_ptr
         self._compiled: dict[tuple[int, ...], tuple[list[int], _Compiled]] = {}
-        self._last: tuple[list[int], list[int], _Compiled] | None = None
-        """Addresses and versions of the parameters of the last call, and what ran it."""
+        self._last: tuple[ParameterState, _Compiled] | None = None
+        """The parameters of the last call, and what ran it."""
         output = next(node for node in lowered.nodes if node.op == "output")
         self._results = list(output.args[0])
         self._n_made = sum(map(_is_made, self._results))
@@ -75,39 +71,37 @@ class CompiledGraph:
 
     def run(self, *args: Any) -> list[Any]:
         """The graph's results, given the inputs of the lowered graph in order."""
-        parameters = self._parameters(args)
-        where, versions = list(map(self._data_ptr, parameters)), _versions(parameters)
         last = self._last
-        if last is not None and last[0] == where and last[1] == versions:
-            compiled = last[2]
-        else:
-            compiled = self._find(where, versions, args)
+        if last is None or not last[0].is_of(args):
+            last = self._find(args)
+        compiled = last[1]
         inputs = [_array(args[index]) for index in compiled.inputs]
-        del args, parameters
+        del args
         record = present_recording()
         began = 0 if record is None else time.monotonic_ns()
         outputs = compiled.executable(*inputs)
         if record is not None:
             record.graph_ns += time.monotonic_ns() - began
             if record.keeps_inputs:
-                record.runs.append(self._run(compiled, inputs, where))
+                record.runs.append(self._run(compiled, inputs, last[0].addresses))
         found = self._as_torch([outputs] if self._n_made == 1 else outputs)
         for each in self._shared:
             each.join(found)
         return found
 
-    def _find(self, where: list[int], versions: list[int], args: Sequence[Any]) -> _Compiled:
-        """What was compiled for these parameters, or is now."""
-        key = tuple(where)
+    def _find(self, args: Sequence[Any]) -> tuple[ParameterState, _Compiled]:
+        """What was compiled for the parameters among these, or is now."""
+        present = ParameterState(args, self._constants)
+        key = tuple(present.addresses)
         found = self._compiled.get(key)
-        if found is None or found[0] != versions:
+        if found is None or found[0] != present.versions:
             self._compiled = {
                 place: each for place, each in self._compiled.items() if each[1].may_run(place)
             }
-            found = versions, self._compile(args)
+            found = present.versions, self._compile(args)
             self._compiled[key] = found
-        self._last = where, versions, found[1]
-        return found[1]
+        self._last = present, found[1]
+        return self._last
 
     def _run(self, compiled: _Compiled, inputs: Sequence[Any], where: Sequence[int]) -> GraphRun:
         """What was run; inputs are copied, as the program may write to them afterwards."""
@@ -168,13 +162,6 @@ class _Compiled:
         )
 
 
-def _selection(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """These elements of a sequence."""
-    if len(indices) < 2:
-        return lambda values: [values[index] for index in indices]
-    return itemgetter(*indices)
-
-
 def _is_made(result: Any) -> bool:
     """Is it a node of the graph? The others are constants."""
     return hasattr(result, "meta")
@@ -186,12 +173,3 @@ def _is_tensor(result: Any) -> bool:
 
 def _array(value: Any) -> np.ndarray:
     return array_of(value) if hasattr(value, "data_ptr") else np.asarray(value)
-
-
-def _versions(tensors: Sequence[Any]) -> list[int]:
-    """How often each was written to."""
-    try:
-        return [each._version for each in tensors]
-    except RuntimeError:
-        # Tensors made under inference_mode cannot be written to outside it, and have no version.
-        return [0 if each.is_inference() else each._version for each in tensors]
