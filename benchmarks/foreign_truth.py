@@ -23,7 +23,12 @@ what leaving it out of the model saves that engine.
    they do one by one (`foreign/inseparable.py`: ONNX Runtime's SkipLayerNormalization). That is a
    statement too, and judged: all of them together must save at least 20 points more than the
    kernel takes.
-6. What functions cost the engine is measured anew first: what is stored may come from a machine
+6. Without an operator an engine may compute the one before it by other code: OpenVINO has products
+   with a function behind them done by brgemm and those without by MLAS. What is saved then is the
+   operator and the difference of the two, which nothing in the profile can tell. Where the engine
+   names its code and the names differ, both are shown with the figures, and the operator is listed
+   instead of judged.
+7. What functions cost the engine is measured anew first: what is stored may come from a machine
    that was busy.
 
 An engine passes if every operator is right, and if at least ten operators in five models were
@@ -95,6 +100,8 @@ class Verdict(NamedTuple):
     kernels_ns: float
     together: float | None = None
     """Of operators that the profile says cannot be told apart: what all of them save."""
+    other_code: str = ""
+    """What the engine computes by other code where the operator is left out, with both names."""
 
     @property
     def is_right(self) -> bool:
@@ -152,9 +159,32 @@ def said(profiles: Sequence[Profile], name: str) -> tuple[float, float, bool]:
     )
 
 
-def profiled(path: Path, engine: str, runs: int) -> Profile:
+class Profiled(NamedTuple):
+    profile: Profile
+    code: Mapping[str, str]
+    """By convolution or product: what the engine calls the code that computes it."""
+
+
+def profiled(path: Path, engine: str, runs: int) -> Profiled:
     subject = prepare(path)
-    return attribute(subject, record(subject, engine, threads=1, runs=runs))[0]
+    profile, placement = attribute(subject, record(subject, engine, threads=1, runs=runs))
+    heavy = {
+        subject.source[number].name: place.node.kernel
+        for place in placement.places
+        if not place.is_inserted
+        for number in place.weights
+        if subject.source[number].is_heavy
+    }
+    return Profiled(profile, heavy)
+
+
+def changed_code(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """The convolutions and products that other code computes than before, with both names."""
+    return ", ".join(
+        f"{name} by {after[name]} instead of {code}"
+        for name, code in before.items()
+        if after.get(name, code) != code
+    )
 
 
 class Outcome(NamedTuple):
@@ -173,13 +203,16 @@ def measure(name: str, engine: str, effort: Effort) -> Outcome:
         place = Path(folder)
         whole = place / f"{_WHOLE}.onnx"
         onnx.save(model, whole)
-        profiles = [profiled(whole, engine, effort.runs) for _ in range(effort.profiles)]
-        compared, fused_otherwise = [], []
+        runs = [profiled(whole, engine, effort.runs) for _ in range(effort.profiles)]
+        profiles = [each.profile for each in runs]
+        compared: dict[str, str] = {}
+        fused_otherwise = []
         for operator in case.left_out:
             path = place / f"{operator}.onnx"
             onnx.save(without(model, operator), path)
-            if partition(profiled(path, engine, 2)) == partition(profiles[0], operator):
-                compared.append(operator)
+            less = profiled(path, engine, 2)
+            if partition(less.profile) == partition(profiles[0], operator):
+                compared[operator] = changed_code(runs[0].code, less.code)
             else:
                 fused_otherwise.append(operator)
                 path.unlink()
@@ -198,12 +231,13 @@ def _verdicts(
     name: str,
     engine: str,
     kinds: Mapping[str, str],
-    left_out: Sequence[str],
+    left_out: Mapping[str, str],
     profiles: Sequence[Profile],
     took: Sequence[Mapping[str, Sequence[int]]],
 ) -> Iterator[Verdict]:
+    """`left_out` are the operators, each with the code that changes without it."""
     whole = statistics.median(statistics.median(each[_WHOLE]) for each in took)
-    for operator in left_out:
+    for operator, other_code in left_out.items():
         part, of_all, alone = said(profiles, operator)
         kernels = of_all * whole
         saved = [
@@ -211,7 +245,10 @@ def _verdicts(
             for each in took
         ]
         middle, spread = statistics.median(saved), max(saved) - min(saved)
-        yield Verdict(name, engine, operator, kinds[operator], alone, part, middle, spread, kernels)
+        yield Verdict(
+            *(name, engine, operator, kinds[operator], alone, part, middle, spread, kernels),
+            other_code=other_code,
+        )
 
 
 def _with_inseparable(found: Sequence[Verdict], profile: Profile) -> list[Verdict]:
@@ -233,21 +270,25 @@ def judge(
     engine: str, found: Sequence[Verdict], fused_otherwise: Sequence[str]
 ) -> tuple[str, bool]:
     """A line for one engine, and whether it passes."""
-    compared = [each for each in found if each.together is None]
+    judged = [each for each in found if not each.other_code]
+    otherwise = [f"{each.model} {each.operator}" for each in found if each.other_code]
+    compared = [each for each in judged if each.together is None]
     models = len({each.model for each in compared})
     good = sum(each.is_right for each in compared)
     line = (
         f"{engine}: {good} of {len(compared)} operators in {models} models are within"
         f" {100 * LIMIT:.0f} points; {sum(not each.alone for each in compared)} of them are fused"
-        f" with others; {len(found) - len(compared)} are said to be inseparable, of which"
-        f" {sum(each.is_right for each in found if each.together is not None)} are"
+        f" with others; {len(judged) - len(compared)} are said to be inseparable, of which"
+        f" {sum(each.is_right for each in judged if each.together is not None)} are"
     )
+    if otherwise:
+        line += f"; not judged, as without them other code is used: {', '.join(otherwise)}"
     if fused_otherwise:
         line += f"; not compared, as without them others are fused: {', '.join(fused_otherwise)}"
     enough = len(compared) >= LEAST_OPERATORS and models >= LEAST_MODELS
     if not enough:
         line += f"; fewer than {LEAST_OPERATORS} operators in {LEAST_MODELS} models"
-    return line, enough and all(each.is_right for each in found)
+    return line, enough and all(each.is_right for each in judged)
 
 
 def show(each: Verdict) -> str:
@@ -261,7 +302,8 @@ def show(each: Verdict) -> str:
             if each.together is not None
             else ""
         )
-        + ("" if each.is_right else "  WRONG")
+        + (f" without it, {each.other_code}" if each.other_code else "")
+        + ("" if each.is_right or each.other_code else "  WRONG")
     )
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 import whence
-from benchmarks.foreign_truth import LEAST_MODELS, LEAST_OPERATORS, Verdict, judge
+from benchmarks.foreign_truth import (
+    LEAST_MODELS,
+    LEAST_OPERATORS,
+    Verdict,
+    changed_code,
+    judge,
+    show,
+)
 from benchmarks.foreign_truth_models import CASES, without
 
 
@@ -37,6 +44,20 @@ def test_operators_that_are_said_to_be_inseparable_must_be() -> None:
     assert judge("e", [*ENOUGH, unclear], [])[1]
     assert not judge("e", [*ENOUGH, unclear._replace(together=1.1)], [])[1]
     assert not judge("e", [*ENOUGH[1:], unclear], [])[1]
+
+
+def test_operators_without_which_other_code_is_used_are_listed_with_it() -> None:
+    """What leaving them out saves is not theirs alone. They are no part of the ten."""
+    code = changed_code({"first": "brgemm", "last": "mlas"}, {"first": "mlas", "last": "mlas"})
+    assert code == "first by mlas instead of brgemm"
+    other = verdict("m9", said=0.5, saved=0.3)._replace(other_code=code)
+    line, passed = judge("e", [*ENOUGH, other], [])
+    assert passed
+    assert "10 of 10 operators" in line
+    assert "not judged, as without them other code is used: m9 op" in line
+    assert "without it, first by mlas instead of brgemm" in show(other)
+    assert "WRONG" not in show(other)
+    assert not judge("e", [*ENOUGH[1:], other], [])[1]
 
 
 def test_there_are_enough_cases_and_all_are_models_without_the_operator_too() -> None:
