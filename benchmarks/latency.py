@@ -45,8 +45,8 @@ ENGINES = ("whence", "onnxruntime", "openvino", "litert")
 ZOO = (
     "t_resnet50", "t_resnet18", "t_mobilenetv2", "t_mobilenetv3_large", "t_efficientnet_b0", "t_convnext_tiny", "t_vit_tiny", "t_minilm_l6",
     "t_bert_base", "t_llama_tiny", "t_distilgpt2", "light_densenet121", "light_squeezenet", "light_shufflenet", "light_inception_v2",
-    "light_bvlc_alexnet", "light_vgg19", "light_zfnet512", "ppocrv4_det", "ppocrv4_rec", "ppocrv6_rec_tiny", "yolo11n", "yolov8n_mushroom", "yunet_2023mar", "u2netp",
-    "silero_vad_v6", "nsnet2",
+    "light_bvlc_alexnet", "light_vgg19", "light_zfnet512", "ppocrv4_det", "ppocrv4_rec", "ppocrv6_rec_tiny", "yolo11n", "yolov8n_mushroom",
+    "yunet_2023mar", "u2netp", "silero_vad_v6", "nsnet2",
 )  # fmt: skip
 """Float32 models: convolutional, attention and recurrent, from 0.1 ms to a second."""
 _TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_, "tensor(double)": np.float64,
