@@ -295,3 +295,14 @@ def test_no_operator_is_listed_outside_ops() -> None:
 )
 def test_checker_sees_a_list_of_operators(text: str, count: int) -> None:
     assert len(operator_lists(text)) == count
+
+
+def test_a_class_has_its_name_to_itself() -> None:
+    """A reader who searches for a public class finds one, and one meaning of its name."""
+    defined: dict[str, list[str]] = {}
+    for path, module, _ in source_files():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(module)
+    shared = {name: modules for name, modules in defined.items() if len(modules) > 1}
+    assert not shared, f"Say in the name which is meant: {shared}"

@@ -18,7 +18,7 @@ from whence.attribution.leave_out import Measured, enough_for, measure_savings, 
 from whence.attribution.policy import EXACT, MODELLED
 from whence.attribution.source_costs import source_kinds
 from whence.attribution.split import Savings
-from whence.attribution.variants import Nest, Role, left_outs, variant
+from whence.attribution.variants import Nest, SupernodePart, left_outs, variant
 from whence.building.program import Program
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
@@ -40,7 +40,7 @@ def nests(graph: Graph) -> list[Nest]:
     ]
 
 
-def functions(nest: Nest, left_out: int | Role | None) -> set[Fn]:
+def functions(nest: Nest, left_out: int | SupernodePart | None) -> set[Fn]:
     """What a variant computes. Its kernel is a plain loop nest."""
     found: set[Fn] = set()
     stack = list(variant(nest, AVX512, left_out).kernel.body)
@@ -131,9 +131,15 @@ def test_parts_of_a_supernode_are_left_out_by_what_makes_them() -> None:
     case = next(each for each in CASES if each.leave_out == "Add")
     found = [nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv"]
     (nest,) = found
-    assert set(left_outs(nest)) == {Role.ACTIVATION, Role.ADDED}
-    assert len(variant(nest, AVX512).inputs) == len(variant(nest, AVX512, Role.ADDED).inputs) + 1
-    assert variant(nest, AVX512).kernel.body != variant(nest, AVX512, Role.ACTIVATION).kernel.body
+    assert set(left_outs(nest)) == {SupernodePart.ACTIVATION, SupernodePart.ADDED}
+    assert (
+        len(variant(nest, AVX512).inputs)
+        == len(variant(nest, AVX512, SupernodePart.ADDED).inputs) + 1
+    )
+    assert (
+        variant(nest, AVX512).kernel.body
+        != variant(nest, AVX512, SupernodePart.ACTIVATION).kernel.body
+    )
 
 
 def test_what_was_tuned_is_what_is_left_out_of() -> None:
@@ -149,7 +155,7 @@ def test_what_was_tuned_is_what_is_left_out_of() -> None:
         candidates(group, anchor, AVX512),
     )
     assert problem is not None
-    for part in (None, Role.ACTIVATION, Role.ADDED):
+    for part in (None, SupernodePart.ACTIVATION, SupernodePart.ADDED):
         plain, tuned, same = (
             variant(nest, AVX512, part, choices).kernel.body
             for choices in ({}, {problem: other}, {problem: usual})
@@ -167,7 +173,7 @@ def test_whether_matrix_units_round_is_not_decided_again(halves: bool) -> None:
         nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv"
     )
     tile = dataclasses.replace(AVX512, bf16x2=halves)
-    for part in (None, Role.ACTIVATION):
+    for part in (None, SupernodePart.ACTIVATION):
         assert variant(nest, tile, part).kernel.reduced_precision is halves
 
 

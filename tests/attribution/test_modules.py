@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.attribution.harness import profile_of
-from whence.attribution.modules import Evidence, Module, find_modules, module_of_weight
+from whence.attribution.modules import Module, ModuleEvidence, find_modules, module_of_weight
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.types import DType
@@ -40,13 +40,13 @@ def test_a_weight_s_name_is_a_path_to_it(name: str, module: str) -> None:
 def test_folding_leaves_a_sibling_s_metadata_and_the_weight_knows_better() -> None:
     graph = _network(module="layer1.0.bn1")
     found = find_modules(graph)
-    assert found[1] == Module("layer1.0.conv1", Evidence.WEIGHTS)
-    assert found[2] == Module("layer1.0.relu", Evidence.METADATA)
+    assert found[1] == Module("layer1.0.conv1", ModuleEvidence.WEIGHTS)
+    assert found[2] == Module("layer1.0.relu", ModuleEvidence.METADATA)
 
 
 def test_a_shared_weight_does_not_move_an_operator_into_another_module() -> None:
     assert find_modules(_network(module="lm_head.proj"))[1] == Module(
-        "lm_head.proj", Evidence.METADATA
+        "lm_head.proj", ModuleEvidence.METADATA
     )
 
 
@@ -67,10 +67,10 @@ def test_names_and_neighbours_where_nothing_else_is_said() -> None:
     build.output("y", build.op("Exp", second, name="/head/act/Exp"))
     found = find_modules(build.finish())
     assert [found[number] for number in (1, 2, 3, 4)] == [
-        Module("block.fc1", Evidence.WEIGHTS),
-        Module("block", Evidence.NEIGHBOURS),
-        Module("block.fc2", Evidence.WEIGHTS),
-        Module("head.act", Evidence.NAME),
+        Module("block.fc1", ModuleEvidence.WEIGHTS),
+        Module("block", ModuleEvidence.NEIGHBOURS),
+        Module("block.fc2", ModuleEvidence.WEIGHTS),
+        Module("head.act", ModuleEvidence.NAME),
     ]
 
 
@@ -92,7 +92,7 @@ def test_a_product_without_a_name_belongs_to_its_bias() -> None:
     product = build.op("MatMul", x, nameless, name="node_MatMul_1")
     build.output("y", build.op("Add", product, bias, name="node_Add_2"))
     found = find_modules(build.finish())
-    assert found[1] == found[2] == Module("layer.0.query", Evidence.WEIGHTS)
+    assert found[1] == found[2] == Module("layer.0.query", ModuleEvidence.WEIGHTS)
 
 
 def test_groups_by_depth_add_up() -> None:

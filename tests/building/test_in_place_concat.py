@@ -17,7 +17,7 @@ from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.building.allocate import allocate
 from whence.building.export import export
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 from whence.building.reference_fallback import with_reference_steps
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph, Node, Ref
@@ -79,8 +79,8 @@ def test_an_output_is_put_together_where_the_caller_gets_it(engine: Engine) -> N
         for ref in step.outputs
         if graph[ref.node].op == "Softmax"
     ]
-    assert Location(Region.OUTPUT, 0, 0) in places
-    assert Location(Region.OUTPUT, 0, 128) in places
+    assert Location(MemoryRegion.OUTPUT, 0, 0) in places
+    assert Location(MemoryRegion.OUTPUT, 0, 128) in places
     assert check(graph, engine, [numbered_rows(2)]).plan.is_native
 
 

@@ -17,7 +17,7 @@ from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.aligned_memory import ALIGNMENT
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.building.memory_layout import MemoryLayout
 from whence.codegen.emit import Emitted
 from whence.fusion.contiguous import input_offsets
@@ -118,12 +118,12 @@ class _Memory:
 
     def __init__(self, graph: Graph, layout: MemoryLayout, inputs: Sequence[np.ndarray]) -> None:
         self._graph, self._layout = graph, layout
-        self._blocks = {(Region.ARENA, 0): np.full(layout.memory.arena_bytes, 255, np.uint8)}
+        self._blocks = {(MemoryRegion.ARENA, 0): np.full(layout.memory.arena_bytes, 255, np.uint8)}
         for index, value in enumerate(inputs):
-            self._blocks[Region.INPUT, index] = value.reshape(-1).view(np.uint8)
+            self._blocks[MemoryRegion.INPUT, index] = value.reshape(-1).view(np.uint8)
         for index, node in enumerate(graph.outputs):
             assert node.inputs[0] is not None
-            self._blocks[Region.OUTPUT, index] = np.full(
+            self._blocks[MemoryRegion.OUTPUT, index] = np.full(
                 4 * np.prod(self._shape(node.inputs[0])), 255, np.uint8
             )
 

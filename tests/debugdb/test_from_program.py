@@ -18,7 +18,7 @@ from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.program import Program
 from whence.debugdb import DebugDatabase, from_program, parse_xml, sample_rows, xml_text
-from whence.debugdb.rows import CmdstreamRow, OperatorRow, SourceRow, TombstoneRow
+from whence.debugdb.rows import CmdstreamRow, OperatorRow, SourceOperatorRow, TombstoneRow
 from whence.debugdb.store import ask
 from whence.graph.builder import GraphBuilder
 from whence.graph.history import history_of
@@ -47,10 +47,10 @@ def compiled(model: onnx.ModelProto, engine: Engine, folder: Path) -> tuple[Prog
 def test_conv_bn_relu(engine: Engine, tmp_path: Path) -> None:
     program, db = compiled(conv_bn_relu(HOSTILE), engine, tmp_path)
     assert db.source == [
-        SourceRow(1, "Conv", 3, 3, 6, 6, 4, 0),
-        SourceRow(2, "BatchNormalization", 1, 1, 6, 6, 4, 1),
-        SourceRow(3, "Relu", 1, 1, 6, 6, 4, 2),
-        SourceRow(4, "Identity", 1, 1, 6, 6, 4, 3),
+        SourceOperatorRow(1, "Conv", 3, 3, 6, 6, 4, 0),
+        SourceOperatorRow(2, "BatchNormalization", 1, 1, 6, 6, 4, 1),
+        SourceOperatorRow(3, "Relu", 1, 1, 6, 6, 4, 2),
+        SourceOperatorRow(4, "Identity", 1, 1, 6, 6, 4, 3),
     ]
     assert db.operator[1] == OperatorRow(2, HOSTILE, "", "", "", "", "folded")
     assert [row.fate for row in db.operator] == ["live", "folded", "live", "removed"]
@@ -89,7 +89,7 @@ def test_given_weights_are_taken(engine: Engine, tmp_path: Path) -> None:
     db = from_program(program, weights={(node, 3): 1.0})
     assert {row.source_id: row.weight for row in db.origin} == {1: 0.0, 2: 0.0, 3: 1.0}
     assert db.optimised[0].source_id == 3
-    assert db.source[0] == SourceRow(1, "Conv", None, None, None, None, None, 0)
+    assert db.source[0] == SourceOperatorRow(1, "Conv", None, None, None, None, None, 0)
 
 
 def test_samples_join_the_tables(engine: Engine, tmp_path: Path) -> None:

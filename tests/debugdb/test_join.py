@@ -18,7 +18,7 @@ from whence.debugdb import DebugDatabase, Extra, read_xml
 from whence.debugdb.cycles import Cycles, estimated_cycles, read_cycles
 from whence.debugdb.join import Join, ModelOperator, VelaPlace, join_model
 from whence.debugdb.model_operators import model_operators
-from whence.debugdb.rows import OptimisedRow, QueueRow, SourceRow
+from whence.debugdb.rows import OptimisedRow, QueueRow, SourceOperatorRow
 from whence.debugdb.store import ask
 from whence.errors import ModelError
 
@@ -118,9 +118,9 @@ def test_wrong_measurements_are_refused(tmp_path: Path, text: str, message: str)
         read_cycles(file, *joined("legacy_u55"))
 
 
-def source(number: int, operator: str, key: int | None, *shape: int) -> SourceRow:
+def source(number: int, operator: str, key: int | None, *shape: int) -> SourceOperatorRow:
     width, height, depth = shape or (None, None, None)
-    return SourceRow(number, operator, 1, 1, width, height, depth, key)
+    return SourceOperatorRow(number, operator, 1, 1, width, height, depth, key)
 
 
 def test_subgraphs_with_the_same_positions_are_told_apart() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.debugdb.making import CMDSTREAM, OPTIMISED, QUEUE, SOURCE, document, table, texts
 from whence.debugdb import DebugDatabase, Extra, parse_xml, xml_text
 from whence.debugdb.lenient import TableReader
-from whence.debugdb.rows import TABLES, CmdstreamRow, QueueRow, SourceRow
+from whence.debugdb.rows import TABLES, CmdstreamRow, QueueRow, SourceOperatorRow
 
 HEADER = '"id","operator","kernel_w","kernel_h","ofm_w","ofm_h","ofm_d","ext_key"'
 
@@ -73,8 +73,8 @@ def test_ragged_rows_are_filled_and_surplus_cells_kept() -> None:
         CMDSTREAM,
     )
     assert db.source == [
-        SourceRow(0, "Conv", 3, None, None, None, None, None),
-        SourceRow(1, "Relu", 1, 1, 2, 2, 2, 1),
+        SourceOperatorRow(0, "Conv", 3, None, None, None, None, None),
+        SourceOperatorRow(1, "Relu", 1, 1, 2, 2, 2, 1),
     ]
     assert db.extras == [
         Extra("source_extra", ("row", "column_9", "column_10"), (("1", "more", "9"),))
@@ -89,7 +89,7 @@ def test_text_where_a_number_belongs_is_kept_beside() -> None:
         QUEUE,
         CMDSTREAM,
     )
-    assert db.source == [SourceRow(0, "Conv", None, 3, None, None, 1, 0)]
+    assert db.source == [SourceOperatorRow(0, "Conv", None, 3, None, None, 1, 0)]
     assert db.extras == [
         Extra(
             "source_extra",
@@ -124,14 +124,14 @@ def test_rows_without_ids_are_kept_as_they_stand() -> None:
 def test_old_versions_have_fewer_columns() -> None:
     short = table("source", HEADER.replace(',"ext_key"', ""), '0,"Conv",1,1,1,1,1')
     db = read(short, OPTIMISED, QUEUE, table("cmdstream", '"id"', "0"))
-    assert db.source == [SourceRow(0, "Conv", 1, 1, 1, 1, 1, None)]
+    assert db.source == [SourceOperatorRow(0, "Conv", 1, 1, 1, 1, 1, None)]
     assert db.cmdstream == [CmdstreamRow(0, None)]
     assert db.notes == []
 
 
 def test_missing_columns_and_repeated_ones_are_noted() -> None:
     db = read(table("source", '"id","operator","id"', '3,"Conv",4'), OPTIMISED, QUEUE, CMDSTREAM)
-    assert db.source == [SourceRow(3, "Conv", None, None, None, None, None, None)]
+    assert db.source == [SourceOperatorRow(3, "Conv", None, None, None, None, None, None)]
     assert db.extras == [Extra("source_extra", ("row", "id_2"), (("0", "4"),))]
     assert "same name" in db.notes[0]
     assert db.notes[1] == "table 'source' has no column kernel_w, kernel_h, ofm_w, ofm_h, ofm_d"

@@ -13,14 +13,14 @@ from tests.debugdb.making import DATA, REGOR, databases
 from whence.debugdb import DebugDatabase, Extra, parse_xml, read_xml, xml_text
 from whence.debugdb.locate import read_database
 from whence.debugdb.rows import (
-    KernelRow,
     MemberRow,
     OperatorRow,
     OptimisedRow,
     OriginRow,
     QueueRow,
     SampleRow,
-    SourceRow,
+    SourceOperatorRow,
+    StepRow,
     TombstoneRow,
 )
 from whence.debugdb.store import ask, read_duckdb, read_parquet, write_duckdb, write_parquet
@@ -68,7 +68,7 @@ def small() -> DebugDatabase:
     """
     db = DebugDatabase("m.onnx")
     db.source += [
-        SourceRow(number, op, 1, 1, 1, 1, 1, number - 1)
+        SourceOperatorRow(number, op, 1, 1, 1, 1, 1, number - 1)
         for number, op in enumerate(("Conv", "Relu", "Softmax", "Identity"), 1)
     ]
     fates = ("live", "live", "live", "removed")
@@ -84,8 +84,8 @@ def small() -> DebugDatabase:
     db.queue += [QueueRow(0, 0, 10), QueueRow(4, 0, 11), QueueRow(4, 0, 12)]
     db.origin += [OriginRow(10, 1, 0.75), OriginRow(10, 2, 0.25), OriginRow(11, 3, 1.0)]
     db.kernel += [
-        KernelRow(0, "k_conv", "k0", 100, 10, ""),
-        KernelRow(1, "k_softmax", "k1", 10, 10, ""),
+        StepRow(0, "k_conv", "k0", 100, 10, ""),
+        StepRow(1, "k_softmax", "k1", 10, 10, ""),
     ]
     db.member += [
         MemberRow(0, 10, 100, 10, 1.0),

@@ -25,15 +25,22 @@ from tests.debugdb.making import (
 )
 from whence.debugdb import DebugDatabase, Extra, parse_xml, read_xml, write_xml, xml_text
 from whence.debugdb.escaping import escape, unescape
-from whence.debugdb.rows import TABLES, CmdstreamRow, OptimisedRow, OriginRow, QueueRow, SourceRow
+from whence.debugdb.rows import (
+    TABLES,
+    CmdstreamRow,
+    OptimisedRow,
+    OriginRow,
+    QueueRow,
+    SourceOperatorRow,
+)
 from whence.errors import ModelError
 
 SMALL = DebugDatabase(
     "in.tflite",
     "out.tflite",
     source=[
-        SourceRow(0, "Conv2DBias", 3, 3, 32, 32, 16, 0),
-        SourceRow(1, "Relu", 1, 1, 32, 32, 16, 1),
+        SourceOperatorRow(0, "Conv2DBias", 3, 3, 32, 32, 16, 0),
+        SourceOperatorRow(1, "Relu", 1, 1, 32, 32, 16, 1),
     ],
     optimised=[
         OptimisedRow(0, 0, "Conv2DBias", 3, 3, 32, 32, 16),
@@ -70,7 +77,7 @@ def test_own_tables_follow_the_four() -> None:
 
 def test_a_hostile_name_in_full() -> None:
     db = DebugDatabase("a&b'\"<c>.onnx", "")
-    db.source.append(SourceRow(1, ']]>&"\n\x01', None, None, None, None, None, 0))
+    db.source.append(SourceOperatorRow(1, ']]>&"\n\x01', None, None, None, None, None, 0))
     text = xml_text(db)
     assert '<debug source="a&amp;b&apos;&quot;&lt;c&gt;.onnx" optimised="">' in text
     assert '1,"]]]]><![CDATA[>&""\n_x0001_","","","","","",0\r\n' in text
@@ -130,7 +137,7 @@ def test_regor_files_are_read_into_the_same_tables() -> None:
     db = parse_xml(REGOR)
     assert db.notes == []
     assert (db.source_path, db.optimised_path) == ("out/tiny", "")
-    assert db.source == [SourceRow(1, "Conv2D", 1, 1, None, None, None, 0)]
+    assert db.source == [SourceOperatorRow(1, "Conv2D", 1, 1, None, None, None, 0)]
     assert [row.source_id for row in db.optimised] == [1, -1, 1]
     assert db.queue == [QueueRow(328, 1, 3), QueueRow(456, 1, -1)]
     assert db.cmdstream == [CmdstreamRow(1, None)]

@@ -13,13 +13,13 @@ from typing import Any
 import whence.passes
 from tests.filetests.case_files import Case, CaseFile
 from whence.errors import TextError
-from whence.fusion import Limits, check_fused, find_groups, fuse, print_fused
+from whence.fusion import GroupLimits, check_fused, find_groups, fuse, print_fused
 from whence.graph import Check, Graph, check_graph, print_graph
 from whence.graph.history_text import history_lines
 from whence.graph.parse import Parsed, parse_text
 from whence.graph.structure import structure
 from whence.passes.base import Pass
-from whence.passes.equivalence import Probe
+from whence.passes.equivalence import EquivalenceProbe
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.simplify.gather_consts import GatherConsts
 from whence.passes.simplify.remove_dead_nodes import RemoveDeadNodes
@@ -89,7 +89,7 @@ def _fused(parsed: Parsed, run: str) -> str:
     graph = parsed.graph
     _, algorithm, *options = run.split()
     given = {key: _option(value, {}) for key, _, value in (each.partition("=") for each in options)}
-    result = fuse(graph, find_groups(graph, algorithm, Limits(**given) if given else None))
+    result = fuse(graph, find_groups(graph, algorithm, GroupLimits(**given) if given else None))
     check_fused(result)
     lines = print_fused(result).splitlines()
     return "".join(f"{_with_names(line, parsed.names)}\n" for line in lines)
@@ -97,7 +97,7 @@ def _fused(parsed: Parsed, run: str) -> str:
 
 def _rewritten(file: CaseFile, case: Case, parsed: Parsed, passes: list[Pass]) -> str:
     graph, before = parsed.graph, structure(parsed.graph)
-    probe = Probe(graph)
+    probe = EquivalenceProbe(graph)
     compared = not file.setting(case, "outputs").startswith("not compared")
     if compared and not probe.comparable:
         raise CaseError(f"outputs are not comparable: {probe.why_not}; say 'outputs: not compared'")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from whence.fleet.cell import Cell
-from whence.fleet.process import Limits, measure
+from whence.fleet.process import CellLimits, measure
 from whence.fleet.versions import current
 
 _PROFILES = 80
@@ -24,7 +24,7 @@ _OPERATORS = 24
 
 def main() -> None:
     model, output = Path(sys.argv[1]), Path(sys.argv[2])
-    limits = Limits(error=0.01, seconds=1.0)
+    limits = CellLimits(error=0.01, seconds=1.0)
     rows = []
     for number in range(_PROFILES):
         outcome = measure(Cell(model.stem, "", threads=1), model, limits, current())

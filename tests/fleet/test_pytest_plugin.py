@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import entry_points
 
 from tests.fleet.models import tiny_model
-from whence.fleet.process import Limits
+from whence.fleet.process import CellLimits
 from whence.fleet.spec import Spec
 from whence.fleet.sweep import LocalRunner, sweep, tasks_of
 from whence.fleet.table import Table
@@ -44,7 +44,7 @@ def test_budgets_hold_or_fail_with_reasons(tmp_path):
     model = tiny_model(tmp_path / "tiny.onnx")
     (tmp_path / "test_budget.py").write_text(TESTS)
     table = Table(tmp_path / "table", create=True)
-    limits = Limits(seconds=0.1, error=0.9, warmup=0)
+    limits = CellLimits(seconds=0.1, error=0.9, warmup=0)
     sweep(tasks_of(Spec((model,)), "n", table.folder), table, limits, LocalRunner())
     said = run(tmp_path, "--whence-baseline", "table")
     assert "2 passed" in said

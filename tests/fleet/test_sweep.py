@@ -19,13 +19,13 @@ from whence.fleet import worker
 from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.model_files import ModelFiles
-from whence.fleet.process import Limits, measure
+from whence.fleet.process import CellLimits, measure
 from whence.fleet.spec import Spec
 from whence.fleet.sweep import Finished, LocalRunner, sweep, tasks_of
 from whence.fleet.table import Table
 from whence.fleet.versions import Checkout, current, find_version
 
-QUICK = Limits(seconds=0.2, error=0.5, warmup=1)
+QUICK = CellLimits(seconds=0.2, error=0.5, warmup=1)
 WHENCE = [sys.executable, "-c", "from whence.cli.main import main; main()"]
 
 
@@ -122,7 +122,7 @@ def stub(folder: Path, body: str) -> Checkout:
     ],
 )
 def test_whatever_happens_to_a_cell_is_its_outcome(models, tmp_path, body, status, words):
-    limits = Limits(timeout=1.0 if "sleep" in body else 60.0, memory=1 << 30)
+    limits = CellLimits(timeout=1.0 if "sleep" in body else 60.0, memory=1 << 30)
     outcome = measure(Cell("tiny", ""), models[0], limits, stub(tmp_path / "version", body))
     assert outcome.status is status
     assert words in outcome.error

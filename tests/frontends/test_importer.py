@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.importer import Constants, NodeImporter, OperatorOrigin, located
+from whence.frontends.importer import ConstantPool, NodeImporter, OperatorOrigin, located
 from whence.frontends.origin_metadata import Passage
 from whence.graph import Graph, Node, Ref, check_graph
 from whence.ops.types.inference import Inference
@@ -26,7 +26,7 @@ def started(*operators: tuple[str, str]) -> tuple[Graph, Ref]:
 
 def importer(graph: Graph, number: int, name: str, op: str) -> NodeImporter:
     origin = OperatorOrigin(name, number, frozenset((number,)))
-    return NodeImporter(graph, Constants(graph), origin, op)
+    return NodeImporter(graph, ConstantPool(graph), origin, op)
 
 
 def test_one_node_bears_the_number_and_the_others_are_lowered_from_it() -> None:
@@ -55,7 +55,7 @@ def test_what_an_earlier_run_wrote_continues_its_history() -> None:
     graph, x = started(("conv", "Conv"), ("bn", "BatchNormalization"))
     origin = OperatorOrigin("conv", 0, frozenset((1, 2)), folded=frozenset((2,)))
     history = {1: Passage(EdgeKind.FUSE, "fuse_activations", "a rule")}
-    call = NodeImporter(graph, Constants(graph), origin, "Relu", history)
+    call = NodeImporter(graph, ConstantPool(graph), origin, "Relu", history)
     call.enter(call.keep([call.emit("Relu", [x])], 0))
     assert [(edge.parent, edge.kind, edge.pass_name) for edge in graph.ledger.edges] == [
         (1, EdgeKind.FUSE, "fuse_activations"),
@@ -65,7 +65,7 @@ def test_what_an_earlier_run_wrote_continues_its_history() -> None:
 
 def test_small_unnamed_constants_are_shared() -> None:
     graph, _ = started()
-    constants = Constants(graph)
+    constants = ConstantPool(graph)
     first = constants.add(np.array([1, 2]))
     assert constants.add(np.array([1, 2])) == first
     assert constants.add(np.array([1, 2], np.int32)) != first

@@ -8,7 +8,7 @@ import pytest
 from whence.errors import UnsupportedError
 from whence.fusion import (
     FusedGraph,
-    Limits,
+    GroupLimits,
     check_fused,
     find_dominator_groups,
     find_groups,
@@ -23,7 +23,7 @@ from whence.ops.definition import Pattern
 from whence.types import DType, TensorType
 
 
-def fused(graph: Graph, limits: Limits | None = None) -> FusedGraph:
+def fused(graph: Graph, limits: GroupLimits | None = None) -> FusedGraph:
     result = fuse(graph, find_dominator_groups(graph, limits=limits))
     check_fused(result)
     return result

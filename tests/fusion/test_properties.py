@@ -11,7 +11,7 @@ from whence.fusion import (
     ALGORITHMS,
     FusedGraph,
     FusibleGroups,
-    Limits,
+    GroupLimits,
     check_fused,
     find_dominator_groups,
     find_groups,
@@ -119,7 +119,7 @@ def test_a_group_has_one_anchor_and_stores_values_of_one_shape(graph: Graph) -> 
 @given(graph=graphs(40))
 @settings(max_examples=COUNT)
 def test_tight_limits_hold(graph: Graph) -> None:
-    limits = Limits(max_depth=3, max_outputs=2, search=4)
+    limits = GroupLimits(max_depth=3, max_outputs=2, search=4)
     groups = find_dominator_groups(graph, limits=limits)
     check_convex(graph, groups)
     fused = fuse(graph, groups)

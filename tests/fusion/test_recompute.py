@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whence.fusion import Limits, check_fused, find_dominator_groups, fuse
+from whence.fusion import GroupLimits, check_fused, find_dominator_groups, fuse
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.types import DType
 
 
-def members(graph: Graph, limits: Limits | None = None) -> list[list[str]]:
+def members(graph: Graph, limits: GroupLimits | None = None) -> list[list[str]]:
     fused = fuse(graph, find_dominator_groups(graph, limits=limits))
     check_fused(fused)
     return [[node.op for node in entry.members] for entry in fused]
@@ -25,4 +25,4 @@ def test_copies_that_breed_copies_are_stopped() -> None:
     groups = members(graph)
     assert all(len(group) <= 8 for group in groups)
     assert any(len(group) > 2 for group in groups)
-    assert members(graph, Limits(copies=1)) == [["Transpose", "Add"]] * 40
+    assert members(graph, GroupLimits(copies=1)) == [["Transpose", "Add"]] * 40

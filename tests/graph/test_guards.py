@@ -8,7 +8,7 @@ import numpy as np
 
 from whence.graph import Graph, Node
 from whence.graph.builder import GraphBuilder, Symbol
-from whence.graph.guards import Work, find_guards
+from whence.graph.guards import RunUnit, find_guards
 from whence.types import DType
 
 
@@ -25,8 +25,8 @@ def _guards(graph: Graph, order: Sequence[str] = ()) -> dict[str, str]:
     return dict(zip(names, texts, strict=True))
 
 
-def _work(node: Node) -> Work:
-    return Work((node,), [ref for ref in node.inputs if ref is not None], [node.ref()])
+def _work(node: Node) -> RunUnit:
+    return RunUnit((node,), [ref for ref in node.inputs if ref is not None], [node.ref()])
 
 
 def _builder() -> tuple[GraphBuilder, Symbol, Symbol]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.kernels.conv.tiles import Axis, Cover, Field, Shape, cover, open_cover
+from whence.kernels.conv.tiles import Axis, Cover, Field, TileShape, cover, open_cover
 
 
 @st.composite
@@ -89,7 +89,7 @@ def test_short_rows_share_a_tile() -> None:
     assert [(run.count, run.shape.rows) for run in tiles.runs] == [(1, 2), (2, 2), (1, 1)]
 
 
-def _taps(shape: Shape) -> set[tuple[int, int]]:
+def _taps(shape: TileShape) -> set[tuple[int, int]]:
     """Which (pixel, kernel column) a tile reads."""
     return {
         (pixel, read.first + tap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whence.graph import Check, Graph, Node, check_graph
 from whence.graph.structure import structure
 from whence.passes.base import Pass
-from whence.passes.equivalence import Probe
+from whence.passes.equivalence import EquivalenceProbe
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.simplify.gather_consts import GatherConsts
 from whence.passes.simplify.remove_dead_nodes import RemoveDeadNodes
@@ -18,7 +18,7 @@ def rewrite(graph: Graph, *passes: Pass, tolerance: float = 1e-4) -> dict[str, i
     The graph must keep its invariants and its outputs, lose no operator, and not change when the
     passes run once more.
     """
-    probe = Probe(graph)
+    probe = EquivalenceProbe(graph)
     assert probe.comparable, probe.why_not
     reports = run_passes(graph, passes, check=CheckLevel.INVARIANTS)
     probe.compare(graph, passes[-1].name, tolerance)

@@ -11,7 +11,7 @@ from tests.graph.making import F32X4, chain, fresh
 from whence.errors import GraphError
 from whence.graph import Graph, Node, Ref
 from whence.graph.builder import GraphBuilder
-from whence.passes.equivalence import Probe, difference, random_inputs
+from whence.passes.equivalence import EquivalenceProbe, difference, random_inputs
 from whence.types import DType, OptionalType, SequenceType, TensorType, ValueType
 
 NAN, INF = float("nan"), float("inf")
@@ -110,11 +110,11 @@ def signature(kind: ValueType) -> Graph:
 class TestProbe:
     def test_an_unchanged_graph(self) -> None:
         graph = chain("Relu", "Neg")
-        Probe(graph).compare(graph, "p")
+        EquivalenceProbe(graph).compare(graph, "p")
 
     def test_a_changed_graph(self) -> None:
         graph = chain("Relu", "Neg")
-        probe = Probe(graph)
+        probe = EquivalenceProbe(graph)
         graph.set_input(graph.outputs[0], 0, Ref(1))
         with pytest.raises(
             GraphError, match="pass 'p' changed output 'y' by 2 of its largest magnitude"
@@ -123,7 +123,7 @@ class TestProbe:
 
     def test_a_graph_that_does_not_run_any_more(self) -> None:
         graph = chain("Relu", "Neg")
-        probe = Probe(graph)
+        probe = EquivalenceProbe(graph)
         broken = graph.insert_before(graph.outputs[0], fresh(graph, "vendor::Nothing", graph[1]))
         graph.set_input(graph.outputs[0], 0, broken.ref())
         with pytest.raises(
@@ -133,7 +133,7 @@ class TestProbe:
 
     def test_outputs_that_disappeared(self) -> None:
         graph = chain("Relu")
-        probe = Probe(graph)
+        probe = EquivalenceProbe(graph)
         graph.remove(graph.outputs[0])
         with pytest.raises(GraphError, match="pass 'p' left 0 outputs, there were 1"):
             probe.compare(graph, "p")
@@ -142,7 +142,7 @@ class TestProbe:
         build = GraphBuilder()
         build.output("y", build.op("RandomNormalLike", build.input("x", DType.F32, [4])))
         graph = build.finish()
-        probe = Probe(graph)
+        probe = EquivalenceProbe(graph)
         assert not probe.comparable
         assert probe.why_not == "the model draws random numbers"
         probe.compare(graph, "p")
@@ -150,7 +150,7 @@ class TestProbe:
     def test_models_that_cannot_run_are_not_compared(self) -> None:
         graph = chain("Relu")
         graph[1].op = "vendor::Nothing"
-        probe = Probe(graph)
+        probe = EquivalenceProbe(graph)
         assert not probe.comparable
         assert "Nothing" in probe.why_not
         probe.compare(graph, "p")

@@ -18,12 +18,12 @@ from whence.provenance.luci_tables import (
     OP_TABLE,
     SOURCE_TABLE,
     LuciTables,
-    Table,
+    TableCodec,
     origins,
     read_tables,
 )
 
-ALL_TABLES: tuple[Table[Any], ...] = (SOURCE_TABLE, OP_TABLE, EXECUTION_PLAN_TABLE)
+ALL_TABLES: tuple[TableCodec[Any], ...] = (SOURCE_TABLE, OP_TABLE, EXECUTION_PLAN_TABLE)
 U32_MAX = 2**32 - 1
 
 # A valid first entry of each table, id 1.
@@ -40,7 +40,7 @@ def u32(*numbers: int) -> bytes:
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def rejects(table: Table[Any], data: bytes, what: str, offset: int) -> None:
+def rejects(table: TableCodec[Any], data: bytes, what: str, offset: int) -> None:
     with pytest.raises(ModelError) as caught:
         table.decode(data)
     message = str(caught.value)
@@ -75,7 +75,7 @@ def rejects(table: Table[Any], data: bytes, what: str, offset: int) -> None:
     ],
 )
 def test_vectors_in_both_directions(
-    table: Table[Any], entries: dict[int, Any], expected: str
+    table: TableCodec[Any], entries: dict[int, Any], expected: str
 ) -> None:
     data = bytes.fromhex(expected)
     assert table.encode(entries) == data
@@ -109,20 +109,20 @@ def test_the_op_table_of_the_seeds_picture() -> None:
 
 @every_table
 @pytest.mark.parametrize("size", [0, 1, 2, 3])
-def test_too_short_for_the_count(table: Table[Any], size: int) -> None:
+def test_too_short_for_the_count(table: TableCodec[Any], size: int) -> None:
     rejects(table, bytes(size), "entry count", 0)
 
 
 @every_table
 @pytest.mark.parametrize("size", range(1, 8))
-def test_trailing_bytes_too_few_for_an_entry_head(table: Table[Any], size: int) -> None:
+def test_trailing_bytes_too_few_for_an_entry_head(table: TableCodec[Any], size: int) -> None:
     rejects(table, u32(0) + bytes(size), f"{size} bytes are too few", 4)
     one_entry = u32(1) + ENTRY[table.name]
     rejects(table, one_entry + bytes(size), f"{size} bytes are too few", len(one_entry))
 
 
 @every_table
-def test_payload_past_the_end(table: Table[Any]) -> None:
+def test_payload_past_the_end(table: TableCodec[Any]) -> None:
     rejects(table, u32(1) + ENTRY[table.name][:-1], "1 claims", 12)
     rejects(table, u32(1, 1, 1), "where 0 are left", 12)
     # length x 4 would wrap to a valid size in 32-bit arithmetic
@@ -130,7 +130,7 @@ def test_payload_past_the_end(table: Table[Any]) -> None:
 
 
 @every_table
-def test_duplicate_id(table: Table[Any]) -> None:
+def test_duplicate_id(table: TableCodec[Any]) -> None:
     entry = ENTRY[table.name]
     for count in (1, 2):
         rejects(table, u32(count) + entry + entry, "1 appears twice", 4 + len(entry))
@@ -138,20 +138,20 @@ def test_duplicate_id(table: Table[Any]) -> None:
 
 @every_table
 @pytest.mark.parametrize("count", [0, 2, U32_MAX])
-def test_count_disagrees_with_the_entries(table: Table[Any], count: int) -> None:
+def test_count_disagrees_with_the_entries(table: TableCodec[Any], count: int) -> None:
     rejects(table, u32(count) + ENTRY[table.name], f"says {count}, the table holds 1", 0)
 
 
 @pytest.mark.parametrize(
     "table", [SOURCE_TABLE, EXECUTION_PLAN_TABLE], ids=lambda table: table.name
 )
-def test_zero_length_payload_is_rejected(table: Table[Any]) -> None:
+def test_zero_length_payload_is_rejected(table: TableCodec[Any]) -> None:
     rejects(table, u32(1, 9, 0), "9 has length 0", 8)
     rejects(table, u32(2, 9, 0) + ENTRY[table.name], "9 has length 0", 8)
 
 
 @every_table
-def test_hostile_counts_fail_without_allocating(table: Table[Any]) -> None:
+def test_hostile_counts_fail_without_allocating(table: TableCodec[Any]) -> None:
     tracemalloc.start()
     try:
         rejects(table, u32(U32_MAX, U32_MAX, U32_MAX), "claims", 12)
@@ -167,7 +167,7 @@ def test_hostile_counts_fail_without_allocating(table: Table[Any]) -> None:
 
 
 @every_table
-def test_count_zero_and_nothing_else(table: Table[Any]) -> None:
+def test_count_zero_and_nothing_else(table: TableCodec[Any]) -> None:
     assert table.decode(u32(0)).entries == {}
 
 
@@ -302,7 +302,7 @@ def test_origin_of_an_unlisted_source_is_an_error() -> None:
     ],
 )
 def test_what_the_format_cannot_hold_is_refused(
-    table: Table[Any], entries: dict[int, Any], what: str
+    table: TableCodec[Any], entries: dict[int, Any], what: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
         table.encode(entries)
@@ -351,7 +351,7 @@ def test_any_names_round_trip(table: dict[int, bytes]) -> None:
         ),
     )
 )
-def test_tables_round_trip_in_id_order(case: tuple[Table[Any], dict[int, Any]]) -> None:
+def test_tables_round_trip_in_id_order(case: tuple[TableCodec[Any], dict[int, Any]]) -> None:
     table, entries = case
     decoded = table.decode(table.encode(entries))
     assert list(decoded.entries.items()) == sorted(entries.items(), key=lambda item: item[0])
@@ -360,7 +360,7 @@ def test_tables_round_trip_in_id_order(case: tuple[Table[Any], dict[int, Any]]) 
 
 @settings(max_examples=500)
 @given(st.sampled_from(ALL_TABLES), table_like)
-def test_any_bytes_decode_or_are_a_model_error(table: Table[Any], data: bytes) -> None:
+def test_any_bytes_decode_or_are_a_model_error(table: TableCodec[Any], data: bytes) -> None:
     try:
         decoded = table.decode(data)
     except ModelError:
@@ -377,7 +377,7 @@ def test_any_bytes_decode_or_are_a_model_error(table: Table[Any], data: bytes) -
     st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=12)), max_size=4),
 )
 def test_notes_are_empty_exactly_when_the_bytes_are_canonical(
-    table: Table[Any], entries: list[tuple[int, bytes]]
+    table: TableCodec[Any], entries: list[tuple[int, bytes]]
 ) -> None:
     # Whole entries, so that most examples decode and many of them are out of order, repeated or
     # unterminated.

@@ -20,7 +20,7 @@ from tests.runtime.stateful import (
     unsized,
     window,
 )
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.runtime.executable import Executable
@@ -106,9 +106,9 @@ def test_variables_lie_with_the_state() -> None:
     (program,) = whence.compile(counter(), threads=1).programs
     (variable,) = program.graph.variables
     (assign,) = program.graph.assigns
-    assert program.layout.places[variable.ref()].region is Region.STATE
+    assert program.layout.places[variable.ref()].region is MemoryRegion.STATE
     assert assign.inputs[0] is not None
-    assert program.layout.places[assign.inputs[0]].region is Region.NEXT
+    assert program.layout.places[assign.inputs[0]].region is MemoryRegion.NEXT
 
 
 def test_a_model_from_the_cache_keeps_its_state(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from whence.backends.cpu.instance import Instance
 from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers
 from whence.building.aligned_memory import aligned_bytes
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.packed_weights import Packing
 from whence.building.program import Block, Program, ReferenceStep, Segment, make_segment
@@ -246,7 +246,7 @@ class _Operands:
         block[:] = np.ascontiguousarray(value).reshape(-1)
         self.blocks.append(Block("operand", block.dtype, block.shape))
         self.values.append(block)
-        return NativeSlot(int(Region.INPUT), len(self.values) - 1, 0)
+        return NativeSlot(int(MemoryRegion.INPUT), len(self.values) - 1, 0)
 
 
 def _moved(step: ReferenceStep) -> ReferenceStep:

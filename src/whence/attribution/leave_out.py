@@ -17,7 +17,15 @@ from whence.attribution.preparations import Preparations
 from whence.attribution.rounds import Saving, measure
 from whence.attribution.source_costs import Kinds
 from whence.attribution.split import Savings, inserted_nodes
-from whence.attribution.variants import Nest, Role, Variant, left_outs, roles, sources_of, variant
+from whence.attribution.variants import (
+    Nest,
+    SupernodePart,
+    Variant,
+    left_outs,
+    roles,
+    sources_of,
+    variant,
+)
 from whence.backends.cpu.backend import CpuBackend
 from whence.building.native_code import Library
 from whence.building.program import Program, ProgramStep
@@ -61,7 +69,7 @@ class _Trial:
     step: ProgramStep
     nest: Nest
     whole: Variant
-    without: Mapping[int | Role, Variant]
+    without: Mapping[int | SupernodePart, Variant]
 
 
 def measure_savings(
@@ -165,7 +173,7 @@ class _Planner:
         return _Trial(step, nest, whole, without) if whole is not None and without else None
 
     def _variant(
-        self, step: ProgramStep, nest: Nest, left_out: int | Role | None
+        self, step: ProgramStep, nest: Nest, left_out: int | SupernodePart | None
     ) -> Variant | None:
         try:
             return variant(nest, self._tile, left_out, self._choices)
@@ -195,14 +203,14 @@ class _Bench:
             iter(emitted.symbols),
             iter(emitted.refused.get(number, "") for number in range(len(kernels))),
         )
-        self._known: list[dict[int | Role, Saving | int]] = []
+        self._known: list[dict[int | SupernodePart, Saving | int]] = []
         """By trial: what leaving out saves where that is known without measuring, else the number
         of the offer.
         """
         waiting: list[tuple[_Trial, Variant, str]] = []
         for trial in trials:
             whole, _ = next(symbols), next(reasons)
-            known: dict[int | Role, Saving | int] = {}
+            known: dict[int | SupernodePart, Saving | int] = {}
             is_same = _code(whole) == _code(trial.step.symbol)
             if not is_same:
                 self.notes.append(
@@ -254,7 +262,7 @@ class _Bench:
 
     def measure(
         self, inputs: Sequence[Value], enough: Mapping[int, float], progress: Progress | None
-    ) -> list[dict[int | Role, Saving]]:
+    ) -> list[dict[int | SupernodePart, Saving]]:
         """By trial: what leaving out saves."""
         found: list[Saving | None] = []
         if self._library is not None:
@@ -293,7 +301,7 @@ def _code(symbol: str) -> str:
     return symbol.rpartition("_")[2]
 
 
-def _modelled(step: ProgramStep, nest: Nest, left_out: int | Role | None, why: str) -> str:
+def _modelled(step: ProgramStep, nest: Nest, left_out: int | SupernodePart | None, why: str) -> str:
     what = (
         "it"
         if left_out is None
@@ -340,7 +348,7 @@ def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None
 
 
 def _savings(
-    trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping[int | Role, int]
+    trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping[int | SupernodePart, int]
 ) -> Savings:
     """In millionths of the kernel. `working` are the source operators of the anchor."""
     members = {}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.building.program import Program
 from whence.graph import Graph, Ref
 from whence.types import TensorType
@@ -90,7 +90,7 @@ def _tensors(program: Program) -> Iterator[Held]:
                     owner = layout.owner(ref)
                     last[owner] = max(last.get(owner, 0), step.number)
     for ref, place in layout.places.items():
-        if place.region is not Region.ARENA or ref in layout.owners or ref.node not in made:
+        if place.region is not MemoryRegion.ARENA or ref in layout.owners or ref.node not in made:
             continue
         first = made[ref.node]
         size = _nbytes(graph, ref)

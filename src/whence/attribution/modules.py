@@ -27,7 +27,7 @@ from whence.graph import Graph, Node
 from whence.provenance import SourceOp
 
 
-class Evidence(enum.StrEnum):
+class ModuleEvidence(enum.StrEnum):
     """How a module is known."""
 
     WEIGHTS = "weights"
@@ -39,7 +39,7 @@ class Evidence(enum.StrEnum):
 class Module(NamedTuple):
     path: str
     """Dotted, outermost first."""
-    evidence: Evidence
+    evidence: ModuleEvidence
 
 
 # The last part of a parameter's name, as PyTorch, Keras and PaddlePaddle call them, and what
@@ -93,11 +93,11 @@ def module_of_weight(name: str) -> str:
 def _own(source: SourceOp, weights: str) -> Module | None:
     told = source.module
     if weights and (not told or _refines(weights, told)):
-        return Module(weights, Evidence.WEIGHTS)
+        return Module(weights, ModuleEvidence.WEIGHTS)
     if told:
-        return Module(told, Evidence.METADATA)
+        return Module(told, ModuleEvidence.METADATA)
     path = source.name.strip("/").rpartition("/")[0].replace("/", ".") or source.scope
-    return Module(path, Evidence.NAME) if path else None
+    return Module(path, ModuleEvidence.NAME) if path else None
 
 
 def _refines(weights: str, told: str) -> bool:
@@ -149,7 +149,9 @@ def _take_bias(graph: Graph, found: dict[int, Module]) -> None:
         readers = graph.consumers(node) if is_contraction(node.op) else ()
         if len(readers) == 1 and readers[0].op == "Add":
             bias = [found[each] for each in readers[0].origin if each in found]
-            for number in node.origin if bias and bias[0].evidence is Evidence.WEIGHTS else ():
+            for number in (
+                node.origin if bias and bias[0].evidence is ModuleEvidence.WEIGHTS else ()
+            ):
                 found.setdefault(number, bias[0])
 
 
@@ -168,7 +170,7 @@ def _spread(graph: Graph, found: dict[int, Module]) -> None:
             else:
                 path = path or before[0]
             if path:
-                found[number] = Module(path, Evidence.NEIGHBOURS)
+                found[number] = Module(path, ModuleEvidence.NEIGHBOURS)
 
 
 def _around(graph: Graph, found: Mapping[int, Module], nodes: list[int]) -> list[str]:

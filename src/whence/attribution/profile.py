@@ -28,8 +28,8 @@ from whence.attribution.rows import (
     Band,
     Distribution,
     Event,
-    Group,
     KernelRow,
+    RowGroup,
     Share,
     SourceRow,
     WorkerEvent,
@@ -257,7 +257,7 @@ class Profile:
         """A time, summed over all runs, as a part of the wall time."""
         return time_ns / self.wall_ns if self.wall_ns else 0.0
 
-    def by(self, what: str, depth: int = 0) -> list[Group]:
+    def by(self, what: str, depth: int = 0) -> list[RowGroup]:
         """The time by `op` (operator of the file), `type`, `module`, `line`, `kernel` or `pass`,
         most first. Adds up to `attributed_ns`.
 
@@ -273,7 +273,7 @@ class Profile:
             raise InputError(f"cannot group a profile by '{what}'; there is {', '.join(GROUPINGS)}")
         if what == "kernel":
             rows = [
-                Group(
+                RowGroup(
                     f"{kernel.id} {kernel.name}",
                     kernel.time_ns,
                     self.share(kernel.time_ns),
@@ -284,12 +284,14 @@ class Profile:
                 if kernel.origin
             ]
         elif what == "pass":
-            rows = [Group(name, time, self.share(time), 0, 0) for name, time in self.passes.items()]
+            rows = [
+                RowGroup(name, time, self.share(time), 0, 0) for name, time in self.passes.items()
+            ]
         else:
             rows = self._grouped(group_key(what, depth))
         return sorted(rows, key=lambda row: -row.time_ns)
 
-    def _grouped(self, key: Callable[[SourceRow], str]) -> list[Group]:
+    def _grouped(self, key: Callable[[SourceRow], str]) -> list[RowGroup]:
         members: dict[str, list[SourceRow]] = defaultdict(list)
         for row in self.sources:
             members[key(row)].append(row)
@@ -297,7 +299,7 @@ class Profile:
         for name, group in members.items():
             time = sum(row.time_ns for row in group)
             found.append(
-                Group(
+                RowGroup(
                     name,
                     time,
                     self.share(time),

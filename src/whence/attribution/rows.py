@@ -253,7 +253,7 @@ class WorkerEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """Source operators, or kernels, taken together."""
 
     key: str

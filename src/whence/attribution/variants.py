@@ -35,7 +35,7 @@ from whence.provenance import Ledger
 from whence.types import TensorType
 
 
-class Role(enum.Enum):
+class SupernodePart(enum.Enum):
     """A part of a supernode that can be left out."""
 
     ACTIVATION = "activation"
@@ -67,20 +67,23 @@ class Variant:
     """The members that are not in it."""
 
 
-def roles(nest: Nest) -> tuple[Role, ...]:
+def roles(nest: Nest) -> tuple[SupernodePart, ...]:
     """What can be left out of the anchor."""
     node = nest.graph[nest.anchor]
     added = ADDED_INPUT.get(node.op)
     found = []
     if added is not None and node.attrs.get("activation"):
-        found.append(Role.ACTIVATION)
+        found.append(SupernodePart.ACTIVATION)
     if added is not None and node.input(added) is not None:
-        found.append(Role.ADDED)
+        found.append(SupernodePart.ADDED)
     return tuple(found)
 
 
 def variant(
-    nest: Nest, tile: Tile, left_out: int | Role | None = None, choices: Choices = NO_CHOICES
+    nest: Nest,
+    tile: Tile,
+    left_out: int | SupernodePart | None = None,
+    choices: Choices = NO_CHOICES,
 ) -> Variant:
     """The kernel without a member, without a part of its anchor, or whole. Raises
     `UnsupportedError` when that is no kernel.
@@ -91,7 +94,7 @@ def variant(
 
 
 class _Builder:
-    def __init__(self, nest: Nest, left_out: int | Role | None) -> None:
+    def __init__(self, nest: Nest, left_out: int | SupernodePart | None) -> None:
         self._nest, self._left_out = nest, left_out
         self._inside = frozenset(nest.nodes)
         self._made = Graph("variant", Ledger(), Inference())
@@ -169,14 +172,14 @@ class _Builder:
         return main if main is not None and ref.index == 0 and _fits(graph, main, ref) else ref
 
     def _operands(self, node: Node) -> tuple[Ref | None, ...]:
-        if self._left_out is Role.ADDED and node.id == self._nest.anchor:
+        if self._left_out is SupernodePart.ADDED and node.id == self._nest.anchor:
             index = ADDED_INPUT[node.op]
             return (*node.inputs[:index], None, *node.inputs[index + 1 :])
         return node.inputs
 
     def _copy(self, node: Node) -> None:
         attrs = dict(node.attrs)
-        if self._left_out is Role.ACTIVATION and node.id == self._nest.anchor:
+        if self._left_out is SupernodePart.ACTIVATION and node.id == self._nest.anchor:
             attrs = {key: value for key, value in attrs.items() if not key.startswith("activation")}
         inputs = tuple(None if ref is None else self._operand(ref) for ref in self._operands(node))
         copy = self._made.append(
@@ -247,7 +250,7 @@ def _shape_of(kind: TensorType) -> np.ndarray:
     return np.array(kind.static_shape, np.int64)
 
 
-def left_outs(nest: Nest) -> Iterator[int | Role]:
+def left_outs(nest: Nest) -> Iterator[int | SupernodePart]:
     """Everything that can be tried. A view saves nothing: that needs no measurement."""
     yield from (
         number
@@ -257,10 +260,10 @@ def left_outs(nest: Nest) -> Iterator[int | Role]:
     yield from roles(nest)
 
 
-def sources_of(role: Role, working: Sequence[int], kinds: Kinds) -> list[int]:
+def sources_of(role: SupernodePart, working: Sequence[int], kinds: Kinds) -> list[int]:
     """The operators of the file that a part of the anchor stands for, of those that are in it."""
     light = [source for source in working if not any(map(is_contraction, kinds[source]))]
     added = [source for source in light if kinds[source] & ADDITIONS]
-    if role is Role.ADDED:
+    if role is SupernodePart.ADDED:
         return added if len(added) == 1 else []
     return [source for source in light if source not in added]

@@ -184,7 +184,7 @@ def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugData
     ]
     kernels, members, samples = [], [], []
     for kernel, row, event in zip(profile.kernels, db.queue, profile.timeline, strict=True):
-        kernels.append(rows.KernelRow(kernel.id, kernel.name, "", 0, 0, ""))
+        kernels.append(rows.StepRow(kernel.id, kernel.name, "", 0, 0, ""))
         members.append(rows.MemberRow(kernel.id, row.optimised_id, 0, 0, 1.0))
         members += [
             rows.MemberRow(kernel.id, made, 0, 0, 0.0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from whence.building.arena import ArenaPlan, Lifetime, Planner, plan_arena
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 from whence.building.memory_layout import Aliasing, MemoryLayout, SubBuffer
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic
@@ -57,22 +57,24 @@ def allocate(
     places: dict[Ref, Location] = {}
     for index, node in enumerate(graph.inputs):
         places[node.ref()] = Location(
-            Region.INPUT if is_planned(graph, node.ref()) else Region.DYNAMIC, index
+            MemoryRegion.INPUT if is_planned(graph, node.ref()) else MemoryRegion.DYNAMIC, index
         )
     numbers = {node.name: index for index, node in enumerate(graph.variables)}
     for index, node in enumerate(graph.variables):
-        places[node.ref()] = Location(Region.STATE, index)
+        places[node.ref()] = Location(MemoryRegion.STATE, index)
     made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs} | {
         part.parent: True for part in aliasing.parts.values()
     }
-    places.update((ref, Location(Region.DYNAMIC)) for ref, planned in made.items() if not planned)
+    places.update(
+        (ref, Location(MemoryRegion.DYNAMIC)) for ref, planned in made.items() if not planned
+    )
     # An output that some step makes is made in place; one that is an input, a constant or a second
     # name is copied at the end.
     for index, output in enumerate(graph.outputs):
         ref = output.first_input
         owner = owners.get(ref, ref)
         if made.get(owner) and owner not in places:
-            places[owner] = Location(Region.OUTPUT, index)
+            places[owner] = Location(MemoryRegion.OUTPUT, index)
     # What is assigned to a variable is made there, unless a step of its own copies it.
     copied = {node.id for step in running for node in step.members if node.op == "Assign"}
     for node in graph.assigns:
@@ -81,7 +83,7 @@ def allocate(
         if node.id not in copied:
             assert made.get(owner)
             assert owner not in places
-            places[owner] = Location(Region.NEXT, numbers[str(node.attrs["variable"])])
+            places[owner] = Location(MemoryRegion.NEXT, numbers[str(node.attrs["variable"])])
     lives = _lifetimes(running, owners, aliasing.parts)
     _check_sizes(graph, [*places, *lives])
     blocks: dict[Ref, list[Lifetime]] = {}
@@ -98,11 +100,13 @@ def allocate(
     )
     if is_open:
         memory = ArenaPlan((), 0, 0)
-        places.update((ref, Location(Region.ARENA, number)) for number, ref in enumerate(blocks))
+        places.update(
+            (ref, Location(MemoryRegion.ARENA, number)) for number, ref in enumerate(blocks)
+        )
     else:
         memory = plan(list(blocks.values()))
         places.update(
-            (ref, Location(Region.ARENA, offset=offset))
+            (ref, Location(MemoryRegion.ARENA, offset=offset))
             for ref, offset in zip(blocks, memory.offsets, strict=True)
         )
     for ref in within:
@@ -147,7 +151,7 @@ def _in_place(
     for ref, (first, _) in lives.items():
         # A step that copies to a variable counts as making it.
         place = places[root(within, ref).parent]
-        if place.region in (Region.NEXT, Region.STATE):
+        if place.region in (MemoryRegion.NEXT, MemoryRegion.STATE):
             first_write[place.index] = min(first_write[place.index], first)
     return frozenset(
         index
@@ -168,7 +172,7 @@ def _changed_in_place(
         if (
             from_ is not None
             and to is not None
-            and (from_.region, to.region) == (Region.STATE, Region.NEXT)
+            and (from_.region, to.region) == (MemoryRegion.STATE, MemoryRegion.NEXT)
             and from_.index == to.index
         ):
             found.add(source)

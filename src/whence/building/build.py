@@ -14,11 +14,11 @@ from whence.building.program_parts import dimensions_of_graph
 from whence.building.reference_fallback import is_native, with_reference_steps
 from whence.building.variables import assignments
 from whence.errors import ModelError
-from whence.fusion import Limits, find_groups, fuse
+from whence.fusion import GroupLimits, find_groups, fuse
 from whence.fusion.contiguous import MAY_BE_CONTIGUOUS
 from whence.graph import Graph
 from whence.graph.display_name import display_name
-from whence.graph.guards import Guards, Work, find_guards
+from whence.graph.guards import Guards, RunUnit, find_guards
 from whence.graph.operands import why_it_fails
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import Step, lower
@@ -71,7 +71,7 @@ def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "domina
     """The steps of a program, rendered and with memory, before anything is compiled."""
     check_graph_operands(graph)
     in_place = generator.preferences.concat_in_place
-    fused = fuse(graph, find_groups(graph, fusion, Limits(in_place=in_place)))
+    fused = fuse(graph, find_groups(graph, fusion, GroupLimits(in_place=in_place)))
     tile = generator.tile
     before = lower(fused, tile, generator.choices)
     lowered, aliasing = concat_in_place(graph, before) if in_place else (before, Aliasing())
@@ -128,7 +128,7 @@ def guards_of(graph: Graph, steps: Sequence[Step], before: Sequence[Step]) -> li
     """
     order = {ref: place for place, step in enumerate(before) for ref in step.outputs}
     entries = {step.entry: place for place, step in reversed(list(enumerate(before)))}
-    placed: list[tuple[int, Step | None, Work]] = []
+    placed: list[tuple[int, Step | None, RunUnit]] = []
     for step in steps:
         # What a group was taken apart into makes values that no other step knows.
         place = min(
@@ -136,10 +136,10 @@ def guards_of(graph: Graph, steps: Sequence[Step], before: Sequence[Step]) -> li
         )
         # An assignment makes nothing for this run: a variable that is a condition is what it was.
         makes = () if step.members[0].op == "Assign" else step.outputs
-        placed.append((place, step, Work(step.members, step.inputs, makes)))
+        placed.append((place, step, RunUnit(step.members, step.inputs, makes)))
     standing = {id(step) for step in steps}
     placed += [
-        (place, None, Work(step.members, step.inputs, step.outputs))
+        (place, None, RunUnit(step.members, step.inputs, step.outputs))
         for place, step in enumerate(before)
         if id(step) not in standing
         and len(step.members) == 1

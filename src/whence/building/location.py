@@ -8,7 +8,7 @@ import enum
 from dataclasses import dataclass, replace
 
 
-class Region(enum.IntEnum):
+class MemoryRegion(enum.IntEnum):
     """Numbers as in whence_runtime.h."""
 
     ARENA = 0
@@ -29,7 +29,7 @@ class Region(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    region: Region
+    region: MemoryRegion
     index: int = 0
     """Of the input, output or variable; in an arena whose sizes are open, of the block."""
     offset: int = 0
@@ -38,4 +38,4 @@ class Location:
 
 def written(place: Location) -> Location:
     """Where a step writes that makes what lies there: it never changes what a variable was."""
-    return replace(place, region=Region.NEXT) if place.region is Region.STATE else place
+    return replace(place, region=MemoryRegion.NEXT) if place.region is MemoryRegion.STATE else place

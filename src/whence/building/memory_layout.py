@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from whence.building.arena import ArenaPlan, Block, Planner
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 
 if TYPE_CHECKING:
     from whence.graph import Ref
@@ -64,8 +64,8 @@ class MemoryLayout:
             return self
         memory = planner(self.blocks)
         places = {
-            ref: Location(Region.ARENA, 0, memory.offsets[place.index] + place.offset)
-            if place.region is Region.ARENA
+            ref: Location(MemoryRegion.ARENA, 0, memory.offsets[place.index] + place.offset)
+            if place.region is MemoryRegion.ARENA
             else place
             for ref, place in self.places.items()
         }

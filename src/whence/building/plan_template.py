@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from whence.building.arena import Block as ArenaBlock
 from whence.building.arena import Lifetime, Planner, plan_arena
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import (
     Block,
@@ -102,7 +102,7 @@ def grain_of(work_ns: float, tasks: int) -> int:
 
 def dims_location(inputs: int) -> Location:
     """Where a run has the sizes of the dimensions: behind its inputs."""
-    return Location(Region.INPUT, inputs)
+    return Location(MemoryRegion.INPUT, inputs)
 
 
 def plan_at(
@@ -157,7 +157,7 @@ class _Sizes:
 
     def location(self, location: Location, arena: Sequence[int]) -> Location:
         region, index, offset = location.region, location.index, self(location.offset)
-        if region is Region.ARENA and arena:
+        if region is MemoryRegion.ARENA and arena:
             return Location(region, 0, arena[index] + offset)
         return Location(region, index, offset)
 

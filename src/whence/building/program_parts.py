@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from whence.building.allocate import is_planned, nbytes
 from whence.building.backend import Lowered, LoweredStep
 from whence.building.kernel_programs import written_kernels
-from whence.building.location import Location, Region, written
+from whence.building.location import Location, MemoryRegion, written
 from whence.building.memory_layout import MemoryLayout
 from whence.building.packed_weights import Packing
 from whence.building.program import Block, Copy, Details, ProgramStep
@@ -52,7 +52,7 @@ def location_of(
         found = weights.place(node, packing, None if packed is None else _bytes_of(packed))
     else:
         found = lowered.layout.places[ref]
-    assert found.region is not Region.DYNAMIC
+    assert found.region is not MemoryRegion.DYNAMIC
     return found
 
 
@@ -121,7 +121,7 @@ def dimensions_of_graph(graph: Graph) -> Dimensions | None:
 def input_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
     return tuple(
         _block(graph, node.name, node.ref())
-        if layout.places[node.ref()].region is Region.INPUT
+        if layout.places[node.ref()].region is MemoryRegion.INPUT
         else None
         for node in graph.inputs
     )
@@ -130,7 +130,7 @@ def input_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]
 def output_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
     return tuple(
         _block(graph, node.name, ref)
-        if ref is not None and layout.places.get(ref) == Location(Region.OUTPUT, index)
+        if ref is not None and layout.places.get(ref) == Location(MemoryRegion.OUTPUT, index)
         else None
         for index, node in enumerate(graph.outputs)
         for ref in node.inputs
@@ -151,7 +151,9 @@ def copies_of(graph: Graph, layout: MemoryLayout, weights: Weights) -> Sequence[
         ref = output.first_input
         owner = layout.owner(ref)
         node = graph[owner.node]
-        if is_planned(graph, ref) and layout.places.get(owner) != Location(Region.OUTPUT, index):
+        if is_planned(graph, ref) and layout.places.get(owner) != Location(
+            MemoryRegion.OUTPUT, index
+        ):
             found.append(
                 Copy(
                     weights.place(node) if node.is_const else layout.places[ref],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import ALIGNMENT
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.errors import GraphError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def used_ranges(details: Details) -> list[tuple[int, int]]:
     return [
         (place.offset, place.offset + nbytes(details.graph, ref))
         for ref, place in details.layout.places.items()
-        if place.region is Region.ARENA
+        if place.region is MemoryRegion.ARENA
     ]
 
 

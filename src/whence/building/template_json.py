@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from whence.building.arena import Lifetime
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 from whence.building.plan_json import decode_variable, encode_variable
 from whence.building.plan_template import PlanTemplate, StepGuard, StepTemplate
 from whence.building.program import Block
@@ -133,7 +133,7 @@ class _Reader:
 
     def location(self, row: Sequence[Any]) -> Location:
         region, index, offset = row
-        return Location(Region(region), int(index), self(offset))
+        return Location(MemoryRegion(region), int(index), self(offset))
 
     def step(self, row: Sequence[Any]) -> StepTemplate:
         (

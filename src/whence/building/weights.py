@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import aligned
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 from whence.building.mapped_pieces import PAGE, MappedRange
 from whence.building.packed_weights import PackedWeights, Packing, Piece, file_bytes_of
 from whence.graph.equal_bytes import equal_bytes
@@ -61,7 +61,7 @@ class Weights:
             else:
                 array = np.ascontiguousarray(value if packing is None else packing(value))
                 offset = self._offset(array.reshape(-1).view(np.uint8))
-            self._places[key] = Location(Region.WEIGHTS, offset=offset)
+            self._places[key] = Location(MemoryRegion.WEIGHTS, offset=offset)
         return self._places[key]
 
     def bytes_at(self, data: np.ndarray) -> int:

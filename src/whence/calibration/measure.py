@@ -20,7 +20,7 @@ from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import tile_for
 from whence.backends.cpu.step_timing import time_steps
 from whence.building.aligned_memory import aligned_bytes
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.calibration.probes import (
@@ -178,7 +178,7 @@ class _Bench:
         if others:
             steps.insert(0, NativeStep(self._library.address("wc_read"), 1, 1, count, 3))
         every = [*arrays, *reading]
-        slots = [NativeSlot(int(Region.INPUT), number, 0) for number in range(len(every))]
+        slots = [NativeSlot(int(MemoryRegion.INPUT), number, 0) for number in range(len(every))]
         segment = make_segment(steps * repeats, (), slots, self._scratch, 0)
         operands, pointers = addresses(every), (ctypes.c_void_p * len(every))()
         engine.runtime.reserve(engine.pool, self._scratch)
@@ -343,7 +343,7 @@ class _Bench:
         step = NativeStep(self._library.address("wc_nothing"), tasks, grain, 0, 0)
         segment = make_segment([step] * steps, (), [], 0, 0)
         pointers = native.room_for(0)
-        memory = native.Memory(pointers=ctypes.addressof(pointers))
+        memory = native.NativeMemory(pointers=ctypes.addressof(pointers))
         began = engine.runtime.now()
         engine.runtime.run(segment.plan, 0, engine.pool, memory, None)
         return engine.runtime.now() - began

@@ -15,7 +15,7 @@ from whence.fleet.bisect import BisectStep, bisect, commit_checkout, commits, wh
 from whence.fleet.cell import Cell
 from whence.fleet.cell_result import Status
 from whence.fleet.model_files import ModelFiles
-from whence.fleet.process import Limits, measure
+from whence.fleet.process import CellLimits, measure
 from whence.fleet.versions import Checkout
 from whence.report.terminal import duration
 
@@ -83,7 +83,7 @@ def bisect_command(
 
 def operator_ns(cell: Cell, model: Path, checkout: Checkout, op: str) -> float:
     """What an operator, or the whole run, takes in this version: one measurement."""
-    outcome = measure(cell, model, Limits(seconds=2.0), checkout)
+    outcome = measure(cell, model, CellLimits(seconds=2.0), checkout)
     if outcome.status is not Status.DONE:
         raise InputError(f"{checkout.name}: {outcome.status}: {outcome.error}")
     profile = outcome.profile

@@ -15,7 +15,7 @@ from whence.errors import InputError
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
     from whence.debugdb import DebugDatabase
-    from whence.debugdb.store import Answer
+    from whence.debugdb.store import QueryResult
 
 
 def db(
@@ -211,7 +211,7 @@ def _print_joined(console: Console, profile: Profile, by: str, limit: int) -> No
     print_profile(console, profile, by, limit, title=title)
 
 
-def _print_answer(console: Console, answer: Answer, limit: int) -> None:
+def _print_answer(console: Console, answer: QueryResult, limit: int) -> None:
     if not answer.columns:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)

@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 
 from whence.cli.console import check_file, out, progress, safe
 from whence.errors import InputError
-from whence.fleet.change_points import Change, find_changes
+from whence.fleet.change_points import ChangePoint, find_changes
 from whence.fleet.series import GROUPINGS, Series, parts, whole_runs
 from whence.fleet.table import Table
 from whence.fleet.views import VIEWS
@@ -122,7 +122,7 @@ def _cell(value: object) -> str:
 
 
 def _print(
-    runs: Sequence[Series], whole: Sequence[Change], changes: Sequence[Change], limit: int
+    runs: Sequence[Series], whole: Sequence[ChangePoint], changes: Sequence[ChangePoint], limit: int
 ) -> None:
     console = out()
     nights = {night for series in runs for night in series.nights}
@@ -160,7 +160,7 @@ def _print(
         console.print(safe(f" {words}", "yellow"))
 
 
-def widespread(changes: Sequence[Change]) -> list[str]:
+def widespread(changes: Sequence[ChangePoint]) -> list[str]:
     """What became slower in several models on the same night."""
     models: dict[tuple[str, str], set[str]] = defaultdict(set)
     for change in changes:
@@ -173,7 +173,7 @@ def widespread(changes: Sequence[Change]) -> list[str]:
     ]
 
 
-def _as_json(change: Change) -> dict[str, object]:
+def _as_json(change: ChangePoint) -> dict[str, object]:
     subject = change.series.subject
     return {
         "model": subject.model,

@@ -21,7 +21,7 @@ from rich.progress import (
 from whence.cli.console import check_folder, err, out, safe
 from whence.errors import InputError
 from whence.fleet.cell_result import Status
-from whence.fleet.process import Limits
+from whence.fleet.process import CellLimits
 from whence.fleet.spec import Spec, checked, find_models, read_spec
 from whence.fleet.sweep import Finished, LocalRunner, Runner, Summary, Task, sweep, tasks_of
 from whence.fleet.table import Table
@@ -94,7 +94,7 @@ def sweep_command(
     if len(models) == 1 and models[0].endswith(".toml"):
         spec = read_spec(Path(models[0]))
     else:
-        limits = Limits(timeout, int(memory * 2**30), error, seconds, tune=tune)
+        limits = CellLimits(timeout, int(memory * 2**30), error, seconds, tune=tune)
         spec = checked(
             Spec(
                 models=tuple(find_models(models, Path())),

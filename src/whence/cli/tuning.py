@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from whence.backends.cpu.tune import Finding
+from whence.backends.cpu.tune import TunedProblem
 from whence.report.terminal import duration
 
 _NAMES = {
@@ -18,7 +18,7 @@ _NAMES = {
 }
 
 
-def print_findings(console: Console, findings: Sequence[Finding]) -> None:
+def print_findings(console: Console, findings: Sequence[TunedProblem]) -> None:
     """By the algorithm that the cost model takes: how many problems, how many it would have run
     otherwise, and what that saves in a run.
     """
@@ -49,7 +49,7 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     console.print(table)
 
 
-def _row(name: str, findings: Sequence[Finding]) -> tuple[str, ...]:
+def _row(name: str, findings: Sequence[TunedProblem]) -> tuple[str, ...]:
     usual = sum(each.layers * each.winner.usual_nanoseconds for each in findings)
     best = sum(each.layers * each.winner.nanoseconds for each in findings)
     layers, differing = (

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from whence.api import compile_model
 from whence.attribution import Profile, profile_executable
-from whence.attribution.modules import Evidence, Module, find_modules
+from whence.attribution.modules import Module, ModuleEvidence, find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
@@ -260,7 +260,7 @@ def _in_module(ledger: Ledger, wanted: str, modules: Mapping[int, Module]) -> So
         if source.op != "Constant" and source.id in modules and modules[source.id].path == wanted
     ]
     owning = [
-        source for source in inside if modules[source.id].evidence is Evidence.WEIGHTS
+        source for source in inside if modules[source.id].evidence is ModuleEvidence.WEIGHTS
     ] or inside
     if len(owning) > 1:
         names = ", ".join(f"'{source.name}' ({source.op})" for source in owning[:6])

@@ -32,12 +32,12 @@ from whence.kernels.ir import (
     Literal,
     Load,
     LookUp,
+    LookupTable,
     Name,
     Op,
     Position,
     Primitive,
     Splat,
-    Table,
     looked,
     operands,
 )
@@ -167,7 +167,7 @@ class ExpressionWriter:
                 for arg in args:
                     given.append((yield self._text(arg, parts, names, conditional=conditional)))
                 return f"w_{name}({', '.join(given)})"
-            case Load(_, index, _, _) | Position(index, _) | Table(_, index, _):
+            case Load(_, index, _, _) | Position(index, _) | LookupTable(_, index, _):
                 texts = {}
                 for part in looked(index):
                     texts[part] = yield self._text(part, parts, names, conditional=conditional)
@@ -220,7 +220,7 @@ class ExpressionWriter:
         hidden = f"w_hidden({c_literal(value)})"
         return hidden if value is expr else f"({self.type_of(expr)})({hidden})"
 
-    def _at(self, expr: Load | Position | Table, place: str) -> str:
+    def _at(self, expr: Load | Position | LookupTable, place: str) -> str:
         match expr:
             case Load(buffer, _, _, lanes) if lanes > 1:
                 return self.vector_read(f"{buffer} + {place}", expr)
@@ -229,7 +229,7 @@ class ExpressionWriter:
                 return f"w_bf16_value({element})" if dtype is DType.BF16 else element
             case Position():
                 return f"({place})"
-            case Table(data, _, dtype):
+            case LookupTable(data, _, dtype):
                 table = self._tables.setdefault((data, dtype), self.table_name(len(self._tables)))
                 return f"{table}[{place}]"
 

@@ -12,9 +12,9 @@ from whence.kernels.ir import (
     Arithmetic,
     Both,
     Chosen,
-    Comparison,
     Condition,
     Count,
+    CountComparison,
     Counter,
     CountFn,
     Either,
@@ -285,7 +285,7 @@ def _count(count: Count, value: Callable[[Expr], str] | None) -> tuple[str, int]
 
 def c_condition(condition: Condition, value: Callable[[Expr], str] | None = None) -> str:
     match condition:
-        case Comparison(comparator, left, right):
+        case CountComparison(comparator, left, right):
             return f"{c_count(left, value)} {comparator.value} {c_count(right, value)}"
         case Both(left, right):
             sides = (

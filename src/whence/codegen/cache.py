@@ -38,7 +38,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     key: str
     path: Path
     bytes: int
@@ -184,7 +184,7 @@ class Cache:
         """Will what is put now still be there for the next process?"""
         return self._overflow is None and os.access(self.folder, os.W_OK)
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[CacheEntry, ...]:
         """What is in the cache, least recently used first."""
         found = []
         for shard in self._shards():
@@ -193,7 +193,7 @@ class Cache:
                 with contextlib.suppress(OSError):
                     if match:
                         status = path.stat()
-                        found.append(Entry(match[1], path, status.st_size, status.st_mtime))
+                        found.append(CacheEntry(match[1], path, status.st_size, status.st_mtime))
         return tuple(sorted(found, key=lambda entry: (entry.used, entry.path.name)))
 
     def prune(self, max_bytes: int = LIMIT_BYTES, *, spare_seconds: float = 60.0) -> int:

@@ -37,7 +37,7 @@ from whence.kernels.ir import (
     At,
     Barrier,
     ChoosePointer,
-    Constants,
+    ConstantArray,
     Expr,
     Fill,
     For,
@@ -54,6 +54,7 @@ from whence.kernels.ir import (
     MatrixTileStmt,
     Meeting,
     Micro,
+    MutableVariable,
     Number,
     Place,
     Prefetch,
@@ -64,7 +65,6 @@ from whence.kernels.ir import (
     Store,
     Swap,
     Transpose,
-    Variable,
     While,
 )
 from whence.machine import CACHE_LINE
@@ -143,13 +143,13 @@ class CWriter(ExpressionWriter):
                 self.line(f"{constant}{self.counter} {name} = {self.count(value)};")
             case SetCount(name, value):
                 self.line(f"{name} = {self.count(value)};")
-            case Variable(name, value):
+            case MutableVariable(name, value):
                 self.line(f"{self.type_of(value)} {name} = {self.expression(value)};")
             case Assign(place, value):
                 self.assign(place, self.expression(value))
             case Array():
                 self.array(stmt)
-            case Constants():
+            case ConstantArray():
                 self.constants_array(stmt)
             case LetPointer():
                 self.pointer(stmt)
@@ -278,7 +278,7 @@ class CWriter(ExpressionWriter):
         size = math.prod(array.shape) * array.lanes * array.dtype.bits // 8
         return f" __attribute__((aligned({CACHE_LINE})))" if size >= CACHE_LINE else ""
 
-    def constants_array(self, table: Constants) -> None:
+    def constants_array(self, table: ConstantArray) -> None:
         numbers = ", ".join(c_literal(Literal(value, table.dtype)) for value in table.values)
         kind = f"{c_type(table.dtype)} {table.name}"
         self.line(f"static const {kind}[{math.prod(table.shape)}] = {{{numbers}}};")

@@ -38,7 +38,6 @@ from whence.debugdb.rows import (
     CmdstreamRow,
     EndingRow,
     FileOperatorRow,
-    KernelRow,
     MemberRow,
     OperatorRow,
     OptimisedRow,
@@ -47,7 +46,8 @@ from whence.debugdb.rows import (
     QueueRow,
     RuleRow,
     SampleRow,
-    SourceRow,
+    SourceOperatorRow,
+    StepRow,
     TombstoneRow,
 )
 from whence.debugdb.tables import DebugDatabase
@@ -96,7 +96,7 @@ def from_program(
         shape = _shape(*as_read[source.id]) if source.id in as_read else _NO_SHAPE
         known = source.positions
         position = places[source.scope] if known is None else next(iter(known), None)
-        db.source.append(SourceRow(source.id, source.op, *shape, position))
+        db.source.append(SourceOperatorRow(source.id, source.op, *shape, position))
         db.file_operator.extend(
             FileOperatorRow(source.id, source.table_id, each)
             for each in ((position,) if known is None else known or (None,))
@@ -207,9 +207,7 @@ def _add_step(db: DebugDatabase, step: ProgramStep, weights: Weights) -> None:
         sum(member.flops for member in step.members),
         sum(member.bytes for member in step.members),
     )
-    db.kernel.append(
-        KernelRow(step.number, step.name, step.symbol, flops, moved, step.why_reference)
-    )
+    db.kernel.append(StepRow(step.number, step.name, step.symbol, flops, moved, step.why_reference))
     given = [weights.get((step.number, node), 0.0) for node in step.nodes]
     times = given if any(given) else [_time(costs.get(node)) for node in step.nodes]
     for node, share in zip(step.nodes, _normalised(times), strict=True):

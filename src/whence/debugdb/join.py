@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.debugdb.rows import OptimisedRow, SourceRow
+from whence.debugdb.rows import OptimisedRow, SourceOperatorRow
 from whence.debugdb.tables import DebugDatabase
 from whence.errors import ModelError
 
@@ -160,7 +160,7 @@ def _kind(op: str) -> str:
     return _SAME.get(plain, plain)
 
 
-def _fits(row: SourceRow, operator: ModelOperator) -> int:
+def _fits(row: SourceOperatorRow, operator: ModelOperator) -> int:
     """How much speaks for the row being this operator."""
     score = 2 * (_kind(row.operator) == _kind(operator.op))
     if operator.shape is not None and row.ofm_d is not None:
@@ -170,7 +170,7 @@ def _fits(row: SourceRow, operator: ModelOperator) -> int:
 
 
 def _match_sources(
-    rows: Sequence[SourceRow], operators: Sequence[ModelOperator], notes: list[str]
+    rows: Sequence[SourceOperatorRow], operators: Sequence[ModelOperator], notes: list[str]
 ) -> dict[int, int]:
     at: dict[int, list[ModelOperator]] = defaultdict(list)
     for operator in operators:
@@ -357,7 +357,7 @@ def _passed_through(db: DebugDatabase) -> set[int]:
 
 def _without_command(
     operator: ModelOperator,
-    row: SourceRow,
+    row: SourceOperatorRow,
     became: set[str],
     by_id: Mapping[int, ModelOperator],
     own: Mapping[int, list[int]],

@@ -27,7 +27,7 @@ from whence.debugdb.rows import (
     Kind,
     OptimisedRow,
     QueueRow,
-    Table,
+    TableSchema,
 )
 from whence.debugdb.tables import RESERVED, DebugDatabase, Extra
 
@@ -106,7 +106,7 @@ class TableReader:
             ]
 
     def _add_known(
-        self, table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]
+        self, table: TableSchema, columns: Sequence[str], rows: Sequence[Sequence[str]]
     ) -> None:
         places = {name: index for index, name in enumerate(columns)}
         missing = [
@@ -156,7 +156,7 @@ class TableReader:
             self._keep(f"{table.name}_rejected", columns, rejected)
         self._keep_beside(table, first, beside)
 
-    def _tell_bad(self, table: Table, beside: Sequence[dict[str, str]]) -> None:
+    def _tell_bad(self, table: TableSchema, beside: Sequence[dict[str, str]]) -> None:
         known = set(table.header)
         bad = [(name, cell) for kept in beside for name, cell in kept.items() if name in known]
         if bad:
@@ -167,7 +167,9 @@ class TableReader:
                 f" '{table.name}_extra'; the first is {shown!r} in {name}"
             )
 
-    def _keep_beside(self, table: Table, first: int, beside: Sequence[dict[str, str]]) -> None:
+    def _keep_beside(
+        self, table: TableSchema, first: int, beside: Sequence[dict[str, str]]
+    ) -> None:
         names = list(dict.fromkeys(name for kept in beside for name in kept))
         if names:
             label = _unused("row", names)

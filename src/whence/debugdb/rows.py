@@ -28,7 +28,7 @@ WORD = 4
 """Offsets into a command stream count bytes; a command of ours is one word."""
 
 
-class SourceRow(NamedTuple):
+class SourceOperatorRow(NamedTuple):
     """An operator of the file the user started with."""
 
     id: int
@@ -164,7 +164,7 @@ class RuleRow(NamedTuple):
     applied: int
 
 
-class KernelRow(NamedTuple):
+class StepRow(NamedTuple):
     """One step of a run."""
 
     id: int
@@ -276,7 +276,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     """How the rows of one list of a `DebugDatabase` look outside."""
 
     name: str
@@ -299,7 +299,7 @@ _KINDS = {int: Kind.INT, float: Kind.REAL, str: Kind.TEXT}
 
 def _table(
     name: str, row: Callable[..., Row], field: str = "", defaults: Mapping[str, Cell] | None = None
-) -> Table:
+) -> TableSchema:
     """Columns are the fields of the row: text may be absent, and what may be `None` or has a
     default.
     """
@@ -310,11 +310,11 @@ def _table(
         default = (defaults or {}).get(label, "" if kind is Kind.TEXT else None)
         required = default is None and type(None) not in kinds
         columns.append(Column(label, kind, required, default))
-    return Table(name, field or name, row, tuple(columns))
+    return TableSchema(name, field or name, row, tuple(columns))
 
 
 VELA_TABLES = (
-    _table("source", SourceRow),
+    _table("source", SourceOperatorRow),
     _table("optimised", OptimisedRow, defaults={"source_id": NONE}),
     _table("queue", QueueRow),
     _table("cmdstream", CmdstreamRow),
@@ -327,7 +327,7 @@ OWN_TABLES = (
     _table("ending", EndingRow),
     _table("pass", PassRow, field="passes"),
     _table("rule", RuleRow),
-    _table("kernel", KernelRow),
+    _table("kernel", StepRow),
     _table("member", MemberRow),
     _table("sample", SampleRow),
     _table("measured", MeasuredRow),

@@ -24,7 +24,7 @@ import duckdb
 from whence.debugdb.connection import CONFINED, pattern_free
 from whence.debugdb.csv_text import is_integer
 from whence.debugdb.escaping import escape, unescape
-from whence.debugdb.rows import TABLES, Cell, Column, Kind, Table
+from whence.debugdb.rows import TABLES, Cell, Column, Kind, TableSchema
 from whence.debugdb.tables import RESERVED, DebugDatabase, Extra
 from whence.debugdb.views import VIEWS
 from whence.errors import ModelError
@@ -53,7 +53,7 @@ class _Stored(NamedTuple):
     rows: Sequence[Sequence[Cell]]
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """What a query gave."""
 
     columns: tuple[str, ...]
@@ -107,7 +107,7 @@ def open_for_sql(db: DebugDatabase) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def ask(db: DebugDatabase, sql: str, *, most: int = 1000) -> Answer:
+def ask(db: DebugDatabase, sql: str, *, most: int = 1000) -> QueryResult:
     """Answer a query on a copy of the database: whatever it does, the database stays as it is."""
     with _explained("the query failed"):
         connection = open_for_sql(db)
@@ -117,7 +117,7 @@ def ask(db: DebugDatabase, sql: str, *, most: int = 1000) -> Answer:
             rows = connection.fetchmany(most + 1) if columns else []
         finally:
             connection.close()
-    return Answer(columns, rows[:most], len(rows) > most)
+    return QueryResult(columns, rows[:most], len(rows) > most)
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, db: DebugDatabase) -> list[str]:
@@ -245,7 +245,7 @@ _Select = Callable[[str, str], list[tuple[object, ...]] | None]
 def _read(select: _Select, where: str) -> DebugDatabase:
     form = {
         row[0]: row[1]
-        for row in _checked(select, Table(_FORMAT, "", tuple, _FORMAT_COLUMNS), where) or ()
+        for row in _checked(select, TableSchema(_FORMAT, "", tuple, _FORMAT_COLUMNS), where) or ()
     }
     if form.get("version") != _VERSION:
         raise ModelError(
@@ -261,7 +261,7 @@ def _read(select: _Select, where: str) -> DebugDatabase:
             db.add(table, rows)
     titles: dict[str, list[tuple[str, str, str]]] = {}
     for _, stored, column, name, title in sorted(
-        _checked(select, Table(_EXTRA, "", tuple, _EXTRA_COLUMNS), where) or ()
+        _checked(select, TableSchema(_EXTRA, "", tuple, _EXTRA_COLUMNS), where) or ()
     ):
         titles.setdefault(str(stored), []).append((str(column), str(name), str(title)))
     for stored, columns in titles.items():
@@ -282,7 +282,7 @@ def _read(select: _Select, where: str) -> DebugDatabase:
     return db
 
 
-def _checked(select: _Select, table: Table, where: str) -> list[tuple[Cell, ...]] | None:
+def _checked(select: _Select, table: TableSchema, where: str) -> list[tuple[Cell, ...]] | None:
     """The rows with their text as it was, and every cell of the column's type."""
     rows = select(table.name, ", ".join(f'"{name}"' for name in table.header))
     if rows is None:

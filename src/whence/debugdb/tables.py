@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from whence.debugdb import rows
-from whence.debugdb.rows import TABLES, Cell, Row, Table
+from whence.debugdb.rows import TABLES, Cell, Row, TableSchema
 from whence.errors import ModelError
 
 RESERVED = frozenset({*(table.name for table in TABLES), "whence_format", "whence_extra"})
@@ -45,7 +45,7 @@ class DebugDatabase:
     """The user's file."""
     optimised_path: str = ""
     """What was made of it, when that is a file."""
-    source: list[rows.SourceRow] = field(default_factory=list)
+    source: list[rows.SourceOperatorRow] = field(default_factory=list)
     optimised: list[rows.OptimisedRow] = field(default_factory=list)
     queue: list[rows.QueueRow] = field(default_factory=list)
     cmdstream: list[rows.CmdstreamRow] = field(default_factory=list)
@@ -56,7 +56,7 @@ class DebugDatabase:
     ending: list[rows.EndingRow] = field(default_factory=list)
     passes: list[rows.PassRow] = field(default_factory=list)
     rule: list[rows.RuleRow] = field(default_factory=list)
-    kernel: list[rows.KernelRow] = field(default_factory=list)
+    kernel: list[rows.StepRow] = field(default_factory=list)
     member: list[rows.MemberRow] = field(default_factory=list)
     sample: list[rows.SampleRow] = field(default_factory=list)
     measured: list[rows.MeasuredRow] = field(default_factory=list)
@@ -71,12 +71,12 @@ class DebugDatabase:
     notes: list[str] = field(default_factory=list, compare=False)
     """What was odd about the file it was read from, a line each."""
 
-    def rows(self, table: Table) -> Sequence[Row]:
+    def rows(self, table: TableSchema) -> Sequence[Row]:
         """The rows of a table, as the list holds them."""
         found: Sequence[Row] = getattr(self, table.field)
         return found
 
-    def add(self, table: Table, cells: Iterable[Sequence[Cell]]) -> None:
+    def add(self, table: TableSchema, cells: Iterable[Sequence[Cell]]) -> None:
         """Append rows given as cells in the order of the table's columns."""
         getattr(self, table.field).extend(table.make(row) for row in cells)
 

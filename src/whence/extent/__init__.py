@@ -19,7 +19,7 @@ is compiled for them is another program, as it is in PyTorch.
 `Extent`, `dimensions.py` the dimensions and guards, `sizes.py` questions that ask nothing.
 """
 
-from whence.extent.dimensions import Dimensions, Guard
+from whence.extent.dimensions import Dimensions, SizeGuard
 from whence.extent.expression import C_PREFIX, Extent, decide, estimate, evaluate, is_symbolic
 from whence.extent.facts import LEAST, Relation
 from whence.extent.sizes import (
@@ -38,8 +38,8 @@ __all__ = [
     "LEAST",
     "Dimensions",
     "Extent",
-    "Guard",
     "Relation",
+    "SizeGuard",
     "decide",
     "described",
     "dimensions_of",

@@ -17,12 +17,12 @@ from whence.extent.expression import (
     is_symbolic,
     polynomial,
 )
-from whence.extent.facts import LEAST, MOST, Facts, Relation
+from whence.extent.facts import LEAST, MOST, KnownRelations, Relation
 from whence.extent.polynomial import key_of, names_in, without_remainders
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class SizeGuard:
     """`left` stands in this relation to `right`, whatever sizes the program is used for."""
 
     left: int
@@ -45,10 +45,10 @@ class Dimensions:
 
     def __init__(self, sizes: Mapping[str, int], most: Mapping[str, int] | None = None) -> None:
         self.sizes = dict(sizes)
-        self.facts = Facts(most or {})
+        self.facts = KnownRelations(most or {})
         self.labels = {name: name for name in sizes}
         """What the model calls each dimension, for messages."""
-        self._guards: dict[tuple[object, Relation, object], Guard] = {}
+        self._guards: dict[tuple[object, Relation, object], SizeGuard] = {}
         for name, size in sizes.items():
             assert re.fullmatch(r"[A-Za-z_]\w*", name), name
             assert size >= LEAST, (name, size)
@@ -64,7 +64,7 @@ class Dimensions:
         return self.facts.most
 
     @property
-    def guards(self) -> list[Guard]:
+    def guards(self) -> list[SizeGuard]:
         return list(self._guards.values())
 
     def hold(self, sizes: Mapping[str, int]) -> bool:
@@ -90,7 +90,7 @@ class Dimensions:
     def add_guard(self, left: int, relation: Relation, right: int, asked_by: str = "") -> None:
         key = (key_of(polynomial(left)), relation, key_of(polynomial(right)))
         if key not in self._guards:
-            self._guards[key] = Guard(left, relation, right, asked_by or _asking_line())
+            self._guards[key] = SizeGuard(left, relation, right, asked_by or _asking_line())
             self.facts.add(polynomial(left - right), relation)
 
     def parse(self, text: str) -> int:

@@ -43,7 +43,7 @@ _HOLDS: dict[Relation, Callable[[int, int], bool]] = {
 }
 
 
-class Facts:
+class KnownRelations:
     """What relations between polynomials that are known to hold say of others."""
 
     def __init__(self, most: Mapping[str, int]) -> None:

@@ -32,7 +32,7 @@ _LEAST_NOISE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangePoint:
     """A series that took one time before a night and another from it on."""
 
     series: Series
@@ -69,7 +69,7 @@ class Change:
 
 def find_changes(
     series: Sequence[Series], *, least: float = 0.05, level: float = 0.001
-) -> list[Change]:
+) -> list[ChangePoint]:
     """All changes, costliest first, of at least this relative size and at most this p-value."""
     rpt, stats = _libraries()
     found = [change for each in series for change in _candidates(rpt, stats, each)]
@@ -81,7 +81,7 @@ def find_changes(
         is_large = abs(math.log(change.ratio)) >= max(math.log1p(least), change.noise)
         if p_value <= level and is_large:
             kept.append(
-                Change(
+                ChangePoint(
                     change.series,
                     change.position,
                     change.before_ns,
@@ -93,7 +93,7 @@ def find_changes(
     return sorted(kept, key=lambda change: change.before_ns - change.after_ns)
 
 
-def _candidates(rpt: Any, stats: Any, series: Series) -> list[Change]:
+def _candidates(rpt: Any, stats: Any, series: Series) -> list[ChangePoint]:
     times = series.times
     if len(times) < 2 * _LEAST_NIGHTS or not (times > 0).all():
         return []
@@ -108,7 +108,7 @@ def _candidates(rpt: Any, stats: Any, series: Series) -> list[Change]:
     for begin, middle, end in _sides(points, len(times)):
         before, after = times[begin:middle], times[middle:end]
         found.append(
-            Change(
+            ChangePoint(
                 series,
                 middle,
                 float(np.median(before)),

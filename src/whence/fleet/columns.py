@@ -26,7 +26,7 @@ from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult, Status
 
 
-class Column(NamedTuple):
+class SweepColumn(NamedTuple):
     name: str
     kind: str
     """Its type in DuckDB."""
@@ -34,40 +34,42 @@ class Column(NamedTuple):
 
 
 CELL_COLUMNS = (
-    Column("key", "VARCHAR", "the cell's key: equal for what was measured the same way"),
-    Column("night", "VARCHAR", "the date of the sweep, or its name"),
-    Column("began", "VARCHAR", "when the cell was measured, in UTC"),
-    Column("model", "VARCHAR", "the name of the model's file"),
-    Column("model_sha256", "VARCHAR", "of its content and that of its weights' files"),
-    Column("engine", "VARCHAR", "whence, onnxruntime, openvino, ..."),
-    Column("engine_version", "VARCHAR", "of the engine"),
-    Column("version", "VARCHAR", "of the whence that measured"),
-    Column("target", "VARCHAR", "what code was generated for; empty for what the machine has"),
-    Column("threads", "INTEGER", "that the engine was given; 0 for every core"),
-    Column("shapes", "VARCHAR", "of the inputs, as asked for"),
-    Column("machine", "VARCHAR", "the kind of machine"),
-    Column("status", "VARCHAR", "done, failed, timeout, memory, crashed"),
+    SweepColumn("key", "VARCHAR", "the cell's key: equal for what was measured the same way"),
+    SweepColumn("night", "VARCHAR", "the date of the sweep, or its name"),
+    SweepColumn("began", "VARCHAR", "when the cell was measured, in UTC"),
+    SweepColumn("model", "VARCHAR", "the name of the model's file"),
+    SweepColumn("model_sha256", "VARCHAR", "of its content and that of its weights' files"),
+    SweepColumn("engine", "VARCHAR", "whence, onnxruntime, openvino, ..."),
+    SweepColumn("engine_version", "VARCHAR", "of the engine"),
+    SweepColumn("version", "VARCHAR", "of the whence that measured"),
+    SweepColumn("target", "VARCHAR", "what code was generated for; empty for what the machine has"),
+    SweepColumn("threads", "INTEGER", "that the engine was given; 0 for every core"),
+    SweepColumn("shapes", "VARCHAR", "of the inputs, as asked for"),
+    SweepColumn("machine", "VARCHAR", "the kind of machine"),
+    SweepColumn("status", "VARCHAR", "done, failed, timeout, memory, crashed"),
 )
 ROW_COLUMNS = (
-    Column("record", "VARCHAR", "what the row is of"),
-    Column("id", "BIGINT", "of the operator, kernel or run"),
-    Column("name", "VARCHAR", "of the operator, kernel, residual or fact"),
-    Column("type", "VARCHAR", "the operator's type; the operators of a kernel"),
-    Column("module", "VARCHAR", "of the program that the model was exported from"),
-    Column("line", "VARCHAR", "of that program"),
-    Column("fate", "VARCHAR", "live, folded, dead, ..."),
-    Column("time_ns", "BIGINT", "over all timed runs"),
-    Column("calls", "BIGINT", "timed runs; calls of a kernel in them"),
-    Column("min_ns", "BIGINT", "the shortest run or call"),
-    Column("low_ns", "BIGINT", "a quarter of the runs was faster"),
-    Column("median_ns", "BIGINT", "of a run"),
-    Column("high_ns", "BIGINT", "a quarter of the runs was slower"),
-    Column("waited_ns", "BIGINT", "of a kernel's time, what the caller waited for other threads"),
-    Column("kernels", "VARCHAR", "that an operator is in, by their ids: `3,17`"),
-    Column("detail", "VARCHAR", "see `record`"),
-    Column("amount", "DOUBLE", "of a cell: the relative standard error of its median run"),
-    Column("seconds", "DOUBLE", "that the cell took in all, compiling included"),
-    Column("peak_bytes", "BIGINT", "of the process that measured it"),
+    SweepColumn("record", "VARCHAR", "what the row is of"),
+    SweepColumn("id", "BIGINT", "of the operator, kernel or run"),
+    SweepColumn("name", "VARCHAR", "of the operator, kernel, residual or fact"),
+    SweepColumn("type", "VARCHAR", "the operator's type; the operators of a kernel"),
+    SweepColumn("module", "VARCHAR", "of the program that the model was exported from"),
+    SweepColumn("line", "VARCHAR", "of that program"),
+    SweepColumn("fate", "VARCHAR", "live, folded, dead, ..."),
+    SweepColumn("time_ns", "BIGINT", "over all timed runs"),
+    SweepColumn("calls", "BIGINT", "timed runs; calls of a kernel in them"),
+    SweepColumn("min_ns", "BIGINT", "the shortest run or call"),
+    SweepColumn("low_ns", "BIGINT", "a quarter of the runs was faster"),
+    SweepColumn("median_ns", "BIGINT", "of a run"),
+    SweepColumn("high_ns", "BIGINT", "a quarter of the runs was slower"),
+    SweepColumn(
+        "waited_ns", "BIGINT", "of a kernel's time, what the caller waited for other threads"
+    ),
+    SweepColumn("kernels", "VARCHAR", "that an operator is in, by their ids: `3,17`"),
+    SweepColumn("detail", "VARCHAR", "see `record`"),
+    SweepColumn("amount", "DOUBLE", "of a cell: the relative standard error of its median run"),
+    SweepColumn("seconds", "DOUBLE", "that the cell took in all, compiling included"),
+    SweepColumn("peak_bytes", "BIGINT", "of the process that measured it"),
 )
 COLUMNS = CELL_COLUMNS + ROW_COLUMNS
 

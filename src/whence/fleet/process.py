@@ -22,7 +22,7 @@ _WORKER = Path(__file__).with_name("worker.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CellLimits:
     """What a cell may cost."""
 
     timeout: float = 600.0
@@ -37,7 +37,7 @@ class Limits:
     tune: bool = False
 
 
-def measure(cell: Cell, path: Path, limits: Limits, checkout: Checkout) -> CellResult:
+def measure(cell: Cell, path: Path, limits: CellLimits, checkout: Checkout) -> CellResult:
     """Measure a cell, whose model lies at `path`. A failure is an outcome, not an error."""
     request = {
         "path": str(path),

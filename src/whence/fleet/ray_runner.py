@@ -20,7 +20,7 @@ from typing import Any
 from whence.errors import InputError, UnsupportedError
 from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult
-from whence.fleet.process import Limits, measure
+from whence.fleet.process import CellLimits, measure
 from whence.fleet.sweep import Finished, Task
 from whence.fleet.versions import Checkout
 from whence.runtime.environment import processor_name
@@ -64,7 +64,7 @@ class RayRunner:
                 f" --resources='{{\"{SLOT}\": 1}}' --labels={LABEL}=NAME`"
             )
 
-    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Finished]:
+    def run(self, tasks: Sequence[Task], limits: CellLimits) -> Iterator[Finished]:
         ray = self._ray
         self._check_labels({task.cell.machine for task in tasks})
         remote = ray.remote(_measure_there)
@@ -118,7 +118,7 @@ class RayRunner:
 
 
 def _measure_there(
-    cell: Cell, contents: dict[str, bytes], name: str, limits: Limits, checkout: Checkout
+    cell: Cell, contents: dict[str, bytes], name: str, limits: CellLimits, checkout: Checkout
 ) -> CellResult:
     """On a node of the cluster: put the model where it was not yet, and measure."""
     return measure(cell, place_model(contents, name), limits, checkout)

@@ -22,7 +22,7 @@ _LEAST_SHARE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class SeriesKey:
     """What is measured the same way every night."""
 
     model: str
@@ -40,7 +40,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    subject: Subject
+    subject: SeriesKey
     name: str
     """Of the operator, module or type; empty for the whole run."""
     nights: tuple[str, ...]
@@ -100,7 +100,7 @@ def _series(connection: duckdb.DuckDBPyConnection, sql: str, model: str) -> list
     ).fetchall()
     return [
         Series(
-            Subject(*row[:7]), row[7], tuple(row[8]), tuple(row[9]), np.array(row[10], np.float64)
+            SeriesKey(*row[:7]), row[7], tuple(row[8]), tuple(row[9]), np.array(row[10], np.float64)
         )
         for row in rows
     ]

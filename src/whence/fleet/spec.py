@@ -29,7 +29,7 @@ from typing import Any
 
 from whence.errors import InputError
 from whence.fleet.cell import CURRENT, WHENCE
-from whence.fleet.process import Limits
+from whence.fleet.process import CellLimits
 
 SUFFIXES = (".onnx", ".tflite", ".circle")
 _TARGET = re.compile(r"[A-Za-z0-9_.+-]*")
@@ -49,7 +49,7 @@ class Spec:
     """Labels of the machines of a cluster; empty for whichever there is."""
     shapes: Mapping[str, tuple[Shapes, ...]] = field(default_factory=dict)
     """By model name: each set of shapes is a cell of its own."""
-    limits: Limits = field(default_factory=Limits)
+    limits: CellLimits = field(default_factory=CellLimits)
 
     def shapes_of(self, model: Path) -> tuple[Shapes, ...]:
         return self.shapes.get(model.stem, ({},))
@@ -173,7 +173,7 @@ def _shapes(content: object, where: str) -> dict[str, tuple[Shapes, ...]]:
     return found
 
 
-def _limits(content: object, where: str) -> Limits:
+def _limits(content: object, where: str) -> CellLimits:
     if not isinstance(content, dict):
         raise InputError(f"{where}: [limits] is not a table")
     known = {"timeout", "memory_gib", "error", "seconds", "warmup", "tune"}
@@ -186,8 +186,8 @@ def _limits(content: object, where: str) -> Limits:
             not isinstance(value, int | float) or isinstance(value, bool) or value < 0
         ):
             raise InputError(f"{where}: {name} is {value!r}, not a number from 0")
-    usual = Limits()
-    return Limits(
+    usual = CellLimits()
+    return CellLimits(
         timeout=float(content.get("timeout", usual.timeout)),
         memory=int(content.get("memory_gib", 0) * 2**30),
         error=max(1e-4, float(content.get("error", usual.error))),

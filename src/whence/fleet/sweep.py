@@ -12,7 +12,7 @@ from whence.errors import InputError
 from whence.fleet.cell import WHENCE, Cell
 from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.model_files import ModelFiles
-from whence.fleet.process import Limits, measure
+from whence.fleet.process import CellLimits, measure
 from whence.fleet.spec import Spec, combinations
 from whence.fleet.table import Table, Writer
 from whence.fleet.versions import Checkout, find_version
@@ -36,14 +36,14 @@ class Finished(NamedTuple):
 class Runner(Protocol):
     """Where cells are measured: here, or on a cluster."""
 
-    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Finished]:
+    def run(self, tasks: Sequence[Task], limits: CellLimits) -> Iterator[Finished]:
         """Results in any order. The caller writes each before it asks for the next."""
 
 
 class LocalRunner:
     """On this machine, one after the other: two at a time would measure each other."""
 
-    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Finished]:
+    def run(self, tasks: Sequence[Task], limits: CellLimits) -> Iterator[Finished]:
         for task in tasks:
             yield Finished(task, measure(task.cell, task.model.path, limits, task.checkout))
 
@@ -93,7 +93,7 @@ def tasks_of(spec: Spec, night: str, table: Path) -> list[Task]:
 def sweep(
     tasks: Sequence[Task],
     table: Table,
-    limits: Limits,
+    limits: CellLimits,
     runner: Runner,
     *,
     retry: bool = False,

@@ -33,8 +33,8 @@ from whence.fleet.columns import (
     CELL_COLUMNS,
     COLUMNS,
     ROW_COLUMNS,
-    Column,
     Row,
+    SweepColumn,
     head_of,
     rows_of,
 )
@@ -87,7 +87,7 @@ class Writer:
         self._connection.close()
 
 
-def _array(column: Column, rows: Sequence[Row]) -> np.ndarray:
+def _array(column: SweepColumn, rows: Sequence[Row]) -> np.ndarray:
     """A column as NumPy has it, which DuckDB reads without asking Python for each value."""
     values = [row.get(column.name) for row in rows]
     if column.kind == "VARCHAR":

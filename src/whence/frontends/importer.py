@@ -48,7 +48,7 @@ class OperatorOrigin:
     """The part of the origin that left no run-time work in the operator, where the file says so."""
 
 
-class Constants:
+class ConstantPool:
     """The constants that a reader adds to a graph. Small unnamed ones are shared."""
 
     def __init__(self, graph: Graph) -> None:
@@ -73,7 +73,7 @@ class NodeImporter:
     def __init__(
         self,
         graph: Graph,
-        constants: Constants,
+        constants: ConstantPool,
         place: OperatorOrigin,
         name: str,
         history: Mapping[int, Passage] = NO_HISTORY,

@@ -8,7 +8,7 @@ from whence.fusion.find import ALGORITHMS, find_groups
 from whence.fusion.fuse import FusedGraph, FuseEntry, fuse, subgraph
 from whence.fusion.groups import FusibleGroups, MissedFusion, MissReason
 from whence.fusion.nnvm import find_fusible_groups
-from whence.fusion.partition import Limits
+from whence.fusion.partition import GroupLimits
 from whence.fusion.printer import print_fused
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "FuseEntry",
     "FusedGraph",
     "FusibleGroups",
-    "Limits",
+    "GroupLimits",
     "MissReason",
     "MissedFusion",
     "check_fused",

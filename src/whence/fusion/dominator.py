@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from whence.fusion.explain import miss, plain_miss, shared_miss
 from whence.fusion.groups import Decision, FusibleGroups, MissedFusion, MissReason, make_groups
-from whence.fusion.partition import Blame, Limits, Partition
+from whence.fusion.partition import Blame, GroupLimits, Partition
 from whence.fusion.patterns import loop_pattern
 from whence.fusion.postdominators import NO_PARENT, PostDominators, post_dominators
 from whence.fusion.recompute import divide
@@ -32,11 +32,11 @@ from whence.graph import Graph
 from whence.ops.definition import Pattern
 
 
-def find_dominator_groups(graph: Graph, limits: Limits | None = None) -> FusibleGroups:
+def find_dominator_groups(graph: Graph, limits: GroupLimits | None = None) -> FusibleGroups:
     """The groups of `graph`: convex, without cycles between them, one anchor in each at most.
     Near-linear in nodes and edges.
     """
-    limits = limits or Limits()
+    limits = limits or GroupLimits()
     wiring = wire(graph, loop_pattern)
     fuser = _Fuser(wiring, post_dominators(wiring), limits)
     fuser.run(0)
@@ -91,7 +91,7 @@ class _Region:
 class _Fuser:
     """Union-find over operators. A group's leader is its exit, which post-dominates all members."""
 
-    def __init__(self, wiring: Wiring, tree: PostDominators, limits: Limits) -> None:
+    def __init__(self, wiring: Wiring, tree: PostDominators, limits: GroupLimits) -> None:
         count = len(wiring)
         self.wiring = wiring
         self.tree = tree

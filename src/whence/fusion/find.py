@@ -6,14 +6,14 @@ from whence.errors import UnsupportedError
 from whence.fusion.dominator import find_dominator_groups
 from whence.fusion.groups import FusibleGroups
 from whence.fusion.nnvm import find_fusible_groups
-from whence.fusion.partition import Limits
+from whence.fusion.partition import GroupLimits
 from whence.graph import Graph
 
 ALGORITHMS = ("dominator", "nnvm")
 
 
 def find_groups(
-    graph: Graph, algorithm: str = "dominator", limits: Limits | None = None
+    graph: Graph, algorithm: str = "dominator", limits: GroupLimits | None = None
 ) -> FusibleGroups:
     """The groups of `graph` by the named algorithm: our own, within limits, or NNVM's."""
     match algorithm:

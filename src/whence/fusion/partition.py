@@ -13,7 +13,7 @@ _ANCHORS = frozenset({Pattern.COMM_REDUCE, Pattern.OUT_ELEMWISE_FUSABLE, Pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GroupLimits:
     """How far grouping by post-dominators goes. The defaults are what pays on a processor."""
 
     max_depth: int = 256

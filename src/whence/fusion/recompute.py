@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from whence.extent import estimate
-from whence.fusion.partition import Limits
+from whence.fusion.partition import GroupLimits
 from whence.fusion.wiring import Wiring
 from whence.ops.definition import OpClass, Pattern
 from whence.ops.registry import REGISTRY
@@ -45,7 +45,7 @@ class _Load(NamedTuple):
 
 
 def divide(
-    wiring: Wiring, parts: Sequence[Sequence[int]], limits: Limits
+    wiring: Wiring, parts: Sequence[Sequence[int]], limits: GroupLimits
 ) -> tuple[list[list[int]], set[int]]:
     """The parts, divided where they must be, and the operators that had to become exits. A part
     without moves and broadcasts stays whole.
@@ -67,7 +67,7 @@ def divide(
 
 
 def _divide(
-    wiring: Wiring, members: Sequence[int], limits: Limits, cut: set[int]
+    wiring: Wiring, members: Sequence[int], limits: GroupLimits, cut: set[int]
 ) -> list[list[int]]:
     inside = set(members)
     uses: dict[int, list[_Use]] = {member: [] for member in members}
@@ -128,7 +128,7 @@ def _expansion(wiring: Wiring, member: int, use: _Use) -> float:
     return max(1.0, theirs / ours) if ours > 1 else 1.0
 
 
-def _too_much(wiring: Wiring, member: int, load: _Load, work: float, limits: Limits) -> bool:
+def _too_much(wiring: Wiring, member: int, load: _Load, work: float, limits: GroupLimits) -> bool:
     if load.copies > limits.copies:
         return True
     repeated = (load.times - 1) * work

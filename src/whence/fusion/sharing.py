@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from whence.fusion.groups import MissReason
-from whence.fusion.partition import Blame, Limits, Partition
+from whence.fusion.partition import Blame, GroupLimits, Partition
 from whence.ops.definition import Pattern
 
 _ANCHORED = Pattern.OUT_ELEMWISE_FUSABLE
 
 
-def join_sharing_groups(partition: Partition, limits: Limits) -> dict[tuple[int, int], Blame]:
+def join_sharing_groups(partition: Partition, limits: GroupLimits) -> dict[tuple[int, int], Blame]:
     """Join what may be joined. Returns, by (producer, consumer) position, why others were left,
     where patterns and consumers do not show it.
     """
@@ -40,7 +40,7 @@ def join_sharing_groups(partition: Partition, limits: Limits) -> dict[tuple[int,
 
 
 class _Joiner:
-    def __init__(self, partition: Partition, limits: Limits) -> None:
+    def __init__(self, partition: Partition, limits: GroupLimits) -> None:
         self.partition = partition
         self.limits = limits
         # A group with a single exit waits only for exits that stand before its own, so their

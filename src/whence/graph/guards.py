@@ -35,7 +35,7 @@ class Guard(NamedTuple):
 Guards = tuple[Guard, ...]
 
 
-class Work(NamedTuple):
+class RunUnit(NamedTuple):
     """What runs as a whole: a node, or several that became one kernel."""
 
     nodes: Sequence[Node]
@@ -56,7 +56,7 @@ def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:
         return {}
     nodes = [node for node in graph if node.op not in BOUNDARY]
     work = [
-        Work(
+        RunUnit(
             (node,),
             [ref for ref in node.inputs if ref is not None],
             [node.ref(index) for index in range(len(node.outputs))],
@@ -71,7 +71,7 @@ def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:
     }
 
 
-def find_guards(work: Sequence[Work], results: Iterable[Ref]) -> list[Guards]:
+def find_guards(work: Sequence[RunUnit], results: Iterable[Ref]) -> list[Guards]:
     """Under which guards each part of `work`, which is given in the order in which it runs, must
     run for `results` to be there.
 
@@ -94,11 +94,11 @@ def find_guards(work: Sequence[Work], results: Iterable[Ref]) -> list[Guards]:
     return found
 
 
-def _is_choice(work: Work) -> bool:
+def _is_choice(work: RunUnit) -> bool:
     return len(work.nodes) == 1 and work.nodes[0].op == "Choose"
 
 
-def _reads(work: Work) -> Iterable[tuple[Ref, Guard | None]]:
+def _reads(work: RunUnit) -> Iterable[tuple[Ref, Guard | None]]:
     """What it reads, and under which guard of its own."""
     if not _is_choice(work):
         return [(ref, None) for ref in work.reads]

@@ -29,11 +29,11 @@ from whence.graph.array_text import digest
 from whence.graph.builder import infer_types
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
-from whence.graph.parse_history import History, enter_history, read_history_line
-from whence.graph.parse_nodes import Block, Entry, read_block
+from whence.graph.parse_history import HistoryText, enter_history, read_history_line
+from whence.graph.parse_nodes import GraphText, NodeText, read_block
 from whence.graph.parse_values import Values
 from whence.graph.state import BOUNDARY, NOT_FROM_A_FILE, list_order
-from whence.graph.tokens import Line, read_lines
+from whence.graph.tokens import TextLine, read_lines
 from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, Ledger
 
@@ -62,7 +62,7 @@ def parse_text(text: str, arrays: Mapping[str, np.ndarray] | None = None) -> Par
     """As `parse_graph`, with the notation of arrays."""
     values = Values(arrays or {})
     lines = read_lines(text)
-    history = History()
+    history = HistoryText()
     rest = []
     for line in lines:
         if line.tokens[0].text in _HISTORY and not line.indent:
@@ -89,7 +89,7 @@ def arrays_of(graph: Graph) -> dict[str, np.ndarray]:
     return {digest(value): value for value in values}
 
 
-def _entries(block: Block) -> list[Entry]:
+def _entries(block: GraphText) -> list[NodeText]:
     found = []
     for entry in block.entries:
         found.append(entry)
@@ -98,7 +98,7 @@ def _entries(block: Block) -> list[Entry]:
     return found
 
 
-def _numbers(block: Block) -> dict[int | str, int]:
+def _numbers(block: GraphText) -> dict[int | str, int]:
     """The id of each node, by what the text calls it."""
     entries = _entries(block)
     named = [entry for entry in entries if isinstance(entry.id, str)]
@@ -114,7 +114,7 @@ def _numbers(block: Block) -> dict[int | str, int]:
 
 
 def _build(
-    block: Block, ids: Mapping[int | str, int], ledger: Ledger, inference: Inference
+    block: GraphText, ids: Mapping[int | str, int], ledger: Ledger, inference: Inference
 ) -> Graph:
     graph = Graph(block.name, ledger, inference)
     for entry in _in_order(block):
@@ -130,7 +130,7 @@ def _build(
     return graph
 
 
-def _in_order(block: Block) -> list[Entry]:
+def _in_order(block: GraphText) -> list[NodeText]:
     """The nodes as they stand in the list: what was written by hand has its constants first."""
     if not any(isinstance(entry.id, str) for entry in block.entries):
         return block.entries
@@ -138,7 +138,7 @@ def _in_order(block: Block) -> list[Entry]:
 
 
 def _node(
-    graph: Graph, entry: Entry, ids: Mapping[int | str, int], bodies: Mapping[str, Graph]
+    graph: Graph, entry: NodeText, ids: Mapping[int | str, int], bodies: Mapping[str, Graph]
 ) -> Node:
     refs = [None if name is None else _ref(entry, name, index, ids) for name, index in entry.inputs]
     own = ids[entry.id]
@@ -164,13 +164,13 @@ def _node(
     )
 
 
-def _ref(entry: Entry, name: int | str, index: int, ids: Mapping[int | str, int]) -> Ref:
+def _ref(entry: NodeText, name: int | str, index: int, ids: Mapping[int | str, int]) -> Ref:
     if name not in ids:
         raise entry.error(f"%{name} is no node of this text")
     return Ref(ids[name], index)
 
 
-def _order_signature(graph: Graph, block: Block, ids: Mapping[int | str, int]) -> None:
+def _order_signature(graph: Graph, block: GraphText, ids: Mapping[int | str, int]) -> None:
     """Inputs and outputs as the header lists them."""
     for line, names, own in (
         (block.header, block.inputs, graph._inputs),
@@ -187,7 +187,7 @@ def _order_signature(graph: Graph, block: Block, ids: Mapping[int | str, int]) -
         own.update(dict.fromkeys(order))
 
 
-def _disagreement(line: Line, order: list[int], own: Mapping[int, None]) -> WhenceError:
+def _disagreement(line: TextLine, order: list[int], own: Mapping[int, None]) -> WhenceError:
     listed, there = (", ".join(f"%{number}" for number in each) or "none" for each in (order, own))
     return line.error(
         f"the graph is said to have {listed}, and its nodes are {there}", line.tokens[0]

@@ -8,9 +8,9 @@ from typing import Any
 
 from whence.errors import WhenceError
 from whence.graph.history_text import PLAIN
-from whence.graph.parse_nodes import Entry, read_id, read_origin
+from whence.graph.parse_nodes import NodeText, read_id, read_origin
 from whence.graph.state import NOT_FROM_A_FILE
-from whence.graph.tokens import Line, literal
+from whence.graph.tokens import TextLine, literal
 from whence.provenance import Edge, EdgeKind, Ledger, Reason, SourceOp, Tombstone
 
 _FIELDS = tuple(each.name for each in fields(SourceOp) if each.name not in PLAIN)
@@ -18,10 +18,10 @@ _PASS, _RULE = "text", "as written"
 
 
 @dataclass(slots=True)
-class History:
+class HistoryText:
     """What the text says of a graph's past."""
 
-    header: Line | None = None
+    header: TextLine | None = None
     next_id: int = 0
     next_step: int = 1
     sources: dict[int, SourceOp] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class History:
     tombstones: list[Tombstone] = field(default_factory=list)
 
 
-def read_history_line(line: Line, history: History) -> None:
+def read_history_line(line: TextLine, history: HistoryText) -> None:
     opening = line.take()
     match opening.text:
         case "history":
@@ -51,7 +51,7 @@ def read_history_line(line: Line, history: History) -> None:
 
 
 def enter_history(
-    history: History, entries: Sequence[Entry], ids: Mapping[int | str, int]
+    history: HistoryText, entries: Sequence[NodeText], ids: Mapping[int | str, int]
 ) -> Ledger:
     """A ledger with this history, for nodes that are yet to be made."""
     ledger = Ledger()
@@ -78,14 +78,14 @@ def enter_history(
     return ledger
 
 
-def _origin(entry: Entry, ids: Mapping[int | str, int]) -> frozenset[int]:
+def _origin(entry: NodeText, ids: Mapping[int | str, int]) -> frozenset[int]:
     if isinstance(entry.id, str):
         named = entry.op not in NOT_FROM_A_FILE
         return frozenset((ids[entry.id],)) if named else frozenset()
     return entry.origin or frozenset()
 
 
-def _missing(number: int, origins: Mapping[int, tuple[Entry, frozenset[int]]]) -> WhenceError:
+def _missing(number: int, origins: Mapping[int, tuple[NodeText, frozenset[int]]]) -> WhenceError:
     for entry, origin in origins.values():
         if number in origin:
             return entry.error(
@@ -97,7 +97,7 @@ def _missing(number: int, origins: Mapping[int, tuple[Entry, frozenset[int]]]) -
     )
 
 
-def _as_written(origins: Mapping[int, tuple[Entry, frozenset[int]]]) -> list[Edge]:
+def _as_written(origins: Mapping[int, tuple[NodeText, frozenset[int]]]) -> list[Edge]:
     """One rewrite that gives every node the origins that the text claims."""
     found = []
     for number, (_, origin) in origins.items():
@@ -110,7 +110,7 @@ def _as_written(origins: Mapping[int, tuple[Entry, frozenset[int]]]) -> list[Edg
     return found
 
 
-def _read_source(line: Line) -> SourceOp:
+def _read_source(line: TextLine) -> SourceOp:
     number = line.integer("the number of a source operator")
     op, name = line.word("an operator"), line.word("a name")
     given: dict[str, Any] = {}
@@ -124,7 +124,7 @@ def _read_source(line: Line) -> SourceOp:
     return SourceOp(number, name, op, **given)
 
 
-def _read_field(line: Line) -> Any:
+def _read_field(line: TextLine) -> Any:
     if line.skip("["):
         items: list[Any] = []
         while not line.skip("]"):
@@ -137,7 +137,7 @@ def _read_field(line: Line) -> Any:
     return literal(line, line.taken("string", "text, a number or a list"))
 
 
-def _read_edges(line: Line) -> list[Edge]:
+def _read_edges(line: TextLine) -> list[Edge]:
     step = line.integer("the number of a rewrite")
     child = _number(line)
     line.expect("<-")
@@ -149,7 +149,7 @@ def _read_edges(line: Line) -> list[Edge]:
     return [Edge(child, parent, kind, pass_name, rule, step) for parent, kind in parents]
 
 
-def _read_tombstone(line: Line) -> Tombstone:
+def _read_tombstone(line: TextLine) -> Tombstone:
     node = _number(line)
     line.expect("from")
     origin = read_origin(line)
@@ -159,12 +159,12 @@ def _read_tombstone(line: Line) -> Tombstone:
     return Tombstone(node, origin, reason, pass_name, rule, into)
 
 
-def _read_how(line: Line) -> tuple[str, str]:
+def _read_how(line: TextLine) -> tuple[str, str]:
     line.expect("by")
     return line.word("a pass"), line.string("the rule, quoted")
 
 
-def _number(line: Line) -> int:
+def _number(line: TextLine) -> int:
     token = line.next
     name, _ = read_id(line)
     if not isinstance(name, int):
@@ -172,7 +172,7 @@ def _number(line: Line) -> int:
     return name
 
 
-def _choice(line: Line, kind: Any, wanted: str) -> Any:
+def _choice(line: TextLine, kind: Any, wanted: str) -> Any:
     token = line.next
     text = line.word(wanted)
     try:

@@ -10,7 +10,7 @@ import numpy as np
 from whence.errors import TextError
 from whence.graph.node import NodeFlag
 from whence.graph.parse_values import Values
-from whence.graph.tokens import Line
+from whence.graph.tokens import TextLine
 from whence.ops.definition import Attr
 from whence.provenance import Origin
 from whence.types import ValueType
@@ -22,11 +22,11 @@ _FLAGS = {(flag.name or "").lower(): flag for flag in NodeFlag}
 
 
 @dataclass(slots=True)
-class Entry:
+class NodeText:
     """A node as the text has it."""
 
     id: int | str
-    line: Line
+    line: TextLine
     op: str = ""
     column: int = 1
     types: tuple[ValueType, ...] = ()
@@ -36,18 +36,18 @@ class Entry:
     flags: NodeFlag = NodeFlag.NONE
     origin: Origin | None = None
     name: str = ""
-    bodies: dict[str, Block] = field(default_factory=dict)
+    bodies: dict[str, GraphText] = field(default_factory=dict)
 
     def error(self, message: str) -> TextError:
         return TextError(f"line {self.line.number}, column {self.column}: {message}")
 
 
 @dataclass(slots=True)
-class Block:
+class GraphText:
     """A graph as the text has it."""
 
     name: str = ""
-    header: Line | None = None
+    header: TextLine | None = None
     inputs: list[int | str] | None = None
     outputs: list[int | str] | None = None
     variables: list[int | str] | None = None
@@ -55,15 +55,15 @@ class Block:
     metadata: dict[str, str] = field(default_factory=dict)
     listed: list[tuple[str, ValueType]] = field(default_factory=list)
     claims: dict[int, tuple[ValueType | None, ...]] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[NodeText] = field(default_factory=list)
 
 
-def read_block(lines: list[Line], values: Values, indent: int) -> Block:
+def read_block(lines: list[TextLine], values: Values, indent: int) -> GraphText:
     """The graph whose lines begin after so many blanks. `lines` are last first, and those that
     belong to it are taken off.
     """
-    block = Block()
-    seen: dict[int | str, Line] = {}
+    block = GraphText()
+    seen: dict[int | str, TextLine] = {}
     while lines and lines[-1].indent == indent:
         line = lines.pop()
         match line.tokens[0].text:
@@ -95,14 +95,14 @@ def read_block(lines: list[Line], values: Values, indent: int) -> Block:
     return block
 
 
-def read_id(line: Line) -> tuple[int | str, int]:
+def read_id(line: TextLine) -> tuple[int | str, int]:
     """A node's number or name, and which of its outputs."""
     token = line.taken("node", "a node (%7)")
     name, _, index = token.text[1:].partition(".")
     return int(name) if name.isdigit() else name, int(index or 0)
 
 
-def read_origin(line: Line) -> Origin:
+def read_origin(line: TextLine) -> Origin:
     """The numbers in `[1,2,3]`."""
     line.expect("[")
     found: list[int] = []
@@ -113,7 +113,7 @@ def read_origin(line: Line) -> Origin:
     return frozenset(found)
 
 
-def _read_header(line: Line, block: Block) -> None:
+def _read_header(line: TextLine, block: GraphText) -> None:
     if block.header is not None or block.entries:
         raise line.error("a graph has one header, before its nodes", line.tokens[0])
     line.expect("graph")
@@ -128,7 +128,7 @@ def _read_header(line: Line, block: Block) -> None:
         block.assigns = _read_ids(line)
 
 
-def _read_ids(line: Line) -> list[int | str]:
+def _read_ids(line: TextLine) -> list[int | str]:
     line.expect("(")
     found: list[int | str] = []
     while not line.skip(")"):
@@ -138,15 +138,15 @@ def _read_ids(line: Line) -> list[int | str]:
     return found
 
 
-def _read_claim(line: Line, values: Values) -> tuple[ValueType | None, ...]:
+def _read_claim(line: TextLine, values: Values) -> tuple[ValueType | None, ...]:
     found: list[ValueType | None] = []
     while not found or line.skip(","):
         found.append(None if line.skip("-") else values.type(line))
     return tuple(found)
 
 
-def _read_node(line: Line, values: Values) -> Entry:
-    entry = Entry(read_id(line)[0], line)
+def _read_node(line: TextLine, values: Values) -> NodeText:
+    entry = NodeText(read_id(line)[0], line)
     types: list[ValueType] = []
     while not line.skip("="):
         if types:
@@ -173,7 +173,7 @@ def _read_node(line: Line, values: Values) -> Entry:
     return entry
 
 
-def _read_detail(line: Line, values: Values, entry: Entry) -> None:
+def _read_detail(line: TextLine, values: Values, entry: NodeText) -> None:
     """An attribute, a flag, `from[...]` or `by ...`."""
     if line.skip("!"):
         token = line.next
@@ -199,7 +199,7 @@ def _read_detail(line: Line, values: Values, entry: Entry) -> None:
         line.wanted("'='")
 
 
-def _read_bodies(lines: list[Line], values: Values, indent: int, entry: Entry) -> None:
+def _read_bodies(lines: list[TextLine], values: Values, indent: int, entry: NodeText) -> None:
     while lines and lines[-1].indent == indent + _STEP:
         label = lines.pop()
         name = label.word("the name of a nested graph")

@@ -11,7 +11,7 @@ import numpy as np
 from whence.graph.array_text import digest, seeded
 from whence.graph.literals import read_element, read_float
 from whence.graph.printer import DTYPE_ATTRS
-from whence.graph.tokens import Line, Token, literal
+from whence.graph.tokens import TextLine, Token, literal
 from whence.ops.definition import Attr
 from whence.types import Dim, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
 
@@ -28,7 +28,7 @@ class Values:
         self.spelled: dict[str, str] = {}
         """What stood in braces, by the array's digest."""
 
-    def type(self, line: Line) -> ValueType:
+    def type(self, line: TextLine) -> ValueType:
         token = line.taken("word", "a type")
         match token.text:
             case "seq" | "opt" as outer:
@@ -55,13 +55,13 @@ class Values:
             dims.append(self._dim(line))
         return TensorType(dtype, tuple(dims))
 
-    def _dtype(self, line: Line, token: Token) -> DType:
+    def _dtype(self, line: TextLine, token: Token) -> DType:
         if token.text not in _DTYPES:
             known = ", ".join(list(_DTYPES)[1:12])
             raise line.error(f"no element type '{token.text}'; there are {known}, ...", token)
         return _DTYPES[token.text]
 
-    def _dim(self, line: Line) -> Dim:
+    def _dim(self, line: TextLine) -> Dim:
         if line.skip("?"):
             return None
         if line.next.kind == "number":
@@ -70,7 +70,7 @@ class Values:
 
     # ---- arrays ----
 
-    def array(self, line: Line, kind: ValueType) -> np.ndarray | None:
+    def array(self, line: TextLine, kind: ValueType) -> np.ndarray | None:
         """What stands in braces; `None` when it is left out."""
         opening = line.next
         line.expect("{")
@@ -89,7 +89,7 @@ class Values:
             self.spelled[digest(value)] = _joined(tokens)
         return value
 
-    def _contents(self, line: Line, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    def _contents(self, line: TextLine, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
         if line.skip("seed"):
             seed, limits = line.integer("a seed"), None
             if line.skip("from"):
@@ -125,10 +125,10 @@ class Values:
         value[:] = items
         return value.reshape(shape)
 
-    def _number(self, line: Line) -> float:
+    def _number(self, line: TextLine) -> float:
         return float(line.taken("number", "a number").text)
 
-    def _element(self, line: Line, dtype: DType) -> Any:
+    def _element(self, line: TextLine, dtype: DType) -> Any:
         token = line.take()
         if dtype is DType.STRING and token.kind == "string":
             return literal(line, token)
@@ -139,7 +139,7 @@ class Values:
 
     # ---- attributes ----
 
-    def attribute(self, line: Line, key: str) -> Attr:
+    def attribute(self, line: TextLine, key: str) -> Attr:
         token = line.next
         if token.kind == "string":
             return literal(line, line.take())
@@ -166,7 +166,7 @@ class Values:
             return int(self._dtype(line, token))
         return word
 
-    def _scalar(self, line: Line, token: Token) -> int | float:
+    def _scalar(self, line: TextLine, token: Token) -> int | float:
         try:
             return int(token.text)
         except ValueError:

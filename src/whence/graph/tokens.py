@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """One line, with the place that reading has come to."""
 
     number: int
@@ -100,7 +100,7 @@ class Line:
             self.wanted("the end of the line")
 
 
-def literal(line: Line, token: Token) -> str | bytes:
+def literal(line: TextLine, token: Token) -> str | bytes:
     """The text or the bytes that a quoted token stands for."""
     try:
         value = ast.literal_eval(token.text)
@@ -110,14 +110,14 @@ def literal(line: Line, token: Token) -> str | bytes:
     return value
 
 
-def read_lines(text: str) -> list[Line]:
+def read_lines(text: str) -> list[TextLine]:
     """The lines that say something: empty ones, and those that are a comment only, do not."""
     found = []
     for number, raw in enumerate(text.split("\n"), 1):
         stripped = raw.lstrip(" ")
         if not stripped or stripped.startswith("#"):
             continue
-        line = Line(number, len(raw) - len(stripped), [])
+        line = TextLine(number, len(raw) - len(stripped), [])
         place = 0
         while place < len(raw):
             match = _TOKEN.match(raw, place)

@@ -36,7 +36,7 @@ from whence.kernels.ir import (
     Barrier,
     ChoosePointer,
     Condition,
-    Constants,
+    ConstantArray,
     Count,
     Countable,
     Counter,
@@ -52,6 +52,7 @@ from whence.kernels.ir import (
     LetTable,
     Literal,
     Loop,
+    MutableVariable,
     Name,
     Place,
     Prefetch,
@@ -61,7 +62,6 @@ from whence.kernels.ir import (
     Stmt,
     Store,
     Transpose,
-    Variable,
     While,
     count,
 )
@@ -267,7 +267,7 @@ class Builder:
 
     def variable(self, name: str, value: Expr) -> Name:
         name = self._name(name)
-        self.add(Variable(name, value))
+        self.add(MutableVariable(name, value))
         return Name(name, value.dtype, value.lanes)
 
     # ---- memory ----
@@ -342,7 +342,7 @@ class Builder:
         self, name: str, values: Sequence[int | float], dtype: DType, *shape: int
     ) -> Memory:
         name = self._name(name)
-        self.add(Constants(name, shape or (len(values),), tuple(values), dtype))
+        self.add(ConstantArray(name, shape or (len(values),), tuple(values), dtype))
         return Memory(name, dtype, 1)
 
     def assign(self, place: Place, value: Expr) -> None:

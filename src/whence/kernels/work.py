@@ -24,10 +24,10 @@ from whence.kernels.ir import (
     ChoosePointer,
     Chosen,
     Comparator,
-    Comparison,
     Condition,
-    Constants,
+    ConstantArray,
     Count,
+    CountComparison,
     Counter,
     CountFn,
     Either,
@@ -45,6 +45,7 @@ from whence.kernels.ir import (
     Load,
     Loop,
     Micro,
+    MutableVariable,
     Not,
     Number,
     Op,
@@ -59,7 +60,6 @@ from whence.kernels.ir import (
     TileMultiply,
     TileStore,
     ValueCount,
-    Variable,
     While,
     walk,
 )
@@ -71,9 +71,18 @@ _FUNCTIONS = frozenset(
 )
 _DOTS = ("dot_x", "small_dot_i32x")
 """Sums of four products."""
-_DECLARATIONS = (Constants, LetPointer, ChoosePointer)
+_DECLARATIONS = (ConstantArray, LetPointer, ChoosePointer)
 """Do nothing, and say the same each time: names in a program are never used twice."""
-_ALWAYS_THE_SAME = (Let, Variable, Assign, Accumulate, Store, TileMultiply, TileLoad, TileStore)
+_ALWAYS_THE_SAME = (
+    Let,
+    MutableVariable,
+    Assign,
+    Accumulate,
+    Store,
+    TileMultiply,
+    TileLoad,
+    TileStore,
+)
 _MOST_STATEMENTS = 40_000
 """That are looked at, a second's worth."""
 _TILE_PRODUCTS = 16 * 16 * 32
@@ -183,14 +192,14 @@ class _Walker:
             case LetCount(name, value) | SetCount(name, value):
                 self._bind(name, value)
                 return Work()
-            case Constants(name, _, values, _):
+            case ConstantArray(name, _, values, _):
                 self._tables[name] = values
                 return Work()
             case LetPointer(name, base, _, dtype) | ChoosePointer(name, _, base, _, _, dtype):
                 self._roots[name] = self._roots.get(base, "")
                 self._sizes[name] = dtype.numpy.itemsize
                 return Work()
-            case Let() | Variable() | Assign() | Accumulate() | Store():
+            case Let() | MutableVariable() | Assign() | Accumulate() | Store():
                 return self._compute(stmt)
             case Fill(pointer, _, elements, _):
                 size = self._value(elements) * self._sizes.get(pointer, 4)
@@ -224,7 +233,7 @@ class _Walker:
 
     # ---- arithmetic and memory ----
 
-    def _compute(self, stmt: Let | Variable | Assign | Accumulate | Store) -> Work:
+    def _compute(self, stmt: Let | MutableVariable | Assign | Accumulate | Store) -> Work:
         work = self._expression(stmt.value)
         match stmt:
             case Assign(place, _):
@@ -320,7 +329,7 @@ class _Walker:
 
     def _holds(self, condition: Condition) -> bool:
         match condition:
-            case Comparison(comparator, left, right):
+            case CountComparison(comparator, left, right):
                 return _COMPARATORS[comparator](self._value(left), self._value(right))
             case Both(left, right):
                 return self._holds(left) and self._holds(right)
@@ -403,7 +412,7 @@ def _names(count: Count) -> set[str]:
 
 def _asked(condition: Condition) -> set[str]:
     match condition:
-        case Comparison(_, left, right):
+        case CountComparison(_, left, right):
             return _names(left) | _names(right)
         case Both(left, right) | Either(left, right):
             return _asked(left) | _asked(right)

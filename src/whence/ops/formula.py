@@ -96,25 +96,25 @@ class Formula:
         return Application(Function.ADD, (self, as_formula(other)))
 
     def __radd__(self, other: float) -> Formula:
-        return Application(Function.ADD, (Number(other), self))
+        return Application(Function.ADD, (FormulaNumber(other), self))
 
     def __sub__(self, other: Formula | float) -> Formula:
         return Application(Function.SUB, (self, as_formula(other)))
 
     def __rsub__(self, other: float) -> Formula:
-        return Application(Function.SUB, (Number(other), self))
+        return Application(Function.SUB, (FormulaNumber(other), self))
 
     def __mul__(self, other: Formula | float) -> Formula:
         return Application(Function.MUL, (self, as_formula(other)))
 
     def __rmul__(self, other: float) -> Formula:
-        return Application(Function.MUL, (Number(other), self))
+        return Application(Function.MUL, (FormulaNumber(other), self))
 
     def __truediv__(self, other: Formula | float) -> Formula:
         return Application(Function.DIV, (self, as_formula(other)))
 
     def __rtruediv__(self, other: float) -> Formula:
-        return Application(Function.DIV, (Number(other), self))
+        return Application(Function.DIV, (FormulaNumber(other), self))
 
     def __lt__(self, other: Formula | float) -> Formula:
         return Application(Function.LT, (self, as_formula(other)))
@@ -124,7 +124,7 @@ class Formula:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand(Formula):
+class FormulaOperand(Formula):
     """An operand of the operator, by position."""
 
     index: int
@@ -139,7 +139,7 @@ class Parameter(Formula):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Formula):
+class FormulaNumber(Formula):
     value: float
 
 
@@ -149,11 +149,11 @@ class Application(Formula):
     arguments: tuple[Formula, ...]
 
 
-X, Y = Operand(0), Operand(1)
+X, Y = FormulaOperand(0), FormulaOperand(1)
 
 
 def as_formula(value: Formula | float) -> Formula:
-    return value if isinstance(value, Formula) else Number(value)
+    return value if isinstance(value, Formula) else FormulaNumber(value)
 
 
 def apply(function: Function, *arguments: Formula | float) -> Formula:
@@ -191,18 +191,20 @@ def needs_reals(formula: Formula) -> bool:
 
 
 def _makes_fractions(part: Formula) -> bool:
-    if isinstance(part, Number):
+    if isinstance(part, FormulaNumber):
         return part.value % 1 != 0
     if isinstance(part, Application):
         # A quotient of operands is what integers have too; one inside a formula is a step of it.
-        within = not all(isinstance(argument, Operand) for argument in part.arguments)
+        within = not all(isinstance(argument, FormulaOperand) for argument in part.arguments)
         return part.function.value.of_reals or (part.function is Function.DIV and within)
     return isinstance(part, Parameter)
 
 
 def operand_count(formula: Formula) -> int:
     """How many operands a formula reads."""
-    return max((1 + part.index for part in _parts(formula) if isinstance(part, Operand)), default=0)
+    return max(
+        (1 + part.index for part in _parts(formula) if isinstance(part, FormulaOperand)), default=0
+    )
 
 
 def functions(formula: Formula) -> Iterator[Function]:
@@ -225,14 +227,16 @@ def evaluate(
 def _value(
     part: Formula, operands: Sequence[np.ndarray], given: Mapping[str, float]
 ) -> np.ndarray | float:
-    if isinstance(part, Operand):
+    if isinstance(part, FormulaOperand):
         return operands[part.index]
     if isinstance(part, Application):
         arguments = (_value(each, operands, given) for each in part.arguments)
         return part.function.value.numpy(*arguments)
-    assert isinstance(part, Parameter | Number)
+    assert isinstance(part, Parameter | FormulaNumber)
     number = float if operands[0].dtype.kind == "f" else int
-    return number(part.value if isinstance(part, Number) else given.get(part.name, part.default))
+    return number(
+        part.value if isinstance(part, FormulaNumber) else given.get(part.name, part.default)
+    )
 
 
 def _parts(formula: Formula) -> Iterator[Formula]:

@@ -23,7 +23,7 @@ _TOLERANCE = 1e-4
 _HALF_TOLERANCE = 5e-3
 
 
-class Probe:
+class EquivalenceProbe:
     """Random inputs for a graph and the outputs it gave at the start. A graph that cannot run on
     them is not compared.
     """
@@ -46,7 +46,9 @@ class Probe:
     def comparable(self) -> bool:
         return not self.why_not
 
-    def compare(self, graph: Graph, pass_name: str, tolerance: float | None = None) -> Probe:
+    def compare(
+        self, graph: Graph, pass_name: str, tolerance: float | None = None
+    ) -> EquivalenceProbe:
         """Raise `GraphError` naming the pass when an output differs by more than the tolerance,
         relative to its largest magnitude.
         """
@@ -63,7 +65,7 @@ class Probe:
                 )
         return self
 
-    def renewed(self, graph: Graph, pass_name: str) -> Probe:
+    def renewed(self, graph: Graph, pass_name: str) -> EquivalenceProbe:
         """A probe of the graph as it is now. It must still run, and give outputs of the same types
         and shapes.
         """
@@ -78,7 +80,7 @@ class Probe:
             )
             if before != after:
                 raise GraphError(f"pass '{pass_name}' made {name} a {after}, it was a {before}")
-        return Probe(graph)
+        return EquivalenceProbe(graph)
 
     def _outputs(self, graph: Graph, pass_name: str) -> list[Value]:
         try:

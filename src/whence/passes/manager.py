@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from whence.errors import WhenceError
 from whence.graph import Check, Graph, Rewriter, check_graph
 from whence.passes.base import Pass
-from whence.passes.equivalence import Probe
+from whence.passes.equivalence import EquivalenceProbe
 from whence.provenance import PassReport
 
 
@@ -57,7 +57,7 @@ def run_passes(
     graph.ledger.check_conserved()
     if level >= CheckLevel.INVARIANTS:
         check_graph(graph, Check.HASH | Check.ORIGIN)
-    probe = Probe(graph) if level >= CheckLevel.OUTPUTS else None
+    probe = EquivalenceProbe(graph) if level >= CheckLevel.OUTPUTS else None
     reports = []
     for position, each in enumerate(passes):
         if progress is not None:

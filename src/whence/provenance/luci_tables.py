@@ -48,7 +48,7 @@ class Decoded(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Generic[V]):
+class TableCodec(Generic[V]):
     """The codec of a table. Errors are `ModelError`s with its name, when decoding the offset."""
 
     name: str
@@ -143,7 +143,7 @@ def _unpack_numbers(payload: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(payload) // 4}I", payload)
 
 
-SOURCE_TABLE: Table[str] = Table(
+SOURCE_TABLE: TableCodec[str] = TableCodec(
     name="ONE_source_table",
     key="source",
     unit_bytes=1,
@@ -153,7 +153,7 @@ SOURCE_TABLE: Table[str] = Table(
     unpack=_unpack_name,
 )
 
-OP_TABLE: Table[frozenset[int]] = Table(
+OP_TABLE: TableCodec[frozenset[int]] = TableCodec(
     name="ONE_op_table",
     key="operator",
     unit_bytes=4,
@@ -163,7 +163,7 @@ OP_TABLE: Table[frozenset[int]] = Table(
     unpack=lambda payload: frozenset(_unpack_numbers(payload)),
 )
 
-EXECUTION_PLAN_TABLE: Table[tuple[int, ...]] = Table(
+EXECUTION_PLAN_TABLE: TableCodec[tuple[int, ...]] = TableCodec(
     name="ONE_execution_plan_table",
     key="position",
     unit_bytes=4,

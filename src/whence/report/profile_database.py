@@ -13,7 +13,6 @@ from whence.debugdb.rows import (
     AttributedRow,
     CmdstreamRow,
     FileOperatorRow,
-    KernelRow,
     MeasuredRow,
     MemberRow,
     OperatorRow,
@@ -21,7 +20,8 @@ from whence.debugdb.rows import (
     OriginRow,
     QueueRow,
     ResidualRow,
-    SourceRow,
+    SourceOperatorRow,
+    StepRow,
 )
 
 _NO_SHAPE = (None, None, None, None, None)
@@ -36,7 +36,7 @@ def database_of(profile: Profile) -> DebugDatabase:
     for row in profile.sources:
         positions = row.positions if row.positions is not None else ()
         place = next(iter(positions), None)
-        db.source.append(SourceRow(row.id, row.op, *_NO_SHAPE, place))
+        db.source.append(SourceOperatorRow(row.id, row.op, *_NO_SHAPE, place))
         db.operator.append(
             OperatorRow(row.id, row.name, row.scope, row.module, row.line, "", row.fate)
         )
@@ -56,7 +56,7 @@ def database_of(profile: Profile) -> DebugDatabase:
             )
         )
         db.origin.extend(OriginRow(node, part.id, part.weight) for part in kernel.origin)
-        db.kernel.append(KernelRow(kernel.id, kernel.name, "", 0, 0, kernel.why_reference))
+        db.kernel.append(StepRow(kernel.id, kernel.name, "", 0, 0, kernel.why_reference))
         db.member.append(MemberRow(kernel.id, node, 0, 0, 1.0))
         db.queue.append(QueueRow(WORD * kernel.id, 0, node))
         db.measured.append(MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from whence.attribution.outcome_text import tail
 from whence.attribution.profile import COMPILED_FOR, Profile, module_of
-from whence.attribution.rows import Group, SourceRow
+from whence.attribution.rows import RowGroup, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.attribution.throughput import Throughput
 from whence.graph.escaping import escape
@@ -330,7 +330,7 @@ def _module_beside(row: SourceRow) -> str:
     return "" if module.startswith("(") or said.startswith(module) else module
 
 
-def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[Group]) -> None:
+def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[RowGroup]) -> None:
     table = _table()
     table.add_column(_HEADINGS[by], no_wrap=True, overflow="ellipsis")
     counted = by != "pass"
@@ -346,7 +346,7 @@ def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[
     console.print(table)
 
 
-def _print_kernels(console: Console, profile: Profile, groups: Sequence[Group]) -> None:
+def _print_kernels(console: Console, profile: Profile, groups: Sequence[RowGroup]) -> None:
     """Each with the operators of the file in it, those with most time first, and what it makes."""
     table = _table()
     kernels = {f"{kernel.id} {kernel.name}": kernel for kernel in profile.kernels}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.building.location import Location, Region, written
+from whence.building.location import Location, MemoryRegion, written
 from whence.building.program import Program, ReferenceStep
 from whence.errors import ModelError
 from whence.runtime.host_arrays import copied, dense
@@ -72,8 +72,8 @@ class HostSteps:
 
     def array(self, place: Location, dtype: np.dtype[Any], elements: int) -> np.ndarray:
         """So many elements of planned memory, as kernels get them: flat."""
-        block: Value = self.program.weights if place.region is Region.WEIGHTS else self.arena
-        if place.region not in (Region.ARENA, Region.WEIGHTS):
+        block: Value = self.program.weights if place.region is MemoryRegion.WEIGHTS else self.arena
+        if place.region not in (MemoryRegion.ARENA, MemoryRegion.WEIGHTS):
             block = self._blocks(place.region)[place.index]
             assert block is not None
             block = block.reshape(-1).view(np.uint8)
@@ -119,7 +119,7 @@ class HostSteps:
             # Loops hand on more than is read, and weights among it.
             if node.bodies and not graph.uses(ref):
                 continue
-            if place.region is Region.DYNAMIC:
+            if place.region is MemoryRegion.DYNAMIC:
                 self.dynamic[ref] = self._own_copy(value)
             else:
                 self._memory(ref, place)[...] = as_declared(node, index, value)
@@ -148,7 +148,7 @@ class HostSteps:
             (value,) = evaluate_node(node, ())
         else:
             place = self._layout.places[ref]
-            if place.region is not Region.DYNAMIC:
+            if place.region is not MemoryRegion.DYNAMIC:
                 return self._memory(ref, place)
             value = self.given[place.index] if node.op == "Input" else self.dynamic[owner]
         value = value if ref == owner else value.reshape(self._type(ref).static_shape)
@@ -163,17 +163,17 @@ class HostSteps:
         kind = self._type(ref)
         array = self.array(place, kind.dtype.numpy, kind.elements or 0)
         array = array.reshape(kind.static_shape or ())
-        if place.region is Region.ARENA:
+        if place.region is MemoryRegion.ARENA:
             self._views[ref] = array
         return array
 
-    def _blocks(self, region: Region) -> Sequence[Value]:
+    def _blocks(self, region: MemoryRegion) -> Sequence[Value]:
         """What a place in this region is in, by number."""
         return {
-            Region.INPUT: self.given,
-            Region.OUTPUT: self.made,
-            Region.STATE: self.before,
-            Region.NEXT: self.after,
+            MemoryRegion.INPUT: self.given,
+            MemoryRegion.OUTPUT: self.made,
+            MemoryRegion.STATE: self.before,
+            MemoryRegion.NEXT: self.after,
         }[region]
 
     def _type(self, ref: Ref) -> TensorType:

@@ -16,7 +16,7 @@ GOES_ON, IS_OVER = 0, 1
 """What iterations of a loop return, as in whence_loop.h."""
 
 
-class Memory(ctypes.Structure):
+class NativeMemory(ctypes.Structure):
     """What a run works on: addresses, and addresses of arrays of addresses."""
 
     _fields_ = (
@@ -31,7 +31,7 @@ class Memory(ctypes.Structure):
     )
 
 
-class Profiler(ctypes.Structure):
+class NativeProfiler(ctypes.Structure):
     _fields_ = (
         ("samples", ctypes.c_void_p),
         ("capacity", ctypes.c_uint64),
@@ -55,7 +55,7 @@ class Carried(ctypes.Structure):
     )
 
 
-class Rows(ctypes.Structure):
+class NativeRows(ctypes.Structure):
     """What lies in rows, one for each iteration of a loop."""
 
     _fields_ = (
@@ -72,14 +72,14 @@ class OutputCopy(ctypes.Structure):
     _fields_ = (("source", NativeSlot), ("bytes", ctypes.c_int64), ("output", ctypes.c_int64))
 
 
-class Loop(ctypes.Structure):
+class NativeLoop(ctypes.Structure):
     _fields_ = (
         ("body", ctypes.POINTER(NativePlan)),
-        ("memory", ctypes.POINTER(Memory)),
+        ("memory", ctypes.POINTER(NativeMemory)),
         ("inputs", ctypes.c_void_p),
         ("outputs", ctypes.c_void_p),
         ("carried", ctypes.POINTER(Carried)),
-        ("rows", ctypes.POINTER(Rows)),
+        ("rows", ctypes.POINTER(NativeRows)),
         ("copies", ctypes.POINTER(OutputCopy)),
         ("n_carried", ctypes.c_int64),
         ("n_rows", ctypes.c_int64),
@@ -168,14 +168,18 @@ class NativeRuntime:
                 " while they run"
             )
 
-    def run(self, plan: NativePlan, first: int, pool: int, memory: Memory, profiler: object) -> int:
+    def run(
+        self, plan: NativePlan, first: int, pool: int, memory: NativeMemory, profiler: object
+    ) -> int:
         """Runs the plan from step `first` on; returns the number of the step that the caller has to
         do, or the number of steps; `FAULT - i` when step i read an index outside its axis.
         """
         reached: int = self._run(ctypes.byref(plan), first, pool, ctypes.byref(memory), profiler)
         return _with_memory(reached)
 
-    def run_iterations(self, loop: Loop, last: int, until: int, pool: int, profiler: object) -> int:
+    def run_iterations(
+        self, loop: NativeLoop, last: int, until: int, pool: int, profiler: object
+    ) -> int:
         """Runs iterations until `last` are done, or the monotonic clock shows `until`; returns
         `GOES_ON`, `IS_OVER`, or `FAULT - i` when step i of the body read an index outside its axis.
         """

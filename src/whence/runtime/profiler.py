@@ -69,7 +69,7 @@ class Profiler:
         self._times = np.zeros((_FEW, 2), np.uint64)
         self._programs: list[Program] = []
         self._noted: list[tuple[int, int, int, int]] = []
-        self._struct = native.Profiler(
+        self._struct = native.NativeProfiler(
             self._samples.ctypes.data,
             len(self._samples),
             0,

@@ -11,7 +11,7 @@ from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.aligned_memory import aligned_bytes
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.errors import ModelError, UnsupportedError
 from whence.graph.builder import GraphBuilder
 from whence.runtime.engine import Engine
@@ -105,9 +105,13 @@ def test_places_tell_where_things_are(engine: Engine) -> None:
         for node in program.graph
         if node.ref() in program.layout.places
     }
-    assert regions == {"x": Region.INPUT, "Softmax_1": Region.ARENA, "Softmax_2": Region.OUTPUT}
+    assert regions == {
+        "x": MemoryRegion.INPUT,
+        "Softmax_1": MemoryRegion.ARENA,
+        "Softmax_2": MemoryRegion.OUTPUT,
+    }
     (copy,) = program.copies
-    assert (copy.output, copy.size, copy.source.region) == (1, 12, Region.WEIGHTS)
+    assert (copy.output, copy.size, copy.source.region) == (1, 12, MemoryRegion.WEIGHTS)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.bool_, ml_dtypes.bfloat16])

@@ -17,7 +17,7 @@ from tests.mutation.damage import limited, mutations
 from whence.errors import WhenceError
 from whence.frontends.tflite.reader import read_tflite
 from whence.graph.check import check_graph
-from whence.provenance.luci_tables import EXECUTION_PLAN_TABLE, OP_TABLE, SOURCE_TABLE, Table
+from whence.provenance.luci_tables import EXECUTION_PLAN_TABLE, OP_TABLE, SOURCE_TABLE, TableCodec
 
 SECONDS_FOR_ONE = 10
 MEGABYTES_MORE = 600
@@ -222,7 +222,7 @@ def test_every_way_to_cut_off_the_beginning(name):
         assert outcome(data[:length]) == "refused"
 
 
-TABLES: list[tuple[Table[Any], dict[int, Any]]] = [
+TABLES: list[tuple[TableCodec[Any], dict[int, Any]]] = [
     (SOURCE_TABLE, {1: "conv", 7: "", 9: "a name"}),
     (OP_TABLE, {0: frozenset({1}), 3: frozenset({2, 5}), 4: frozenset({1, 2, 3})}),
     (EXECUTION_PLAN_TABLE, {1: (1, 100), 2: (2, 64, 32), 3: (3,)}),

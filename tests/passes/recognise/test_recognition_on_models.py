@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whence.frontends.onnx.reader import read_onnx
-from whence.passes.equivalence import Probe
+from whence.passes.equivalence import EquivalenceProbe
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.pipeline import PORTABLE
 
@@ -31,7 +31,7 @@ def test_counts(
     expected: Mapping[str, int],
 ) -> None:
     graph = read_onnx(zoo_model(name), shapes=shapes)
-    probe = Probe(graph)
+    probe = EquivalenceProbe(graph)
     run_passes(graph, PORTABLE, check=CheckLevel.INVARIANTS)
     assert probe.comparable
     probe.compare(graph, "all")

@@ -13,7 +13,7 @@ import pytest
 
 from whence.building.prepare import prepare_graph
 from whence.extent import Dimensions
-from whence.fusion import Limits, find_groups, fuse
+from whence.fusion import GroupLimits, find_groups, fuse
 from whence.graph import Check, Graph, check_graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.operands import why_it_fails
@@ -307,7 +307,7 @@ def test_one_preparation_serves_other_sizes(
 ) -> None:
     model = make()
     graph, dimensions = prepared(model, first)
-    fuse(graph, find_groups(graph, "dominator", Limits()))
+    fuse(graph, find_groups(graph, "dominator", GroupLimits()))
     assert guards(dimensions) == wanted
     assert all(
         isinstance(kind, TensorType) and kind.is_static for node in graph for kind in node.outputs

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.generator import CpuGenerator
     from whence.backends.cpu.instance import Instance
     from whence.backends.cpu.native_iterations import NativeIterations
-    from whence.backends.cpu.tune import Finding
+    from whence.backends.cpu.tune import TunedProblem
     from whence.building.backend import CodeGenerator
     from whence.building.program import Program
     from whence.building.program_template import ProgramTemplate
@@ -96,7 +96,9 @@ class CpuBackend(Backend):
 
         return try_reduced_precision(graph, self, build)
 
-    def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Finding]:
+    def tune(
+        self, graph: Graph, *, fusion: str, progress: Progress | None
+    ) -> Sequence[TunedProblem]:
         from whence.backends.cpu.tune import tune
 
         return tune(graph, self, fusion=fusion, progress=progress)

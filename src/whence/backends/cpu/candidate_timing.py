@@ -24,7 +24,7 @@ from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers, time_steps
 from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.backend import Progress
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.codegen.emit import emit
@@ -199,11 +199,11 @@ class _Trial:
             zip(kernel.params, (*candidate.inputs, *candidate.outputs), strict=True)
         ):
             if position in kernel.packings:
-                slots.append(NativeSlot(int(Region.WEIGHTS), 0, offset))
+                slots.append(NativeSlot(int(MemoryRegion.WEIGHTS), 0, offset))
                 offset += aligned(_nbytes(buffer))
                 continue
             array = self._operands[position >= len(candidate.inputs), ref]
-            slots.append(NativeSlot(int(Region.INPUT), len(arrays), 0))
+            slots.append(NativeSlot(int(MemoryRegion.INPUT), len(arrays), 0))
             arrays.append(array)
             near += [array] if buffer.role is Role.INPUT else []
         steps = []
@@ -216,7 +216,7 @@ class _Trial:
                     self._library.address(function), array.nbytes // _PIECE, 1, len(slots), 1
                 )
             )
-            slots.append(NativeSlot(int(Region.INPUT), len(arrays), 0))
+            slots.append(NativeSlot(int(MemoryRegion.INPUT), len(arrays), 0))
             arrays.append(array)
         steps.append(
             NativeStep(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import aligned_bytes, empty_array
-from whence.building.location import Region
+from whence.building.location import MemoryRegion
 from whence.building.program import Program, ReferenceStep, Segment
 from whence.errors import UnsupportedError
 from whence.runtime import native_library as native
@@ -80,7 +80,7 @@ class Instance:
             ctypes.addressof(each)
             for each in (self.given, self.made, self._state, self._next, self._pointers)
         )
-        self.memory = native.Memory(
+        self.memory = native.NativeMemory(
             self._arena.ctypes.data, program.weights.ctypes.data, *addresses
         )
         engine.runtime.reserve(engine.pool, plan.scratch_bytes)
@@ -172,14 +172,14 @@ class Instance:
     def address(self, place: Location) -> int:
         """Where a place is, in the run that is on its way."""
         blocks = {
-            Region.INPUT: self.given,
-            Region.OUTPUT: self.made,
-            Region.STATE: self._state,
-            Region.NEXT: self._next,
+            MemoryRegion.INPUT: self.given,
+            MemoryRegion.OUTPUT: self.made,
+            MemoryRegion.STATE: self._state,
+            MemoryRegion.NEXT: self._next,
         }.get(place.region)
         if blocks is not None:
             return int(blocks[place.index] or 0) + place.offset
-        base = self.memory.arena if place.region is Region.ARENA else self.memory.weights
+        base = self.memory.arena if place.region is MemoryRegion.ARENA else self.memory.weights
         return int(base or 0) + place.offset
 
     def _loop_step(self, step: ReferenceStep) -> LoopStep | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from whence.backends.cpu.native_iterations import NativeIterations, native_iterations
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 from whence.building.program import ReferenceStep
 from whence.errors import ModelError, WhenceError
 from whence.graph.display_name import display_name
@@ -162,7 +162,7 @@ class LoopStep:
             is_read = output < len(node.outputs) and bool(graph.uses(node.ref(output)))
             kind = node.outputs[output] if is_read else None
             place = places[node.ref(output)] if is_read else None
-            if place is not None and place.region is Region.DYNAMIC:
+            if place is not None and place.region is MemoryRegion.DYNAMIC:
                 return False
             if output < states:
                 initial = sources[first + output]
@@ -239,7 +239,7 @@ def _source(instance: Instance, ref: Ref) -> Source | None:
         return np.ascontiguousarray(value)
     place, kind = layout.places.get(ref), graph.type_of(ref)
     if place is not None:
-        return None if place.region is Region.DYNAMIC else place
+        return None if place.region is MemoryRegion.DYNAMIC else place
     known = graph.known_value(ref)
     if known is None or not isinstance(kind, TensorType):
         return None

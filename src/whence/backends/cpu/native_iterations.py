@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import empty_array
-from whence.building.location import Location, Region
+from whence.building.location import Location, MemoryRegion
 from whence.building.native_code import NativeSlot
 from whence.building.program import Block, Segment, make_segment
 from whence.graph.iterations import Iterations
@@ -82,9 +82,9 @@ class NativeIterations:
             *(native.Carried(taken, made) for taken, made in roles.carried)
         )
         is_output = [0] * len(roles.rows) + [1] * len(roles.scanned)
-        self._rows = (native.Rows * max(len(is_output), 1))(
+        self._rows = (native.NativeRows * max(len(is_output), 1))(
             *(
-                native.Rows(None, 0, kind, index)
+                native.NativeRows(None, 0, kind, index)
                 for kind, index in zip(is_output, (*roles.rows, *roles.scanned), strict=True)
             )
         )
@@ -97,7 +97,7 @@ class NativeIterations:
             block = outputs[roles.condition]
             self._goes_on = np.ones(block.shape, block.dtype)
             instance.made[roles.condition] = native.address_of(self._goes_on)
-        self._loop = native.Loop(
+        self._loop = native.NativeLoop(
             ctypes.pointer(self._segment.plan),
             ctypes.pointer(instance.memory),
             ctypes.addressof(instance.given),
@@ -123,7 +123,7 @@ class NativeIterations:
         """The next iteration is the first. What it is given has to be said again."""
         self._loop.iteration = 0
         if self._roles.number >= 0:
-            number = ctypes.addressof(self._loop) + native.Loop.iteration.offset
+            number = ctypes.addressof(self._loop) + native.NativeLoop.iteration.offset
             self._instance.given[self._roles.number] = number
 
     def give(self, index: int, address: int) -> None:
@@ -244,7 +244,7 @@ def _source(program: Program, output: int, known: Location) -> Location:
     of constants do not.
     """
     ref = program.graph.outputs[output].first_input
-    return known if known.region is Region.WEIGHTS else program.layout.places[ref]
+    return known if known.region is MemoryRegion.WEIGHTS else program.layout.places[ref]
 
 
 def _slot(location: Location) -> NativeSlot:

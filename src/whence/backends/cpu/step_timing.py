@@ -29,8 +29,8 @@ def time_steps(
     """Run a plan once; nanoseconds of each of its steps."""
     count = int(plan.n_steps)
     samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
-    profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
-    memory = native.Memory(
+    profiler = native.NativeProfiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
+    memory = native.NativeMemory(
         arena=0,
         weights=weights,
         inputs=ctypes.addressof(inputs),

@@ -38,7 +38,7 @@ _WORTHWHILE = 0.97
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TunedProblem:
     """What came of one problem."""
 
     problem: str
@@ -72,7 +72,7 @@ def tune(
     fusion: str = "dominator",
     progress: Progress | None = None,
     measure: Measure = time_candidates,
-) -> tuple[Finding, ...]:
+) -> tuple[TunedProblem, ...]:
     """Find the fastest kernels for a prepared graph, which still has its constants, and remember
     them in `engine.tuned`.
     """
@@ -95,7 +95,7 @@ def tune(
         engine.tuned.add(found)
     winners = engine.tuned.winners
     return tuple(
-        Finding(problem, count, winners[problem], problem in found)
+        TunedProblem(problem, count, winners[problem], problem in found)
         for problem, count in layers.items()
         if problem in winners
     )

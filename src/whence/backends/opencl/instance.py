@@ -17,7 +17,7 @@ from whence.backends.opencl.profiler import DeviceProfiler
 from whence.backends.opencl.program import HostStep, LaunchStep, OpenClProgram
 from whence.backends.opencl.state import DeviceState
 from whence.building.aligned_memory import empty_array
-from whence.building.location import Location, Region, written
+from whence.building.location import Location, MemoryRegion, written
 from whence.errors import InputError
 from whence.graph import Node, Ref
 from whence.graph.guards import holds
@@ -67,9 +67,9 @@ class OpenClInstance:
         self.before: Sequence[Any] = ()
         self.after: Sequence[Any] = ()
         """The variables of the run that is on its way, as they were and as they will be."""
-        self._given: dict[tuple[Region, int], DeviceMemory] = {}
+        self._given: dict[tuple[MemoryRegion, int], DeviceMemory] = {}
         """What of the run that is on its way lies in memory of the application."""
-        self._bound: frozenset[tuple[Region, int]] = frozenset()
+        self._bound: frozenset[tuple[MemoryRegion, int]] = frozenset()
         self._scratch = engine.buffer(scratch) if scratch else None
         self.fault = engine.buffer(_FAULT.itemsize) if program.checks else None
         """Where kernels note the number of a step that read an index outside its axis."""
@@ -82,7 +82,7 @@ class OpenClInstance:
                 arguments: list[Any] = []
                 for place in action.places:
                     # Where variables lie changes from run to run.
-                    moves = place.region in (Region.STATE, Region.NEXT)
+                    moves = place.region in (MemoryRegion.STATE, MemoryRegion.NEXT)
                     room = self.arena if moves else self.memory(place)
                     arguments += [room, np.int64(place.offset)]
                 if action.launch.scratch_bytes:
@@ -94,15 +94,15 @@ class OpenClInstance:
 
     def memory(self, place: Location) -> Any:
         """The device's memory that a place is in."""
-        if place.region is Region.INPUT:
+        if place.region is MemoryRegion.INPUT:
             return self.inputs[place.index]
-        if place.region is Region.OUTPUT:
+        if place.region is MemoryRegion.OUTPUT:
             return self.outputs[place.index]
-        if place.region is Region.STATE:
+        if place.region is MemoryRegion.STATE:
             return self.before[place.index]
-        if place.region is Region.NEXT:
+        if place.region is MemoryRegion.NEXT:
             return self.after[place.index]
-        return self.arena if place.region is Region.ARENA else self.program.device_weights
+        return self.arena if place.region is MemoryRegion.ARENA else self.program.device_weights
 
     def room(self, place: Location) -> tuple[Any, int]:
         """The memory that a place is in during this run, and how many bytes into it."""
@@ -134,8 +134,8 @@ class OpenClInstance:
         without it, this is a first run.
         """
         placed = [
-            *((Region.INPUT, index, value) for index, value in enumerate(inputs)),
-            *((Region.OUTPUT, index, value) for index, value in enumerate(out)),
+            *((MemoryRegion.INPUT, index, value) for index, value in enumerate(inputs)),
+            *((MemoryRegion.OUTPUT, index, value) for index, value in enumerate(out)),
         ]
         self._given = {
             (region, index): value
@@ -169,7 +169,7 @@ class OpenClInstance:
         for action in self.program.launches:
             if isinstance(action, LaunchStep):
                 for position, place in enumerate(action.places):
-                    if place.region in (Region.STATE, Region.NEXT):
+                    if place.region in (MemoryRegion.STATE, MemoryRegion.NEXT):
                         self.kernels[action.number].set_arg(2 * position, self.memory(place))
         made = self._run(inputs, queue, profiler, out)
         state.finish(variables)
@@ -286,13 +286,13 @@ class _Run:
             self._profiler.note_host(began, time.monotonic_ns(), step.number)
         for index, value in enumerate(made):
             ref = node.ref(index)
-            planned = self._program.layout.places[ref].region is not Region.DYNAMIC
+            planned = self._program.layout.places[ref].region is not MemoryRegion.DYNAMIC
             self._host[ref] = (
                 np.require(as_declared(node, index, value), requirements="C") if planned else value
             )
             if planned and (
                 ref in self._program.read_by_device
-                or self._program.layout.places[ref].region is Region.NEXT
+                or self._program.layout.places[ref].region is MemoryRegion.NEXT
             ):
                 self._upload(ref, self._host[ref])
 

@@ -33,7 +33,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class EmittedOpenCl:
     """OpenCL C for a list of kernels."""
 
     launches: tuple[Launch | None, ...]
@@ -47,7 +47,7 @@ class Emitted:
 
 def emit_opencl(
     kernels: Sequence[Kernel], origins: Sequence[Sequence[str]], device: Device
-) -> Emitted:
+) -> EmittedOpenCl:
     """The kernels as one program. `origins` names, for each, the source operators it came from, for
     the comment it opens with.
     """
@@ -76,4 +76,4 @@ def emit_opencl(
     source = "\n".join(
         [prelude(doubles=device.doubles), *(function.text for function in functions)]
     )
-    return Emitted(tuple(launches), functions, source, refused)
+    return EmittedOpenCl(tuple(launches), functions, source, refused)

@@ -33,7 +33,7 @@ from whence.kernels.ir import (
     Barrier,
     Bits,
     ChoosePointer,
-    Constants,
+    ConstantArray,
     Expr,
     Fn,
     For,
@@ -260,7 +260,7 @@ class ClWriter(CWriter):
             base = f"(({kind})(scratch + (int64_t){own}))"
         self.line(f"{kind}{pointer.name} = {base} + {self.count(pointer.offset)};")
 
-    def constants_array(self, table: Constants) -> None:
+    def constants_array(self, table: ConstantArray) -> None:
         self._spaces[table.name] = "__constant "
         made, kind = f"@name@_{table.name}{len(self.constants)}", c_type(table.dtype)
         numbers = ", ".join(c_literal(Literal(value, table.dtype)) for value in table.values)
@@ -440,7 +440,7 @@ def _identity(fn: Fn, dtype: DType) -> Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedKernel:
     """A kernel as text, in which `@name@` stands for its name."""
 
     text: str
@@ -453,7 +453,7 @@ class Rendered:
     """
 
 
-def render_opencl(kernel: Kernel, device: Device) -> Rendered:
+def render_opencl(kernel: Kernel, device: Device) -> RenderedKernel:
     """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it
     the parameter begins.
     """
@@ -489,4 +489,4 @@ def render_opencl(kernel: Kernel, device: Device) -> Rendered:
         lines.append(f"  {kind}{param.name} = ({kind})({param.name}_base + {param.name}_at);")
     lines += [f"  {each}" for each in writer.locals]
     text = "\n".join([*lines, *head, *body, "}"]) + "\n"
-    return Rendered(text, geometry, writer.scratch_bytes, checks)
+    return RenderedKernel(text, geometry, writer.scratch_bytes, checks)

@@ -8,8 +8,8 @@ from typing import Any
 
 import duckdb
 
-from whence.fleet.change_points import Change
-from whence.fleet.series import Subject
+from whence.fleet.change_points import ChangePoint
+from whence.fleet.series import SeriesKey
 from whence.fleet.views import SERIES
 
 _OPERATORS = 60
@@ -47,14 +47,14 @@ def operators(
     ).fetchall()
 
 
-def content(connection: duckdb.DuckDBPyConnection, changes: Sequence[Change]) -> Content:
+def content(connection: duckdb.DuckDBPyConnection, changes: Sequence[ChangePoint]) -> Content:
     """Everything that the page has, as it stands in it."""
     cells = overview(connection)
     nights = sorted({str(row[7]) for row in cells})
     position = {night: number for number, night in enumerate(nights)}
-    subjects: dict[Subject, Content] = {}
+    subjects: dict[SeriesKey, Content] = {}
     for row in cells:
-        subject = Subject(*row[:7])
+        subject = SeriesKey(*row[:7])
         entry = subjects.setdefault(subject, _entry(subject, len(nights)))
         at = position[row[7]]
         entry["versions"][at], entry["status"][at], entry["times"][at] = row[8], row[9], row[10]
@@ -66,7 +66,7 @@ def content(connection: duckdb.DuckDBPyConnection, changes: Sequence[Change]) ->
         times: list[int | None] = [None] * len(nights)
         for night, time in zip(row[11], row[12], strict=True):
             times[position[night]] = time
-        subjects[Subject(*row[:7])]["operators"].append(
+        subjects[SeriesKey(*row[:7])]["operators"].append(
             {
                 "name": row[7],
                 "type": row[8],
@@ -81,7 +81,7 @@ def content(connection: duckdb.DuckDBPyConnection, changes: Sequence[Change]) ->
     return {"nights": nights, "subjects": list(subjects.values())}
 
 
-def _entry(subject: Subject, nights: int) -> Content:
+def _entry(subject: SeriesKey, nights: int) -> Content:
     return {
         "model": subject.model,
         "engine": subject.engine,
@@ -99,9 +99,11 @@ def _entry(subject: Subject, nights: int) -> Content:
 
 
 def _add_changes(
-    subjects: Mapping[Subject, Content], changes: Sequence[Change], position: Mapping[str, int]
+    subjects: Mapping[SeriesKey, Content],
+    changes: Sequence[ChangePoint],
+    position: Mapping[str, int],
 ) -> None:
-    found: dict[Subject, list[Content]] = defaultdict(list)
+    found: dict[SeriesKey, list[Content]] = defaultdict(list)
     for change in changes:
         found[change.series.subject].append(
             {

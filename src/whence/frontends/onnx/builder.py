@@ -9,7 +9,7 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from whence.errors import ModelError, WhenceError
-from whence.frontends.importer import Constants, located, record_earlier
+from whence.frontends.importer import ConstantPool, located, record_earlier
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.microsoft.search import MICROSOFT, SEARCHES
 from whence.frontends.onnx.order import running_order
@@ -46,7 +46,7 @@ has none for them.
 
 
 @dataclass(slots=True)
-class Reading:
+class OnnxReading:
     """What all graphs of one file share while it is read."""
 
     tensors: TensorReader
@@ -96,7 +96,9 @@ class NodeBuilder:
     `Scope` that upgrades see.
     """
 
-    def __init__(self, reading: Reading, graph: Graph, upgrader: Upgrader, *, nested: bool) -> None:
+    def __init__(
+        self, reading: OnnxReading, graph: Graph, upgrader: Upgrader, *, nested: bool
+    ) -> None:
         self.reading = reading
         self._nested = nested
         self.graph = graph
@@ -106,7 +108,7 @@ class NodeBuilder:
         self.declared: dict[str, ValueType] = {}
         self.given: set[str] = set()
         """The values that exist before any operator has run."""
-        self._constants = Constants(graph)
+        self._constants = ConstantPool(graph)
         self._constant_names: dict[Ref, str] = {}
         self._count = 0
 
@@ -409,7 +411,7 @@ class NodeBuilder:
 
 
 def build_graph(
-    reading: Reading,
+    reading: OnnxReading,
     planned: PlannedGraph,
     upgrader: Upgrader,
     graph: Graph,

@@ -13,7 +13,7 @@ from whence.errors import InputError, ModelError, UnsupportedError
 from whence.extent import is_symbolic, surely_equal
 from whence.frontends.files import opened, without_collection
 from whence.frontends.naming import check_texts, quoted
-from whence.frontends.onnx.builder import Reading, build_graph
+from whence.frontends.onnx.builder import OnnxReading, build_graph
 from whence.frontends.onnx.control import add_control
 from whence.frontends.onnx.large_tensors import LargeTensors
 from whence.frontends.onnx.plan import Planner, default_domain
@@ -153,7 +153,9 @@ def _read(
     planned = planner.graph(model.graph)
     ledger = _ledger(sources)
     history = read_history(properties[HISTORY], n_first) if HISTORY in properties else {}
-    reading = Reading(tensors, ledger, Inference(), add_control, n_earlier=n_first, history=history)
+    reading = OnnxReading(
+        tensors, ledger, Inference(), add_control, n_earlier=n_first, history=history
+    )
     graph = Graph(model.graph.name, ledger, reading.inference)
     state = read_state(properties[STATE], model) if STATE in properties else {}
     inputs = _inputs(model, reading, shapes, open_inputs, state)
@@ -195,7 +197,7 @@ def _ledger(sources: Sequence[SourceOp]) -> Ledger:
 
 def _inputs(
     model: ModelProto,
-    reading: Reading,
+    reading: OnnxReading,
     shapes: Mapping[str, Sequence[Dim]],
     open_inputs: frozenset[str],
     state: Mapping[str, str],
@@ -242,7 +244,9 @@ def _inputs(
     }
 
 
-def _with_shape(name: str, known: ValueType, shape: Sequence[Dim], reading: Reading) -> ValueType:
+def _with_shape(
+    name: str, known: ValueType, shape: Sequence[Dim], reading: OnnxReading
+) -> ValueType:
     """An input's type with the given shape, which also fixes named dimensions."""
     if not isinstance(known, TensorType):
         raise InputError(

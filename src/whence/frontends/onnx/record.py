@@ -137,7 +137,7 @@ class OpRecord:
         return ModelError(f"{self}: attribute {quoted(name)} should be {kind}")
 
 
-class Scope(Protocol):
+class FileScope(Protocol):
     """What a restatement may ask of the file around the operator, and add to it."""
 
     def fresh(self, hint: str) -> str:
@@ -153,7 +153,7 @@ class Scope(Protocol):
         """The data of a constant, or `None` when the value is computed."""
 
 
-Restate: TypeAlias = Callable[[OpRecord, Scope], Sequence[OpRecord]]
+Restate: TypeAlias = Callable[[OpRecord, FileScope], Sequence[OpRecord]]
 """Says the same as a record, in other operators, in the order they must run."""
 
 
@@ -170,7 +170,7 @@ class Adapter(NamedTuple):
 class Rewrite:
     """Builds the operators that restate a record; they share its source and metadata."""
 
-    def __init__(self, record: OpRecord, scope: Scope) -> None:
+    def __init__(self, record: OpRecord, scope: FileScope) -> None:
         self.record = record
         self.scope = scope
         self.records: list[OpRecord] = []

@@ -18,7 +18,7 @@ from onnx import defs
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.contrib import CONTRIB
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord
 from whence.frontends.onnx.upgrades.ancient import ANCIENT
 from whence.frontends.onnx.upgrades.classical import CLASSICAL
 from whence.frontends.onnx.upgrades.constant import CONSTANT
@@ -98,7 +98,7 @@ class Upgrader:
         self.opsets = dict(opsets)
         self._first: dict[tuple[str, str], Adapter | None] = {}
 
-    def __call__(self, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    def __call__(self, record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
         """The operators of the newest opset that say the same, in the order they must run."""
         key = (record.domain, record.op)
         if key not in self._first:
@@ -138,7 +138,7 @@ def _next_adapter(record: OpRecord, version: int) -> Adapter | None:
     return None
 
 
-def _restated(adapter: Adapter, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _restated(adapter: Adapter, record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     try:
         return adapter.restate(record, scope)
     except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -147,7 +147,7 @@ def _restated(adapter: Adapter, record: OpRecord, scope: Scope) -> Sequence[OpRe
         raise ModelError(f"{record}: its attributes and inputs do not fit: {error}") from error
 
 
-def _apply(adapter: Adapter, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _apply(adapter: Adapter, record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     upgraded: list[OpRecord] = []
     version = EVERY_OPSET if adapter.newest else adapter.before
     for restated in _restated(adapter, record, scope):

@@ -21,8 +21,8 @@ from whence.frontends.tflite.records import (
     TensorRecord,
     read_records,
 )
-from whence.frontends.tflite.scope import GraphScope, Reading, SubgraphScope
-from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
+from whence.frontends.tflite.scope import GraphScope, SubgraphScope, TfliteReading
+from whence.frontends.tflite.sources import TfliteSources, find_sources, metadata_of
 from whence.frontends.tflite.tensors import declared_type, default_type
 from whence.frontends.tflite.written_back import call_body, is_written_back
 from whence.graph.graph import Graph
@@ -85,7 +85,9 @@ def _build(
         for (name, kind), t in zip(inputs.items(), main.inputs, strict=True)
     )
     scope = GraphScope(
-        Reading(model, ledger, inference, sources.places, _add_operator, sources.history, trust),
+        TfliteReading(
+            model, ledger, inference, sources.places, _add_operator, sources.history, trust
+        ),
         graph,
     )
     arguments = [
@@ -206,7 +208,7 @@ def _fresh(wanted: str, taken: Mapping[str, object]) -> str:
     return name
 
 
-def _bury(sources: Sources, graph: Graph) -> None:
+def _bury(sources: TfliteSources, graph: Graph) -> None:
     """Account for operators that former tools removed, and subgraphs that nothing calls."""
     ledger = graph.ledger
     for stone in sources.tombstones:
@@ -216,7 +218,7 @@ def _bury(sources: Sources, graph: Graph) -> None:
         ledger.bury(Tombstone(0, left, Reason.DEAD, LOAD, "in a subgraph that nothing calls", None))
 
 
-def _metadata(model: ModelRecord, sources: Sources) -> dict[str, str]:
+def _metadata(model: ModelRecord, sources: TfliteSources) -> dict[str, str]:
     facts = {
         f"{model.format}.version": str(model.version),
         f"{model.format}.description": model.description,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.importer import Constants, OperatorOrigin
+from whence.frontends.importer import ConstantPool, OperatorOrigin
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import Passage
 from whence.frontends.tflite.quantisation import quantisation_of
@@ -41,7 +41,7 @@ _DEEPEST = 64
 
 
 @dataclass(slots=True)
-class Reading:
+class TfliteReading:
     """What all subgraphs of one file share while it is read."""
 
     model: ModelRecord
@@ -116,7 +116,7 @@ class GraphScope:
     shapes that a file computes are then known.
     """
 
-    def __init__(self, reading: Reading, graph: Graph, *, is_nested: bool = False) -> None:
+    def __init__(self, reading: TfliteReading, graph: Graph, *, is_nested: bool = False) -> None:
         self.reading = reading
         self.graph = graph
         self.is_nested = is_nested
@@ -126,7 +126,7 @@ class GraphScope:
         self.assigned: dict[Key, Assignment] = {}
         """What the main graph assigns to each, so far."""
         self._known: dict[Ref, np.ndarray] = {}
-        self.constants = Constants(graph)
+        self.constants = ConstantPool(graph)
 
     def variable(self, key: Key) -> Ref | None:
         """The present value of a variable; `None` when it has none."""

@@ -49,7 +49,7 @@ SOURCE_NAMES = "luci.source_names"
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class TfliteSources:
     """The source operators of a file, and the places of its operators by subgraph and position."""
 
     operators: Sequence[SourceOp]
@@ -70,7 +70,7 @@ class Sources:
         return ledger
 
 
-def find_sources(model: ModelRecord) -> Sources:
+def find_sources(model: ModelRecord) -> TfliteSources:
     tables = read_tables(model.metadata)
     by_operator = origins(tables.sources, tables.ops)
     if not by_operator:
@@ -78,7 +78,7 @@ def find_sources(model: ModelRecord) -> Sources:
     return _continued(model, tables, by_operator)
 
 
-def metadata_of(sources: Sources) -> dict[str, str]:
+def metadata_of(sources: TfliteSources) -> dict[str, str]:
     """What the graph keeps of the tables, for the writer."""
     found = (
         {}
@@ -96,7 +96,7 @@ def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
     return (subgraph.tensors[outputs[0]].name if outputs else "") or NO_NAME
 
 
-def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> Sources:
+def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> TfliteSources:
     operators: list[SourceOp] = []
     places: list[list[OperatorOrigin]] = []
     names = _Names()
@@ -108,12 +108,12 @@ def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> Sources:
             source = _source(number, name, index, subgraph, operator, len(places[-1]))
             operators.append(source)
             places[-1].append(OperatorOrigin(source.name, number, frozenset((number,))))
-    return Sources(operators, places, (), None, notes)
+    return TfliteSources(operators, places, (), None, notes)
 
 
 def _continued(
     model: ModelRecord, tables: LuciTables, by_operator: Mapping[int, frozenset[int]]
-) -> Sources:
+) -> TfliteSources:
     ids = sorted(tables.sources)
     number_of = {luci: number for number, luci in enumerate(ids, 1)}
     own = dict(model.metadata)
@@ -164,7 +164,7 @@ def _continued(
         if all(source.name == name for source, name in zip(operators, written, strict=False))
         else written
     )
-    return Sources(
+    return TfliteSources(
         operators,
         places,
         [*stones, *_dropped(n_first, places, stones)],

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from whence.frontends.importer import Constants, NodeImporter, OperatorOrigin, renamed
+from whence.frontends.importer import ConstantPool, NodeImporter, OperatorOrigin, renamed
 from whence.frontends.torch.sources import Sources, describe
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.graph import Graph
@@ -46,10 +46,10 @@ class Reading:
     sources: Sources
     values: dict[str, Value] = field(default_factory=dict)
     """By name of a node of PyTorch's graph."""
-    constants: Constants = field(init=False)
+    constants: ConstantPool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.constants = Constants(self.graph)
+        self.constants = ConstantPool(self.graph)
 
     def const(self, array: np.ndarray, name: str = "") -> Ref:
         return self.constants.add(array, name)

@@ -26,7 +26,7 @@ class GraphRun:
 
 
 @dataclass(slots=True)
-class Recording:
+class GraphRecording:
     keeps_inputs: bool = True
     runs: list[GraphRun] = field(default_factory=list)
     wall_ns: int = 0
@@ -34,13 +34,13 @@ class Recording:
     """Of the wall time, what was spent in compiled graphs."""
 
 
-_RECORDING: ContextVar[Recording | None] = ContextVar("whence_recording", default=None)
+_RECORDING: ContextVar[GraphRecording | None] = ContextVar("whence_recording", default=None)
 
 
 @contextmanager
-def recording(*, keep_inputs: bool = True) -> Iterator[Recording]:
+def recording(*, keep_inputs: bool = True) -> Iterator[GraphRecording]:
     """Note every graph that runs meanwhile, in this thread."""
-    found = Recording(keep_inputs)
+    found = GraphRecording(keep_inputs)
     token = _RECORDING.set(found)
     begin = time.monotonic_ns()
     try:
@@ -50,5 +50,5 @@ def recording(*, keep_inputs: bool = True) -> Iterator[Recording]:
         _RECORDING.reset(token)
 
 
-def present_recording() -> Recording | None:
+def present_recording() -> GraphRecording | None:
     return _RECORDING.get()

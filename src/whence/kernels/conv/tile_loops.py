@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory
-from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover, Shape
+from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover, TileShape
 from whence.kernels.ir import Condition, Count, CountValue, chosen, count, least, most
 from whence.types import DType
 
@@ -16,7 +16,7 @@ from whence.types import DType
 class TileAt:
     """A tile, where it begins in the output, and which kernel rows lie on its input."""
 
-    shape: Shape
+    shape: TileShape
     row: Count
     column: Count
     kernel_rows: tuple[Count, Count] | None
@@ -80,7 +80,7 @@ def each_open_tile(
     widest, columns = cover, cover.columns
     out, begin = count(columns.out), -(-columns.begin // columns.stride)
 
-    def known(shape: Shape, row: Count, column: Count) -> None:
+    def known(shape: TileShape, row: Count, column: Count) -> None:
         inside(TileAt(shape, row, column, _kernel_rows(build, rows, row)))
 
     def tile(cover: OpenCover, row: Count, column: Count, end: Count, length: Count) -> None:
@@ -99,14 +99,14 @@ def each_open_tile(
         may_be_edge = cover is widest or not cover.knows_ends
         # Where rows are short, no tile ends before they do.
         fits = end >= pixels
-        borders: list[tuple[Shape, Condition]] = []
+        borders: list[tuple[TileShape, Condition]] = []
         if cover.left is not None:
             borders.append((cover.left, column.equals(0) & fits))
         if cover.right is not None and not cover.is_row:
             is_last = (column + pixels).equals(out) & (column >= begin)
             borders.append((cover.right, is_last & fits))
 
-        def any_of(left: Sequence[tuple[Shape, Condition]]) -> None:
+        def any_of(left: Sequence[tuple[TileShape, Condition]]) -> None:
             if not left:
                 have = build.count("have", least(pixels, length - column))
                 place = build.count("place", row * out + column)

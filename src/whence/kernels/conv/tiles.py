@@ -85,7 +85,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TileShape:
     """A tile: so many rows of so many pixels, numbered row by row, and what they read."""
 
     rows: int
@@ -107,7 +107,7 @@ class Run:
     count: int
     start: int
     step: int
-    shape: Shape
+    shape: TileShape
 
 
 class Axis(enum.Enum):
@@ -131,11 +131,11 @@ class OpenCover:
     would be computed twice, they are one after another, and edge tiles go over their ends.
     """
 
-    inside: Shape
+    inside: TileShape
     """A tile that reads no padding left and right of it."""
-    left: Shape | None
+    left: TileShape | None
     """The first tile of a row, where that reads padding."""
-    right: Shape | None
+    right: TileShape | None
     """The last tile of a row, where that reads padding and it is known how much."""
     columns: Field
     is_row: bool
@@ -202,7 +202,7 @@ def _tiles_of(rows: Field, columns: Field, pixels: int, is_row: bool) -> OpenCov
     everything = Read(None, 0, columns.kernel, tuple(range(pixels)))
     units = -(-columns.out // pixels) if is_row else rows.out
     return OpenCover(
-        Shape(1, pixels, (everything,)),
+        TileShape(1, pixels, (everything,)),
         _left_tile(columns, pixels),
         _right_tile(columns, pixels),
         columns,
@@ -211,15 +211,15 @@ def _tiles_of(rows: Field, columns: Field, pixels: int, is_row: bool) -> OpenCov
     )
 
 
-def _left_tile(columns: Field, pixels: int) -> Shape | None:
+def _left_tile(columns: Field, pixels: int) -> TileShape | None:
     """What the first pixels of a row read that is long enough for all else to be inside."""
     if is_symbolic(columns.begin) or columns.begin <= 0:
         return None
     long = replace(columns, size=_FAR, out=_FAR)
-    return Shape(1, pixels, _reads(long, None, range(pixels), lambda pixel: True))
+    return TileShape(1, pixels, _reads(long, None, range(pixels), lambda pixel: True))
 
 
-def _right_tile(columns: Field, pixels: int) -> Shape | None:
+def _right_tile(columns: Field, pixels: int) -> TileShape | None:
     """What the last pixels of such a row read. With strides, that is another matter for each
     remainder of its length.
     """
@@ -234,7 +234,7 @@ def _right_tile(columns: Field, pixels: int) -> Shape | None:
     size = _FAR + (columns.kernel - 1) * columns.dilation - columns.begin - columns.end
     long = replace(columns, size=size, out=_FAR)
     places = range(_FAR - pixels, _FAR)
-    return Shape(1, pixels, _reads(long, None, places, lambda pixel: True))
+    return TileShape(1, pixels, _reads(long, None, places, lambda pixel: True))
 
 
 def cover(rows: Field, columns: Field, pixels: int) -> Cover:
@@ -268,8 +268,10 @@ def _even(total: int, limit: int) -> list[int]:
 def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
     """Tiles one row high; kernel rows are found at run time."""
 
-    def shape(start: int, width: int) -> Shape:
-        return Shape(1, width, _reads(columns, None, range(start, start + width), lambda _: True))
+    def shape(start: int, width: int) -> TileShape:
+        return TileShape(
+            1, width, _reads(columns, None, range(start, start + width), lambda _: True)
+        )
 
     # Most tiles lie inside the input with all their taps, and there are thousands of them: those of
     # one width are counted, not looked at one by one.
@@ -280,7 +282,7 @@ def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
         count = sum(1 for _ in same)
         before = min(count, max(0, -(-(first_inside - start) // width)))
         inside = max(0, min(count, (end_inside - start) // width) - before)
-        whole = Shape(1, width, (Read(None, 0, columns.kernel, tuple(range(width))),))
+        whole = TileShape(1, width, (Read(None, 0, columns.kernel, tuple(range(width))),))
         each = 0
         while each < count:
             place = start + each * width
@@ -297,17 +299,17 @@ def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
 def _stacked(rows: Field, columns: Field, heights: Sequence[int]) -> tuple[Run, ...]:
     """Tiles of several whole rows."""
 
-    def shape(start: int, height: int) -> Shape:
+    def shape(start: int, height: int) -> TileShape:
         places = [column for _ in range(height) for column in range(columns.out)]
         reached = [
             [rows.reaches(start + row, tap) for row in range(height)] for tap in range(rows.kernel)
         ]
         if height == 1 or all(itertools.chain(*reached)):
-            return Shape(height, columns.out, _reads(columns, None, places, lambda pixel: True))
+            return TileShape(height, columns.out, _reads(columns, None, places, lambda pixel: True))
         reads: list[Read] = []
         for tap, hit in enumerate(reached):
             reads += _reads(columns, tap, places, lambda pixel, hit=hit: hit[pixel // columns.out])  # type: ignore[misc]
-        return Shape(height, columns.out, tuple(reads))
+        return TileShape(height, columns.out, tuple(reads))
 
     return _runs(heights, shape)
 
@@ -332,7 +334,7 @@ def _reads(
     return tuple(found)
 
 
-def _runs(sizes: Sequence[int], shape_at: Callable[[int, int], Shape]) -> tuple[Run, ...]:
+def _runs(sizes: Sequence[int], shape_at: Callable[[int, int], TileShape]) -> tuple[Run, ...]:
     """The tiles one after another, neighbours of one shape together."""
     found: list[Run] = []
     start = 0

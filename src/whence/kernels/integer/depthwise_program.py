@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Pointer, splat
 from whence.kernels.conv.epilogue import Output
-from whence.kernels.conv.tiles import Cover, Field, OpenCover, Shape
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, TileShape
 from whence.kernels.device.integer import integer_slide_on_device
 from whence.kernels.integer.byte_vectors import (
     ONES,
@@ -215,7 +215,7 @@ def _edge(build: Builder, item: _WorkItem, w: _Weights, column: Count) -> None:
     epilogue.store(build, item.kernel, [w.channel], lambda _, __: value)
 
 
-def _tile(build: Builder, item: _WorkItem, w: _Weights, shape: Shape, column: Count) -> None:
+def _tile(build: Builder, item: _WorkItem, w: _Weights, shape: TileShape, column: Count) -> None:
     it, lanes, pixels = item.it, item.it.lanes, shape.pixels
     sums = build.array("sum", pixels, dtype=DType.I32, lanes=lanes)
     totals = None
@@ -248,7 +248,7 @@ def _tile(build: Builder, item: _WorkItem, w: _Weights, shape: Shape, column: Co
     epilogue.store(build, item.kernel, [w.channel], result)
 
 
-def _meetings(it: IntegerSlide, shape: Shape) -> dict[int, list[tuple[int, int]]]:
+def _meetings(it: IntegerSlide, shape: TileShape) -> dict[int, list[tuple[int, int]]]:
     """By input column, counted from the tile's first: the pixels whose windows hold it, and with
     which tap.
     """

@@ -33,7 +33,7 @@ from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Index, ravel, unravel
 from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.epilogue import ACCUMULATOR
-from whence.kernels.integer.product_program import IntegerProduct, Shape
+from whence.kernels.integer.product_program import IntegerProduct, ProductShape
 from whence.kernels.ir import Expr, Kernel
 from whence.kernels.tile import Tile
 from whence.types import DType
@@ -62,7 +62,7 @@ _SPARE = 1.04
 
 def plan(
     batch: int, rows: int, columns: int, depth: int, tile: Tile, *, packed: bool = True
-) -> Shape:
+) -> ProductShape:
     """The register tile of a product, and how it is divided into work items."""
     if is_symbolic(rows) or is_symbolic(batch):
         return _open_plan(batch, rows, columns, depth, tile, packed=packed)
@@ -88,12 +88,12 @@ def plan(
     parts = 1 if shared else min(count, wanted)
     blocks, tile_rows = _blocks(rows, most_rows, fitting, max(fitting, -(-wanted // parts)))
     parts = min(count, -(-wanted // blocks)) if shared else parts
-    return Shape(batch, rows, columns, depth, lanes, panels, tile_rows, blocks, parts)
+    return ProductShape(batch, rows, columns, depth, lanes, panels, tile_rows, blocks, parts)
 
 
 def _open_plan(
     batch: int, rows: int, columns: int, depth: int, tile: Tile, *, packed: bool
-) -> Shape:
+) -> ProductShape:
     """The tile of many rows, and blocks of about as many as for the number at hand: none has fewer
     rows than a tile, unless there are no more.
     """

@@ -48,7 +48,7 @@ _FEW_SUMS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ProductShape:
     """A product's size and the register tile for it."""
 
     batch: int
@@ -94,7 +94,7 @@ class Shape:
 class IntegerProduct(Micro):
     """The whole product. Work item t is a part of the panels, for a block of rows."""
 
-    shape: Shape
+    shape: ProductShape
     source: str
     base: Index
     """Where the rows of a batch item begin, over the variable `batch`."""

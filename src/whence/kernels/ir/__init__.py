@@ -9,10 +9,10 @@ from whence.kernels.ir.counts import Arithmetic as Arithmetic
 from whence.kernels.ir.counts import Both as Both
 from whence.kernels.ir.counts import Chosen as Chosen
 from whence.kernels.ir.counts import Comparator as Comparator
-from whence.kernels.ir.counts import Comparison as Comparison
 from whence.kernels.ir.counts import Condition as Condition
 from whence.kernels.ir.counts import Count as Count
 from whence.kernels.ir.counts import Countable as Countable
+from whence.kernels.ir.counts import CountComparison as CountComparison
 from whence.kernels.ir.counts import Counter as Counter
 from whence.kernels.ir.counts import CountFn as CountFn
 from whence.kernels.ir.counts import Either as Either
@@ -51,7 +51,7 @@ from whence.kernels.ir.statements import Array as Array
 from whence.kernels.ir.statements import Assign as Assign
 from whence.kernels.ir.statements import Barrier as Barrier
 from whence.kernels.ir.statements import ChoosePointer as ChoosePointer
-from whence.kernels.ir.statements import Constants as Constants
+from whence.kernels.ir.statements import ConstantArray as ConstantArray
 from whence.kernels.ir.statements import Fill as Fill
 from whence.kernels.ir.statements import For as For
 from whence.kernels.ir.statements import Grid as Grid
@@ -64,6 +64,7 @@ from whence.kernels.ir.statements import Loop as Loop
 from whence.kernels.ir.statements import LoopKind as LoopKind
 from whence.kernels.ir.statements import Meeting as Meeting
 from whence.kernels.ir.statements import Micro as Micro
+from whence.kernels.ir.statements import MutableVariable as MutableVariable
 from whence.kernels.ir.statements import Prefetch as Prefetch
 from whence.kernels.ir.statements import Scope as Scope
 from whence.kernels.ir.statements import SetCount as SetCount
@@ -71,7 +72,6 @@ from whence.kernels.ir.statements import Stmt as Stmt
 from whence.kernels.ir.statements import Store as Store
 from whence.kernels.ir.statements import Swap as Swap
 from whence.kernels.ir.statements import Transpose as Transpose
-from whence.kernels.ir.statements import Variable as Variable
 from whence.kernels.ir.statements import While as While
 from whence.kernels.ir.values import At as At
 from whence.kernels.ir.values import Bits as Bits
@@ -82,13 +82,13 @@ from whence.kernels.ir.values import Lanes as Lanes
 from whence.kernels.ir.values import Literal as Literal
 from whence.kernels.ir.values import Load as Load
 from whence.kernels.ir.values import LookUp as LookUp
+from whence.kernels.ir.values import LookupTable as LookupTable
 from whence.kernels.ir.values import Name as Name
 from whence.kernels.ir.values import Op as Op
 from whence.kernels.ir.values import Place as Place
 from whence.kernels.ir.values import Position as Position
 from whence.kernels.ir.values import Primitive as Primitive
 from whence.kernels.ir.values import Splat as Splat
-from whence.kernels.ir.values import Table as Table
 from whence.kernels.ir.values import lanewise as lanewise
 from whence.kernels.ir.values import looked as looked
 from whence.kernels.ir.values import operands as operands

@@ -93,23 +93,23 @@ class Count:
         return Arithmetic(CountFn.REM, self, right)
 
     def __lt__(self, other: Countable) -> Condition:
-        return Comparison(Comparator.LT, self, count(other))
+        return CountComparison(Comparator.LT, self, count(other))
 
     def __le__(self, other: Countable) -> Condition:
-        return Comparison(Comparator.LE, self, count(other))
+        return CountComparison(Comparator.LE, self, count(other))
 
     def __gt__(self, other: Countable) -> Condition:
-        return Comparison(Comparator.LT, count(other), self)
+        return CountComparison(Comparator.LT, count(other), self)
 
     def __ge__(self, other: Countable) -> Condition:
-        return Comparison(Comparator.LE, count(other), self)
+        return CountComparison(Comparator.LE, count(other), self)
 
     def equals(self, other: Countable) -> Condition:
         """`==` compares expressions, this the numbers they stand for."""
-        return Comparison(Comparator.EQ, self, count(other))
+        return CountComparison(Comparator.EQ, self, count(other))
 
     def differs(self, other: Countable) -> Condition:
-        return Comparison(Comparator.NE, self, count(other))
+        return CountComparison(Comparator.NE, self, count(other))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +180,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Condition):
+class CountComparison(Condition):
     comparator: Comparator
     left: Count
     right: Count

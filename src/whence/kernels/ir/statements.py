@@ -184,7 +184,7 @@ class SetCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class MutableVariable:
     """A value that changes, with what it begins as."""
 
     name: str
@@ -210,7 +210,7 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class ConstantArray:
     """Numbers that are part of the code, as an array."""
 
     name: str
@@ -339,10 +339,10 @@ Stmt: TypeAlias = (
     | Scope
     | LetCount
     | SetCount
-    | Variable
+    | MutableVariable
     | Assign
     | Array
-    | Constants
+    | ConstantArray
     | LetPointer
     | ChoosePointer
     | LetTable

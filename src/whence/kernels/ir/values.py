@@ -37,7 +37,7 @@ class _Expression:
         """The loop variables it depends on."""
         found: set[Var] = set()
         for part in walk(self):  # type: ignore[arg-type]
-            if isinstance(part, Load | Position | Table):
+            if isinstance(part, Load | Position | LookupTable):
                 found |= part.index.variables()
         return found
 
@@ -91,7 +91,7 @@ class Name(_Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Table(_Expression):
+class LookupTable(_Expression):
     """Element `index` of a short list of numbers that is part of the code."""
 
     data: bytes = field(repr=False)
@@ -238,7 +238,7 @@ Expr: TypeAlias = (
     | Load
     | Position
     | Name
-    | Table
+    | LookupTable
     | Op
     | Splat
     | Lanes
@@ -327,7 +327,7 @@ def operands(part: Expr) -> tuple[Expr, ...]:
             return (part.value,)
         case LookUp():
             return (part.code,)
-        case Load() | Position() | Table():
+        case Load() | Position() | LookupTable():
             return tuple(looked(part.index))
     return ()
 

@@ -29,7 +29,7 @@ from whence.kernels.ir import (
     walk,
 )
 from whence.kernels.loops.axis_tables import AxisTables
-from whence.kernels.loops.pieces import Piece, pieces
+from whence.kernels.loops.pieces import OutputBox, pieces
 from whence.kernels.loops.transpose import (
     SIDE,
     SquareTranspose,
@@ -78,7 +78,7 @@ class _Nest:
         group: Group,
         refs: Sequence[Ref],
         shape: Sequence[int],
-        piece: Piece,
+        piece: OutputBox,
         tables: AxisTables,
     ) -> None:
         self.group, self.refs, self.shape = group, refs, tuple(shape)
@@ -325,7 +325,7 @@ class _Nest:
 
     # ---- factors and blocks ----
 
-    def _refined(self, piece: Piece) -> Piece:
+    def _refined(self, piece: OutputBox) -> OutputBox:
         """Dimensions divided into factors as long as that removes a division from a load's
         index.
         """
@@ -352,7 +352,7 @@ class _Nest:
             factors[number : number + 1] = [factors[number] // by, by]
             every = list(self.piece.factors)
             every[axis] = tuple(factors)
-            self.piece = Piece(piece.begins, tuple(every))
+            self.piece = OutputBox(piece.begins, tuple(every))
 
     def _merged(self) -> list[list[tuple[int, int]]]:
         """Neighbouring factors joined into one loop wherever that costs no division, single ones

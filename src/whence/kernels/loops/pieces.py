@@ -20,7 +20,7 @@ _PIECES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OutputBox:
     """A box of the output: where it begins and how far it goes in every dimension, each extent as
     factors, outermost first.
     """
@@ -29,7 +29,7 @@ class Piece:
     factors: tuple[tuple[int, ...], ...]
 
 
-def pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[Piece]:
+def pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[OutputBox]:
     """The output cut at its seams."""
     if 0 in shape:
         return
@@ -47,7 +47,9 @@ def pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[
             cuts[axis] = [0, axis.extent]
     spans = [list(itertools.pairwise(cuts[axis])) for axis in axes]
     for box in itertools.product(*spans):
-        yield Piece(tuple(begin for begin, _ in box), tuple((end - begin,) for begin, end in box))
+        yield OutputBox(
+            tuple(begin for begin, _ in box), tuple((end - begin,) for begin, end in box)
+        )
 
 
 def _cut(places: list[int], place: int) -> None:

@@ -16,9 +16,9 @@ from whence.ops.attributes import get_float, get_str
 from whence.ops.formula import (
     Application,
     Formula,
+    FormulaNumber,
+    FormulaOperand,
     Function,
-    Number,
-    Operand,
     Parameter,
     operand_count,
     parameters,
@@ -90,17 +90,17 @@ def clip(x: Expr, low: float, high: float) -> Expr:
 def formula_value(formula: Formula, operands: Sequence[Expr], given: Mapping[str, float]) -> Expr:
     """A formula as an expression; `given` are parameters that do not have their defaults."""
     x = operands[0]
-    if isinstance(formula, Operand):
+    if isinstance(formula, FormulaOperand):
         return operands[formula.index]
     if isinstance(formula, Parameter):
         return like(given.get(formula.name, formula.default), x)
-    if isinstance(formula, Number):
+    if isinstance(formula, FormulaNumber):
         return like(formula.value, x)
     assert isinstance(formula, Application)
     arguments = [formula_value(each, operands, given) for each in formula.arguments]
     if formula.function is Function.CHOOSE:
         return choose(*arguments)
-    if formula.function is Function.MUL and isinstance(formula.arguments[0], Operand):
+    if formula.function is Function.MUL and isinstance(formula.arguments[0], FormulaOperand):
         factor = arguments[1]
         # x · 1 = x
         if isinstance(formula.arguments[1], Parameter) and factor == like(1.0, x):

@@ -25,7 +25,7 @@ from whence.kernels.expressions import (
     select,
 )
 from whence.kernels.index import Index, of
-from whence.kernels.ir import Expr, Fn, Literal, Table
+from whence.kernels.ir import Expr, Fn, Literal, LookupTable
 from whence.kernels.rules.elementwise import add, mul
 from whence.types import DType, TensorType
 
@@ -95,7 +95,7 @@ def _one_of(values: Sequence[int], at: Index, dtype: DType) -> Expr:
         # Outside where another operand of a concatenation is chosen: any will do.
         return literal(values[min(max(at.const, 0), len(values) - 1)], dtype)
     if not any(map(is_symbolic, values)):
-        return cast(Table(np.array(values, np.int64).tobytes(), at, DType.I64), dtype)
+        return cast(LookupTable(np.array(values, np.int64).tobytes(), at, DType.I64), dtype)
     *front, last = values
     found: Expr = literal(last, dtype)
     for number, value in reversed(list(enumerate(front))):

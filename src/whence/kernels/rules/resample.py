@@ -18,7 +18,7 @@ from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import cast, literal, select
 from whence.kernels.index import Index, Looked, of
-from whence.kernels.ir import Expr, Table
+from whence.kernels.ir import Expr, LookupTable
 from whence.kernels.rules.elementwise import add, mul
 from whence.kernels.rules.open_resample import OpenAxis, open_axes
 from whence.ops.attributes import get_float, get_str
@@ -215,7 +215,7 @@ def _looked_up(values: np.ndarray, at: Index, dtype: DType) -> Expr:
         return literal(values[0].item(), dtype)
     if not at.terms:
         return literal(values[at.const].item(), dtype)
-    return cast(Table(values.tobytes(), at, kind), dtype)
+    return cast(LookupTable(values.tobytes(), at, kind), dtype)
 
 
 RULES: Mapping[str, Rule] = {"Resize": _resize}

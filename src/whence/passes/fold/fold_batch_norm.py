@@ -17,7 +17,14 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.fold.linear import LINEAR_OPS, Affine, Constants, Linear, linear_of, rebuild
+from whence.passes.fold.linear import (
+    LINEAR_OPS,
+    Affine,
+    FoldedConstants,
+    Linear,
+    linear_of,
+    rebuild,
+)
 from whence.passes.operands import tensor_of
 from whence.provenance import EdgeKind
 from whence.types import Shape, same_dim
@@ -94,7 +101,7 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
         product = rebuild(
             edit,
             linear,
-            Constants(constants.weights, None),
+            FoldedConstants(constants.weights, None),
             linear.node.first_input,
             linear.node.outputs,
             (linear.node, bn),

@@ -45,7 +45,7 @@ class Affine:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class FoldedConstants:
     """The constants of a linear operator after folding; `None` leaves what the operator has."""
 
     weights: np.ndarray | None
@@ -83,7 +83,7 @@ class Linear:
         """Can the operator, or the Gemm it turns into, add a bias itself?"""
         return self.node.op != "MatMul" or self.rank == 2
 
-    def after(self, affine: Affine) -> Constants | None:
+    def after(self, affine: Affine) -> FoldedConstants | None:
         """The constants that make the operator compute `affine` of its output. `None` when they are
         not finite numbers.
         """
@@ -105,7 +105,7 @@ class Linear:
             weights, affine.shift if self.bias is None else self.bias * affine.scale + affine.shift
         )
 
-    def before(self, affine: Affine) -> Constants | None:
+    def before(self, affine: Affine) -> FoldedConstants | None:
         """The constants that make the operator apply `affine` to its input first. `None` when there
         are none, or not finite ones.
         """
@@ -135,7 +135,7 @@ class Linear:
         """One number per channel, as (group, channel of the group)."""
         return np.broadcast_to(vector, (channels,)).reshape(self.groups, -1)
 
-    def _finite(self, weights: np.ndarray | None, bias: np.ndarray) -> Constants | None:
+    def _finite(self, weights: np.ndarray | None, bias: np.ndarray) -> FoldedConstants | None:
         """New weights, if any, and the new bias, in float64; unless some are not finite."""
         with np.errstate(all="ignore"):
             new_bias = np.broadcast_to(bias, (self.n_out,)).astype(self.weights.dtype)
@@ -145,7 +145,9 @@ class Linear:
             weights is not None and not np.isfinite(weights).all()
         ):
             return None
-        return Constants(weights, None if self.bias is None and not np.any(bias) else new_bias)
+        return FoldedConstants(
+            weights, None if self.bias is None and not np.any(bias) else new_bias
+        )
 
 
 def linear_of(graph: Graph, node: Node) -> Linear | None:
@@ -266,7 +268,7 @@ def along_axis(
 def rebuild(
     edit: Edit,
     linear: Linear,
-    constants: Constants,
+    constants: FoldedConstants,
     x: Ref,
     types: Sequence[ValueType],
     of: Sequence[Node],

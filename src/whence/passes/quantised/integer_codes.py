@@ -22,7 +22,7 @@ from whence.ops.traits import Trait
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_convolutions import to_last, to_second
-from whence.passes.quantised.quantised_op import BYTES, Operand, QuantisedOp, coding_of
+from whence.passes.quantised.quantised_op import BYTES, QuantisedOp, QuantisedOperand, coding_of
 from whence.provenance import Reason
 from whence.types import DType
 
@@ -106,7 +106,7 @@ def _code_of(graph: Graph, ref: Ref, match: QuantisedOp) -> np.ndarray | None:
     return codes.astype(match.result.dtype.numpy) if is_exact else None
 
 
-def _table(operand: Operand, match: QuantisedOp) -> np.ndarray:
+def _table(operand: QuantisedOperand, match: QuantisedOp) -> np.ndarray:
     """The code of the result for every code of the operand."""
     low, high = integer_range(match.result.dtype)
     codes, step = all_codes(operand.coding.dtype), match.result.step

@@ -27,8 +27,8 @@ from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.integer_tail import narrowed
 from whence.passes.quantised.quantised_op import (
     CODES,
-    Operand,
     QuantisedOp,
+    QuantisedOperand,
     coding_of,
     limits,
     operand_of,
@@ -136,7 +136,7 @@ def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
     return True
 
 
-def _two(match: QuantisedOp) -> tuple[Operand | None, Operand | None]:
+def _two(match: QuantisedOp) -> tuple[QuantisedOperand | None, QuantisedOperand | None]:
     """Both operands, when they and the result are coded with one scale each and in one type."""
     found = [match.operand(index) for index in (0, 1)]
     for operand in found:
@@ -157,7 +157,7 @@ def _edit(match: QuantisedOp, rewriter: Rewriter) -> Edit:
     return rewriter.edit(*absorbed, *match.matched, rule=_RULE)
 
 
-def _centred(edit: Edit, operand: Operand, of: list[Node]) -> Ref:
+def _centred(edit: Edit, operand: QuantisedOperand, of: list[Node]) -> Ref:
     """The codes less their zero point, in int32."""
     if operand.value is not None:
         return edit.const(operand.value.astype(np.int32) - np.int32(operand.coding.zero))

@@ -20,7 +20,7 @@ from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.passes.quantised.integer_sums import whole_bytes
-from whence.passes.quantised.quantised_op import BYTES, Operand, operand_of, scales_along
+from whence.passes.quantised.quantised_op import BYTES, QuantisedOperand, operand_of, scales_along
 from whence.types import DType
 
 HYBRIDS = operators(Trait.CONVOLUTION, Trait.CHANNELS_LAST) | (
@@ -86,7 +86,7 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
 
 
 def _sums(
-    maker: _Maker, node: Node, codes: Ref, zero: Ref | None, w: Operand, transposed: bool
+    maker: _Maker, node: Node, codes: Ref, zero: Ref | None, w: QuantisedOperand, transposed: bool
 ) -> Ref:
     if w.value is None:
         return maker.op(

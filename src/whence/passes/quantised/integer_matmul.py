@@ -33,8 +33,8 @@ from whence.passes.quantised.integer_tail import tail_of
 from whence.passes.quantised.quantised_op import (
     BYTES,
     CODES,
-    Operand,
     QuantisedOp,
+    QuantisedOperand,
     operand_of,
     scales_along,
 )
@@ -47,12 +47,12 @@ class _Product(NamedTuple):
     """A product of codes, and what is added to it."""
 
     node: Node
-    a: Operand
-    b: Operand
+    a: QuantisedOperand
+    b: QuantisedOperand
     transposed: bool
     """The last two axes of b are the other way round."""
     bias: Ref | None
-    bias_operand: Operand | None
+    bias_operand: QuantisedOperand | None
     addition: Node | None
     """The Add that adds the bias, when the product does not."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from whence.graph import Graph, Node, Ref
 from whence.graph.edit import Edit
 from whence.passes.operands import tensor_of
-from whence.passes.quantised.quantised_op import Operand, QuantisedOp
+from whence.passes.quantised.quantised_op import QuantisedOp, QuantisedOperand
 from whence.types import DType, TensorType
 
 WEIGHTS = frozenset({DType.I8, DType.U8, DType.I4, DType.U4, DType.I2, DType.U2})
@@ -32,7 +32,7 @@ def whole_bytes(codes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(codes if codes.dtype in _BYTES else codes.astype(np.int8))
 
 
-def zero_points(operand: Operand, dtype: np.dtype[np.generic]) -> np.ndarray | None:
+def zero_points(operand: QuantisedOperand, dtype: np.dtype[np.generic]) -> np.ndarray | None:
     """One zero point, or one for each channel; `None` when all are zero."""
     points = operand.coding.zero_point
     if not np.any(points):
@@ -40,7 +40,9 @@ def zero_points(operand: Operand, dtype: np.dtype[np.generic]) -> np.ndarray | N
     return points.astype(dtype).reshape(()) if operand.coding.is_single else points.astype(dtype)
 
 
-def combined_scales(match: QuantisedOp, x: Operand, w: Operand, *, in_double: bool) -> np.ndarray:
+def combined_scales(
+    match: QuantisedOp, x: QuantisedOperand, w: QuantisedOperand, *, in_double: bool
+) -> np.ndarray:
     """The scale of a sum over that of the result. LiteRT multiplies the scales in single precision
     in some operators and in double in others.
     """
@@ -58,7 +60,13 @@ def combined_scales(match: QuantisedOp, x: Operand, w: Operand, *, in_double: bo
 
 
 def bias_of(
-    graph: Graph, ref: Ref, operand: Operand | None, x: Operand, w: Operand, *, is_fixed_point: bool
+    graph: Graph,
+    ref: Ref,
+    operand: QuantisedOperand | None,
+    x: QuantisedOperand,
+    w: QuantisedOperand,
+    *,
+    is_fixed_point: bool,
 ) -> Bias | None:
     """A bias as integers in units of the sums of x · w; `None` when it cannot be said so."""
     units = np.float64(x.coding.step) * w.coding.scale.astype(np.float64)

@@ -24,7 +24,7 @@ from whence.passes.quantised.integer_functions import interpolated, litert_funct
 from whence.passes.quantised.quantised_op import (
     BYTES,
     Coding,
-    Operand,
+    QuantisedOperand,
     coding_of,
     limits,
     operand_of,
@@ -69,11 +69,11 @@ def rewrite_table(last: Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _region(graph: Graph, last: Node) -> tuple[Operand, list[Node]] | None:
+def _region(graph: Graph, last: Node) -> tuple[QuantisedOperand, list[Node]] | None:
     """The dequantised value that everything before `last` is computed from, and the operators in
     between; a chain of them in order.
     """
-    sources: dict[int, Operand] = {}
+    sources: dict[int, QuantisedOperand] = {}
     region: dict[int, Node] = {}
     waiting = [last.input(0)]
     while waiting:
@@ -130,7 +130,7 @@ def _is_elementwise(node: Node) -> bool:
 
 
 def _table(
-    graph: Graph, source: Operand, region: list[Node], last: Node, result: Coding
+    graph: Graph, source: QuantisedOperand, region: list[Node], last: Node, result: Coding
 ) -> np.ndarray | None:
     if is_fixed_point(last.attrs):
         return _litert_table(graph, source.coding, region, result)

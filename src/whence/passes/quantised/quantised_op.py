@@ -59,7 +59,7 @@ class Coding:
         )
 
 
-class Operand(NamedTuple):
+class QuantisedOperand(NamedTuple):
     """A number behind codes: the DequantizeLinear, what it reads, and how."""
 
     node: Node
@@ -79,7 +79,7 @@ class QuantisedOp:
     """Clip and Relu between the operator and the quantisation, in order."""
     last: Node
     """The QuantizeLinear."""
-    operands: tuple[Operand | None, ...]
+    operands: tuple[QuantisedOperand | None, ...]
     """One for each input of the operator; `None` for an input that is absent or not dequantised."""
     result: Coding
     low: int
@@ -101,7 +101,7 @@ class QuantisedOp:
         low, high = _narrowed(self.low, self.high, ends, self.result, self.is_fixed_point)
         return replace(self, low=low, high=high)
 
-    def operand(self, index: int) -> Operand | None:
+    def operand(self, index: int) -> QuantisedOperand | None:
         return self.operands[index] if index < len(self.operands) else None
 
 
@@ -178,7 +178,7 @@ def _narrowed(
     return min(first, high), max(second, low)
 
 
-def operand_of(graph: Graph, ref: Ref) -> Operand | None:
+def operand_of(graph: Graph, ref: Ref) -> QuantisedOperand | None:
     """What is behind `ref` when it is a DequantizeLinear with known parameters."""
     node = producer_of(graph, ref, "DequantizeLinear")
     codes = None if node is None else node.input(0)
@@ -187,7 +187,7 @@ def operand_of(graph: Graph, ref: Ref) -> Operand | None:
     coding, kind = coding_of(graph, node, codes), tensor_of(graph, codes)
     if coding is None or kind is None:
         return None
-    return Operand(node, codes, coding, graph.const_value(codes), kind.shape)
+    return QuantisedOperand(node, codes, coding, graph.const_value(codes), kind.shape)
 
 
 def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
@@ -231,7 +231,7 @@ def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
     return Coding(kind.dtype, scale.reshape(-1), zeros, axis)
 
 
-def scales_along(operand: Operand, axis: int) -> np.ndarray | None:
+def scales_along(operand: QuantisedOperand, axis: int) -> np.ndarray | None:
     """The scales of an operand when there is one, or one for each element of `axis`; else
     `None`.
     """

@@ -7,23 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr
 
 
-def _gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return [record.with_(attrs={"approximate": "none"})]
 
 
-def _bias_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _bias_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     return build.result(
         "Gelu", build.op("Add", record.required(0), record.required(1)), approximate="none"
     )
 
 
-def _fast_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _fast_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     data = (
         build.op("Add", record.required(0), record.input(1))
@@ -33,7 +33,7 @@ def _fast_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Gelu", data, approximate="tanh")
 
 
-def _quick_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _quick_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """x * sigmoid(alpha * x)"""
     build = Rewrite(record, scope)
     data = record.required(0)
@@ -43,7 +43,7 @@ def _quick_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Mul", data, gate)
 
 
-def _bias_softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _bias_softmax(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     data = build.op("Add", record.required(0), record.required(1))
     axis = record.integer("axis", 1)
@@ -53,7 +53,7 @@ def _bias_softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return flattened(build, "Softmax", data, axis)
 
 
-def _bias_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _bias_dropout(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """dropout(data + bias) + residual"""
     build = Rewrite(record, scope)
     *_, residual, ratio, training_mode = record.operands(5)
@@ -71,7 +71,7 @@ def _bias_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Add", kept, residual) if residual else build.records
 
 
-def _bitmask_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _bitmask_dropout(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     if record.output(1):
         raise record.unsupported("the mask packed into bits; it is used only in training")
     return [record.with_(op="Dropout", outputs=record.outputs[:1])]

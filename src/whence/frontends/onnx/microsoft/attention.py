@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.frontends.onnx.microsoft.cache import by_beam, lengthened, places, write
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.types import Dim, DType
 
 
@@ -99,7 +99,7 @@ def mask_bias(
     )
 
 
-def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _attention(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     heads = record.positive("num_heads", 1)
     if record.integer("do_rotary", 0):
@@ -138,7 +138,7 @@ def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return attend(build, query, key, value, scale=scale, bias=bias, visible=visible)
 
 
-def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _multi_head_attention(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     heads = record.positive("num_heads", 1)
     query = record.required(0)
@@ -246,7 +246,7 @@ def _with_buffer(
     return attend(build, query, key, value, scale=scale, bias=bias, visible=inside)
 
 
-def _rotary_embedding(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _rotary_embedding(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """ONNX's own operator, whose positions come last and are stated for every word."""
     build = Rewrite(record, scope)
     data, positions = record.required(0), record.required(1)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.errors import ModelError
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.ops.definition import Attr
 from whence.ops.quantised.blockwise import unpack
 from whence.types import DType
@@ -20,7 +20,7 @@ from whence.types import DType
 _DTYPES = {2: DType.U2, 4: DType.U4, 8: DType.U8}
 
 
-def _mat_mul_n_bits(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _mat_mul_n_bits(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """a @ dequantised(b)ᵀ + bias. Row n of b holds column n of the weight: blocks of numbers with a
     scale and a zero point each.
     """
@@ -77,7 +77,7 @@ def _are_codes(build: Rewrite, zeros: str) -> bool:
 
 
 def _zero_points(
-    record: OpRecord, scope: Scope, name: str, bits: int, columns: int, blocks: int
+    record: OpRecord, scope: FileScope, name: str, bits: int, columns: int, blocks: int
 ) -> np.ndarray:
     if not name:
         return np.full((columns, blocks), 1 << (bits - 1), np.uint8)
@@ -92,7 +92,7 @@ def _zero_points(
     return unpack(packed, bits, blocks)
 
 
-def _gather_block_quantised(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _gather_block_quantised(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Rows of a quantised table: the numbers, scales and zero points of the rows wanted are
     gathered first, then put together. A table that is gathered or quantised along another axis is
     put together as a whole.

@@ -13,7 +13,7 @@ from whence.frontends.onnx.record import Rewrite
 from whence.types import Dim, DType
 
 
-class Places(NamedTuple):
+class CachePositions(NamedTuple):
     """Where the present lies in a cache. All are int64."""
 
     every: str
@@ -26,7 +26,7 @@ class Places(NamedTuple):
     """The present surely has one place."""
 
 
-def places(build: Rewrite, length: str, first: str, new: str, count: Dim) -> Places:
+def places(build: Rewrite, length: str, first: str, new: str, count: Dim) -> CachePositions:
     """The places of a cache of `length`, a one-element tensor, in which `new`, which has `count` of
     them, begins at `first`.
     """
@@ -36,10 +36,10 @@ def places(build: Rewrite, length: str, first: str, new: str, count: Dim) -> Pla
         build.op("Squeeze", length, build.ints(0)),
         build.scalar_int(1),
     )
-    return Places(every, first, build.op("Add", first, build.dim(new, 2)), count == 1)
+    return CachePositions(every, first, build.op("Add", first, build.dim(new, 2)), count == 1)
 
 
-def write(build: Rewrite, cache: str, new: str, where: Places, *, behind: str) -> str:
+def write(build: Rewrite, cache: str, new: str, where: CachePositions, *, behind: str) -> str:
     """The cache with `new` in its place, and `behind` after that."""
     if behind == cache:
         # Nothing else changes: where the cache is the model's own, it is written where it lies.
@@ -55,7 +55,7 @@ def write(build: Rewrite, cache: str, new: str, where: Places, *, behind: str) -
     )
 
 
-def _moved(build: Rewrite, new: str, where: Places) -> str:
+def _moved(build: Rewrite, new: str, where: CachePositions) -> str:
     """Elements of `new` at their places in the cache; what is read at other places is anything."""
     if where.is_one:
         return new

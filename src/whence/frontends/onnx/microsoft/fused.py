@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.frontends.onnx.microsoft.activations import apply_activation
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 
 
 def channels_first(build: Rewrite, data: str) -> str:
@@ -19,7 +19,7 @@ def channels_last(build: Rewrite, data: str, rank: int) -> list[OpRecord]:
     return build.result("Transpose", data, perm=(0, *range(2, rank), 1))
 
 
-def _fused_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _fused_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """activation(conv(x, w, b) + z)"""
     build = Rewrite(record, scope)
     attrs = record.attrs_without("activation", "activation_params")
@@ -41,7 +41,7 @@ def _activated(build: Rewrite, data: str) -> list[OpRecord]:
     return build.records
 
 
-def _nhwc_fused_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _nhwc_fused_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     rank = build.known_rank(record.required(0))
     attrs = record.attrs_without("activation", "activation_params", "channels_last")
@@ -59,7 +59,7 @@ def _nhwc_fused_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return _activated(build, data)
 
 
-def _nhwc_max_pool(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _nhwc_max_pool(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     rank = build.known_rank(record.required(0))
     return channels_last(
@@ -67,7 +67,7 @@ def _nhwc_max_pool(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _fused_gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _fused_gemm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     fused = ("activation", "activation_alpha", "activation_beta", "activation_gamma")
     data = build.op("Gemm", *record.inputs, **record.attrs_without(*fused))
@@ -75,7 +75,7 @@ def _fused_gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return apply_activation(build, data, record.text("activation", ""), params)
 
 
-def _fused_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _fused_mat_mul(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """alpha * a' @ b', with batch dimensions transposed first, then the last two."""
     build = Rewrite(record, scope)
     left = _transposed(

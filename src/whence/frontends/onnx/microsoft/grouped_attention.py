@@ -14,12 +14,12 @@ import numpy as np
 
 from whence.frontends.onnx.microsoft.attention import split_heads
 from whence.frontends.onnx.microsoft.cache import lengthened, places, write
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _group_query_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _group_query_attention(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Causal attention over the past and the present.
 
     Input 5 says for each text at which place its last key stands, input 6 how many places the

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Restate, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Restate, Rewrite
 
 
 def _same_as(op: str) -> Restate:
-    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
         return [record.with_(op=op)]
 
     return restate
 
 
-def _range(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _range(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     step = record.input(2) or build.like(1, record.required(0))
     return build.result("Range", record.required(0), record.required(1), step)
 
 
-def _expand_dims(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _expand_dims(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     return build.result(
         "Unsqueeze", record.required(0), build.op("Reshape", record.required(1), build.ints(-1))
     )
 
 
-def _unique(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _unique(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """The distinct values in the order of appearance, the index of each element, and counts."""
     build = Rewrite(record, scope)
     build.into(
@@ -40,7 +40,7 @@ def _unique(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.records
 
 
-def _pairwise_distance(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _pairwise_distance(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """d(a, b)² = a·a - 2 a·b + b·b, never below zero"""
     metric = record.text("metric", "sqeuclidean")
     if metric not in ("euclidean", "sqeuclidean"):
@@ -60,7 +60,7 @@ def _pairwise_distance(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Sqrt", build.op("Max", squared, build.like(0, left)))
 
 
-def _grid_sample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _grid_sample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     mode = record.text("mode", "bilinear")
     return [
         record.with_(

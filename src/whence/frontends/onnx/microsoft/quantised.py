@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.frontends.onnx.microsoft.fused import channels_first
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Restate, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Restate, Rewrite
 from whence.frontends.onnx.upgrades.quantised import qlinear_conv
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _same(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _same(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """The operator ONNX has by this name has since learned everything this one could do first."""
     return [record.with_()]
 
@@ -39,7 +39,7 @@ def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> li
 
 
 def _binary(op: str) -> Restate:
-    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
         build = Rewrite(record, scope)
         return _quantise(
             build,
@@ -53,7 +53,7 @@ def _binary(op: str) -> Restate:
 
 
 def _unary(op: str) -> Restate:
-    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
         build = Rewrite(record, scope)
         data = build.op(op, _real(build, 0), **record.attrs)
         return _quantise(build, data, record.required(3), record.input(4), record.required(0))
@@ -62,7 +62,7 @@ def _unary(op: str) -> Restate:
 
 
 def _pool(op: str) -> Restate:
-    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
         build = Rewrite(record, scope)
         last = bool(record.integer("channels_last", 0))
         data = _real(build, 0)
@@ -77,7 +77,7 @@ def _pool(op: str) -> Restate:
     return restate
 
 
-def _concat(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _concat(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     parts = [_real(build, first) for first in range(2, len(record.inputs) - 1, 3)]
     return _quantise(
@@ -89,7 +89,7 @@ def _concat(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _softmax(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     axis = record.integer("axis", -1)
     if record.integer("opset", 13) >= 13:
@@ -111,13 +111,13 @@ def _softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
-def _where(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _where(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     data = build.op("Where", record.required(0), _real(build, 1), _real(build, 4))
     return _quantise(build, data, record.required(7), record.input(8), record.required(1))
 
 
-def _reduce_mean(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _reduce_mean(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     axes = record.integers("axes")
     data = build.op(
@@ -129,7 +129,7 @@ def _reduce_mean(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
-def _conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     attrs = record.attrs_without("channels_last")
     if not record.integer("channels_last", 0):
         return qlinear_conv(record.with_(attrs=attrs), scope)
@@ -145,7 +145,7 @@ def _conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Transpose", inner, perm=(0, *range(2, rank), 1))
 
 
-def _gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _gemm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """alpha * a @ b + c, where c is in units of alpha * scale of a * scale of b; real numbers when
     no output scale is given.
     """
@@ -177,7 +177,7 @@ def _gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _mat_mul_integer_to_float(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _mat_mul_integer_to_float(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     *_, a_zero_point, b_zero_point, bias = record.operands(7)
     a, b, a_scale, b_scale = (record.required(index) for index in range(4))
@@ -185,7 +185,7 @@ def _mat_mul_integer_to_float(record: OpRecord, scope: Scope) -> Sequence[OpReco
     return _scaled(build, product, a_scale, b_scale, bias)
 
 
-def _dynamic_quantise_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _dynamic_quantise_mat_mul(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     data, scale, zero = build.multi("DynamicQuantizeLinear", 3, record.required(0))
     *_, b_zero_point, bias = record.operands(5)

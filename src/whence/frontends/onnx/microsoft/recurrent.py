@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.types import DType
 
 
-def _dynamic_quantise_lstm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _dynamic_quantise_lstm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """An LSTM with the real weights. ONNX Runtime also rounds the activations to 8 bits at every
     step, which only loses precision.
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _label_encoder(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _label_encoder(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Version 1 numbered a list of texts, and mapped text to number or back by its input."""
     texts = record.attrs.get("classes_strings", ())
     if not isinstance(texts, tuple):

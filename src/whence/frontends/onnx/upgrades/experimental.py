@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 
 _END = np.iinfo(np.int64).max
 
 
-def _affine(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _affine(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """alpha * x + beta"""
     build = Rewrite(record, scope)
     data = record.required(0)
@@ -19,7 +19,7 @@ def _affine(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Add", scaled, build.like(record.number("beta", 0.0), data))
 
 
-def _image_scaler(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _image_scaler(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """scale * x + bias of the channel"""
     build = Rewrite(record, scope)
     data = record.required(0)
@@ -31,7 +31,7 @@ def _image_scaler(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _crop(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _crop(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """A border of (left, top, right, bottom) is cut off; with a scale of (height, width), that much
     is kept from the corner on.
     """
@@ -50,7 +50,7 @@ def _crop(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _parametric_softplus(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _parametric_softplus(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """alpha * log(1 + exp(beta * x))"""
     build = Rewrite(record, scope)
     data = record.required(0)
@@ -58,7 +58,7 @@ def _parametric_softplus(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Mul", soft, build.like(record.number("alpha", 1.0), data))
 
 
-def _scaled_tanh(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _scaled_tanh(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """alpha * tanh(beta * x)"""
     build = Rewrite(record, scope)
     data = record.required(0)
@@ -66,18 +66,18 @@ def _scaled_tanh(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Mul", bent, build.like(record.number("alpha", 1.0), data))
 
 
-def _scale(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _scale(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     data = record.required(0)
     return build.result("Mul", data, build.like(record.number("scale", 1.0), data))
 
 
-def _dynamic_slice(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _dynamic_slice(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Slice as it is since opset 10, without steps."""
     return [record.with_(op="Slice", attrs={})]
 
 
-def _given_tensor_fill(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _given_tensor_fill(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     values, shape = record.numbers("values"), record.integers("shape")
     if record.inputs or record.integer("input_as_shape", 0) or values is None or shape is None:
         raise record.unsupported("only a fill whose values and shape are attributes is known")
@@ -88,7 +88,7 @@ def _given_tensor_fill(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _simplified_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return root_mean_square(Rewrite(record, scope), record.required(0), record.required(1))
 
 

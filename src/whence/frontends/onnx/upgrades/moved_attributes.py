@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import Adapter, OpRecord, Restate, Rewrite, Scope
+from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Restate, Rewrite
 from whence.types import DType
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
@@ -15,7 +15,7 @@ _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", 
 def _ints_to_input(attribute: str) -> Restate:
     """The list `attribute` becomes input 1. An empty list meant the same as none."""
 
-    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
         values = record.integers(attribute)
         inputs = record.inputs[:1]
         if values:
@@ -25,7 +25,7 @@ def _ints_to_input(attribute: str) -> Restate:
     return restate
 
 
-def _split_count(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _split_count(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Without sizes, the number of equal parts was the number of outputs; now it is stated."""
     if record.input(1) or "num_outputs" in record.attrs:
         return [record]
@@ -36,7 +36,7 @@ def _split_count(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     ]
 
 
-def _slice(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _slice(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     starts, ends, axes = record.integers("starts"), record.integers("ends"), record.integers("axes")
     if starts is None or ends is None:
         raise record.unsupported("a Slice of this opset has its starts and ends as attributes")
@@ -45,7 +45,7 @@ def _slice(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return [record.with_(inputs=inputs, attrs={})]
 
 
-def _pad(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _pad(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     pads = record.integers("pads")
     if pads is None:
@@ -57,7 +57,7 @@ def _pad(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Pad", data, build.ints(*pads), fill, mode=record.text("mode", "constant"))
 
 
-def _clip(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _clip(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     data = record.required(0)
     low = build.like(record.number("min", 0.0), data) if "min" in record.attrs else ""
@@ -65,19 +65,19 @@ def _clip(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Clip", data, low, high)
 
 
-def _top_k(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _top_k(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     count = scope.constant(np.array([record.integer("k", 1)], np.int64))
     return [record.with_(inputs=[record.required(0), count], attrs=record.attrs_without("k"))]
 
 
-def _dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _dropout(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     ratio = build.constant(np.array(record.number("ratio", 0.5), np.float32))
     build.into(record.outputs[:1], "Dropout", record.required(0), ratio)
     return _with_mask(build, DType.BOOL)
 
 
-def _dropout_mask(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _dropout_mask(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Before opset 10 the mask had the data's type."""
     build = Rewrite(record, scope)
     build.into(record.outputs[:1], "Dropout", record.required(0), **record.attrs)
@@ -93,7 +93,7 @@ def _with_mask(build: Rewrite, dtype: DType) -> list[OpRecord]:
     return build.records
 
 
-def _dft(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _dft(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     axis = scope.constant(np.array(record.integer("axis", 1), np.int64))
     return [
         record.with_(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
 
 
-def _per_activation(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _per_activation(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Statistics used to be allowed per activation instead of per channel. y = (x - mean) /
     sqrt(var + eps) * scale + bias
     """
@@ -26,7 +26,7 @@ def _per_activation(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return build.result("Add", build.op("Mul", normal, scale), bias)
 
 
-def _training_by_outputs(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _training_by_outputs(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Before opset 14, asking for the running statistics meant training."""
     if not any(record.outputs[1:]):
         return [record.with_(outputs=record.outputs[:1])]
@@ -37,7 +37,7 @@ def _training_by_outputs(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return [record.with_(outputs=record.outputs[:3], attrs={**record.attrs, "training_mode": 1})]
 
 
-def _group_parameters(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _group_parameters(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Scale and bias were one number per group; now they are one per channel."""
     build = Rewrite(record, scope)
     groups = record.integer("num_groups", 1)
@@ -60,7 +60,7 @@ def _group_parameters(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _experimental_mean_variance(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _experimental_mean_variance(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """The experimental form: over spatial dimensions or channels too, with or without variance."""
     build = Rewrite(record, scope)
     data = record.required(0)
@@ -77,7 +77,7 @@ def _experimental_mean_variance(record: OpRecord, scope: Scope) -> Sequence[OpRe
     )
 
 
-def layer_norm_of_mixed_types(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def layer_norm_of_mixed_types(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Before it was ONNX's, it took data and parameters of different types and answered in the type
     of the parameters.
     """

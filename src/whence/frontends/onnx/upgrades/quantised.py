@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.ops.definition import Attr
 
 
 def _are_known(
-    record: OpRecord, scope: Scope, scales: Sequence[int], zero_points: Sequence[int]
+    record: OpRecord, scope: FileScope, scales: Sequence[int], zero_points: Sequence[int]
 ) -> bool:
     """Are these inputs constants: the scales float32, for a tensor or for one axis of it?"""
     for index in (*scales, *zero_points):
@@ -25,7 +25,7 @@ def _are_known(
     return True
 
 
-def qlinear_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def qlinear_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """y = quantise(conv(dequantise(x), dequantise(w), b · x scale · w scale))."""
     if not _are_known(record, scope, (1, 4, 6), (2, 5, 7)):
         return [record.with_()]
@@ -51,7 +51,7 @@ def qlinear_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
 
 
-def _qlinear_matmul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _qlinear_matmul(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """y = quantise(dequantise(a) · dequantise(b)); scales by row of a and y, by column of b."""
     if not _are_known(record, scope, (1, 4, 6), (2, 5, 7)):
         return [record.with_()]

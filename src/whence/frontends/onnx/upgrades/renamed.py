@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import Adapter, OpRecord, Scope
+from whence.frontends.onnx.record import Adapter, FileScope, OpRecord
 
 _GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _scatter(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _scatter(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return [record.with_(op="ScatterElements")]
 
 
-def _grid_sample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _grid_sample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     mode = record.text("mode", "bilinear")
     return [record.with_(attrs={**record.attrs, "mode": _GRID_MODES.get(mode, mode)})]
 
 
-def _roi_align(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _roi_align(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Before opset 16 there was no half-pixel shift of the regions."""
     return [
         record.with_(attrs={**record.attrs, "coordinate_transformation_mode": "output_half_pixel"})

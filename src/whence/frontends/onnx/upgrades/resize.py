@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 
 
-def _upsample_scales(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _upsample_scales(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     scales = record.numbers("scales")
     if scales is None:
         raise record.unsupported("an Upsample of this opset has its scales as an attribute")
@@ -21,12 +21,12 @@ def _upsample_scales(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     ]
 
 
-def _upsample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _upsample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     mode = record.text("mode", "nearest")
     return [record.with_(op="Resize", attrs={"mode": "linear" if mode == "bilinear" else mode})]
 
 
-def _resize_10(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _resize_10(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """Output i reads input i / scale, rounded down when enlarging and up when shrinking."""
     build = Rewrite(record, scope)
     data, scales, mode = record.required(0), record.required(1), record.text("mode", "nearest")
@@ -66,7 +66,7 @@ _FOR_NEAREST = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 """
 
 
-def _half_pixel_for_nn(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _half_pixel_for_nn(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """A coordinate mode that opset 13 dropped, in the terms of half_pixel where that can be said;
     files of any opset have it.
     """
@@ -88,7 +88,7 @@ def _half_pixel_for_nn(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     ]
 
 
-def _absent_inputs(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _absent_inputs(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     """An input that is an empty constant means the same as one left out; a region matters only to
     tf_crop_and_resize.
     """
@@ -104,7 +104,7 @@ def _absent_inputs(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return [record] if inputs == record.inputs else [record.with_(inputs=inputs)]
 
 
-def _newest(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _newest(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     (record,) = _half_pixel_for_nn(record, scope)
     return _absent_inputs(record, scope)
 

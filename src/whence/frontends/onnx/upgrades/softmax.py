@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
 
 
 def flattened(build: Rewrite, op: str, data: str, axis: int) -> list[OpRecord]:
@@ -23,7 +23,7 @@ def flattened(build: Rewrite, op: str, data: str, axis: int) -> list[OpRecord]:
     return build.result("Reshape", matrix, build.op("Shape", data))
 
 
-def _coerced(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+def _coerced(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return flattened(
         Rewrite(record, scope), record.op, record.required(0), record.integer("axis", 1)
     )
