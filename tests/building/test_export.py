@@ -286,8 +286,12 @@ def test_what_is_written(engine: Engine, tmp_path: Path) -> None:
         "my_net.c",
         "whence.c",
         "whence.h",
+        "whence_cores.c",
+        "whence_cores.h",
         "whence_description.h",
         "whence_kernels.h",
+        "whence_pool.c",
+        "whence_pool.h",
         "whence_runtime.c",
         "whence_runtime.h",
         "whence_state.c",
@@ -333,7 +337,7 @@ def test_a_name_that_is_taken_gets_a_prefix(engine: Engine, tmp_path: Path, name
         name,
     )
     assert written[0].name == f"libmodel_{name}.so"
-    assert len({path.name for path in (tmp_path / "src").iterdir()}) == 12
+    assert len({path.name for path in (tmp_path / "src").iterdir()}) == 16
 
 
 def test_exporting_again_replaces(engine: Engine, tmp_path: Path) -> None:

@@ -20,12 +20,21 @@ from whence.graph import Graph, Node, Ref
 
 _HEADERS = (
     "whence.h",
+    "whence_cores.h",
     "whence_description.h",
+    "whence_pool.h",
     "whence_runtime.h",
     "whence_state.h",
     "whence_stream.h",
 )
-_SOURCES = ("whence.c", "whence_runtime.c", "whence_state.c", "whence_stream.c")
+_SOURCES = (
+    "whence.c",
+    "whence_cores.c",
+    "whence_pool.c",
+    "whence_runtime.c",
+    "whence_state.c",
+    "whence_stream.c",
+)
 # What our own files, or libraries that every program is linked with, are called.
 _TAKEN = re.compile(r"whence\w*|kernels\d+|c|m|dl|rt|util|pthread|OpenCL|gcc\w*|std\w*", re.ASCII)
 _LONGEST = 80

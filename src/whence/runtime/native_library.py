@@ -107,6 +107,10 @@ def address_of(array: Any) -> int:
         return int(array.ctypes.data)
 
 
+# A source defines what it wants of the system's headers before it includes any, so those come first.
+_RUNTIME = ("whence_cores", "whence_pool", "whence_runtime", "whence_loop")
+
+
 def runtime_unit() -> SourceUnit:
     """The run-time library's source in one unit: starting a compiler takes longest."""
     folder = Path(__file__).parent / "native"
@@ -116,8 +120,8 @@ def runtime_unit() -> SourceUnit:
 
     return SourceUnit(
         "whence_runtime",
-        text("whence_runtime.c") + text("whence_loop.c"),
-        tuple((name, text(name)) for name in ("whence_runtime.h", "whence_loop.h")),
+        "".join(text(f"{name}.c") for name in _RUNTIME),
+        tuple((f"{name}.h", text(f"{name}.h")) for name in _RUNTIME),
     )
 
 
