@@ -8,7 +8,9 @@ engine is a process of its own, which is stopped while it is not its turn, so th
 another's threads; `--python` runs an engine by another interpreter (a virtual environment that has
 it). In each round every engine measures once: prefill of 128 tokens, and decoding 32 tokens after
 16 and after 512, from the first call behind the prompt to the last. Printed are medians over the
-rounds, tokens a second, and whence's ratio to the fastest peer: above 1, whence is ahead.
+rounds, tokens a second, and whence's ratio to the fastest peer: above 1, whence is ahead. For each
+token all weights are read: how much of the bandwidth that is, which `benchmarks.roofline` finds in
+the same rounds, is printed for decoding.
 """
 
 from __future__ import annotations
@@ -240,18 +242,33 @@ def start(engine: str, given: argparse.Namespace, threads: int) -> Turn | None:
     return turn
 
 
+def weight_bytes(folder: Path) -> int:
+    """Of a model and the file beside it that has its weights."""
+    config = json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))
+    name = config["model"]["decoder"]["filename"]
+    return sum(path.stat().st_size for path in folder.glob(f"{name}*"))
+
+
 def compare(given: argparse.Namespace, threads: int) -> None:
+    from benchmarks.roofline import bandwidth  # Other interpreters have no whence.
+
     turns = [turn for engine in given.engines.split(",") if (turn := start(engine, given, threads))]
     seconds: dict[tuple[str, str], list[float]] = {}
+    memory: list[float] = []
     try:
         for _ in range(given.rounds):
             for name, (prompt, count) in MEASURES.items():
+                memory.append(bandwidth(threads))
                 for turn in turns:
                     seconds.setdefault((name, turn.engine), []).append(turn.measure(prompt, count))
     finally:
         for turn in turns:
             turn.end()
-    print(f"\n{threads} thread(s), tokens a second, median of {given.rounds}")
+    available = statistics.median(memory)
+    print(
+        f"\n{threads} thread(s), tokens a second, median of {given.rounds};"
+        f" memory {available:.1f} GB/s ({min(memory):.1f} to {max(memory):.1f})"
+    )
     for name, (prompt, count) in MEASURES.items():
         rates = {
             turn.engine: (count or prompt) / statistics.median(seconds[name, turn.engine])
@@ -260,7 +277,11 @@ def compare(given: argparse.Namespace, threads: int) -> None:
         shown = "  ".join(f"{engine} {rate:.1f}" for engine, rate in rates.items())
         peers = [rate for engine, rate in rates.items() if engine != "whence"]
         ratio = f"  ratio {rates['whence'] / max(peers):.2f}" if peers and "whence" in rates else ""
-        print(f"  {name:17} {shown}{ratio}")
+        share = ""
+        if count and "whence" in rates:
+            read = rates["whence"] * weight_bytes(given.folder) / 1e9
+            share = f"  weights {read:.1f} GB/s, {read / available:.0%} of memory's"
+        print(f"  {name:17} {shown}{ratio}{share}")
 
 
 def main() -> None:

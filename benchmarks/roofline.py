@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.latency import draw_inputs, find_model
+from whence.codegen.target import Target
 from whence.codegen.toolchain import SourceUnit, Toolchain
 
 _SOURCE = """
@@ -61,6 +62,7 @@ float read_all(const float *data, int64_t count, int64_t rounds) {{
 """
 _CHAINS = {16: 24, 8: 12, 4: 24}
 _SECONDS = 0.3
+_BEYOND_CACHES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,10 @@ def _best_rate(work: Callable[[int], object], amount: float, threads: int) -> fl
     return best
 
 
-def measure_machine(threads: int) -> Machine:
-    """The peak rates of this machine, measured with code of our own compiler."""
+def _library() -> tuple[ctypes.CDLL, Target]:
+    """The loops that are timed, made by our own compiler, and what they were made for."""
     toolchain = Toolchain()
-    lanes, l2 = toolchain.target.lanes, toolchain.target.l2
+    lanes = toolchain.target.lanes
     library = ctypes.CDLL(
         str(
             toolchain.build_library(
@@ -117,22 +119,30 @@ def measure_machine(threads: int) -> Machine:
     library.peak_fma.restype = ctypes.c_float
     library.read_all.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     library.read_all.restype = ctypes.c_float
-    rounds = 2_000_000
+    return library, toolchain.target
+
+
+def bandwidth(threads: int, size: int = _BEYOND_CACHES, rounds: int = 4) -> float:
+    """Gigabytes a second that threads read, each so many bytes of its own, again and again."""
+    library, target = _library()
+    step = 8 * target.lanes
+    count = size // 4 // step * step
+    data = [np.ones(count, np.float32) for _ in range(threads)]
+    return _best_rate(
+        lambda number: library.read_all(data[number].ctypes.data, count, rounds),
+        count * 4 * rounds,
+        threads,
+    )
+
+
+def measure_machine(threads: int) -> Machine:
+    """The peak rates of this machine."""
+    library, target = _library()
+    lanes, rounds = target.lanes, 2_000_000
     gflops = _best_rate(
         lambda _: library.peak_fma(rounds, 0.5), rounds * _CHAINS[lanes] * lanes * 2, threads
     )
-
-    def bandwidth(total_bytes: int, rounds: int) -> float:
-        count = total_bytes // 4 // (8 * lanes) * 8 * lanes
-        # Memory of its own for each thread.
-        data = [np.ones(count, np.float32) for _ in range(threads)]
-        return _best_rate(
-            lambda number: library.read_all(data[number].ctypes.data, count, rounds),
-            count * 4 * rounds,
-            threads,
-        )
-
-    return Machine(threads, gflops, bandwidth(l2 // 2, 2000), bandwidth(256 << 20, 4))
+    return Machine(threads, gflops, bandwidth(threads, target.l2 // 2, 2000), bandwidth(threads))
 
 
 @dataclass(frozen=True)
