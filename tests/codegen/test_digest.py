@@ -16,6 +16,7 @@ def test_a_file_has_the_digest_of_its_content(tmp_path: Path, size: int) -> None
     data = bytes(range(251)) * (size // 251 + 1)
     (tmp_path / "file").write_bytes(data[:size])
     assert digest_of_file(tmp_path / "file") == digest_of(data[:size])
+    assert FileDigest(tmp_path / "file").value == digest_of(data[:size])
 
 
 def test_any_byte_counts(tmp_path: Path) -> None:
@@ -28,6 +29,22 @@ def test_any_byte_counts(tmp_path: Path) -> None:
     assert len(digests) == 4
 
 
+def test_a_file_that_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
+    assert not FileDigest(tmp_path / "missing").value
+    assert not FileDigest(tmp_path).value
+
+
+def test_a_file_that_shrinks_while_it_is_read_has_no_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whence.codegen.digest._Pieces.start", lambda pieces, threads: None)
+    path = tmp_path / "file"
+    path.write_bytes(bytes(3 * PIECE))
+    digest = FileDigest(path)
+    os.truncate(path, PIECE + 1)
+    assert not digest.value
+
+
 def test_another_process_is_told_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a model")
@@ -35,7 +52,7 @@ def test_another_process_is_told_a_digest(tmp_path: Path, monkeypatch: pytest.Mo
     os.utime(path, (long_ago, long_ago))
     monkeypatch.setattr("whence.codegen.digest._SETTLED_NS", 0)
     there = pickle.loads(pickle.dumps(FileDigest(path)))
-    monkeypatch.setattr("whence.codegen.digest.digest_of_file", lambda path: "read again")
+    monkeypatch.setattr("whence.codegen.digest._OpenFile.digest", lambda _: "read again")
     assert there.value == digest_of(b"a model")
     assert there.is_current()
     path.write_bytes(b"another model")

@@ -2,8 +2,10 @@
 
 What a model is found by is always read and hashed whole. An index of sizes and times of change
 would be quicker and wrong now and then: a mapped file may change without its times saying so. Only
-whether a file changed in the seconds since it was hashed is taken from its times. With the pieces
-spread over two cores, 100 MB take some 50 ms.
+whether a file changed in the seconds since it was hashed is taken from its times.
+
+A piece is read at once and hashed at once: a thread that takes the interpreter's lock for every few
+hundred kilobytes holds up one that imports modules meanwhile, at each of its system calls.
 """
 
 from __future__ import annotations
@@ -16,44 +18,29 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from whence.codegen.target import usable_cores
 
 PIECE = 4 * 1024**2
 MOST_THREADS = 8
-# It is hashed while it is still in the cache; and what a thread frees at its end stays with the
-# process.
-_AT_ONCE = 256 * 1024
 # No file system has coarser times.
 _SETTLED_NS = 2_000_000_000
 
 
-def digest_of(data: bytes | bytearray | memoryview) -> str:
-    """Of content in memory, in 64 hexadecimal digits."""
+def digest_of(data: bytes | bytearray | memoryview, threads: int = MOST_THREADS) -> str:
+    """Of content in memory, in 64 hexadecimal digits, by so many threads at most."""
     view = memoryview(data).cast("B")
-    return _digest(
-        view.nbytes,
-        lambda number: hashlib.sha256(view[number * PIECE : (number + 1) * PIECE]).digest(),
-    )
+    pieces = _Pieces(view.nbytes, lambda: lambda part: hashlib.sha256(view[part]).digest())
+    pieces.start(min(pieces.count, threads) - 1)
+    return pieces.digest()
 
 
 def digest_of_file(path: Path, threads: int = MOST_THREADS) -> str:
-    """Of a file's content, the same as `digest_of` that content, by so many threads at most. Raises
+    """The same as `digest_of` the content of a file that nobody changes, only removes. Raises
     `OSError` when it cannot be read.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(handle).st_size
-        found = _digest(
-            size,
-            lambda number: _piece(handle, number * PIECE, min(PIECE, size - number * PIECE)),
-            threads,
-        )
-        if os.fstat(handle).st_size != size:
-            raise OSError(0, "it changed while it was read", str(path))
-        return found
-    finally:
-        os.close(handle)
+    return digest_of(map_file(path), threads)
 
 
 def map_file(path: Path) -> memoryview:
@@ -77,19 +64,20 @@ def map_file(path: Path) -> memoryview:
 
 
 class FileDigest:
-    """The digest of a file, computed in the background from the moment this is made."""
+    """The digest of a file, computed in the background from the moment this is made, on all cores
+    but one. Whoever waits for it helps.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._value = ""
         self._status: tuple[int, ...] = ()
-        self._worker: threading.Thread | None = threading.Thread(target=self._read, daemon=True)
-        self._worker.start()
-
-    def _read(self) -> None:
+        self._content: _OpenFile | None = None
+        self._waiting = threading.Lock()
         with contextlib.suppress(OSError):
-            self._status = _settled_status(self.path)
-            self._value = digest_of_file(self.path)
+            self._status = _settled_status(path)
+            self._content = _OpenFile(path)
+            self._content.pieces.start(min(self._content.pieces.count, MOST_THREADS))
 
     def __reduce__(self) -> tuple[Callable[..., FileDigest], tuple[Path, str, tuple[int, ...]]]:
         """For another process, which need not read the file once more."""
@@ -109,14 +97,18 @@ class FileDigest:
     @property
     def value(self) -> str:
         """Empty when the file cannot be read."""
-        if self._worker is not None:
-            self._worker.join()
+        with self._waiting:
+            if self._content is not None:
+                with self._content as content, contextlib.suppress(OSError):
+                    self._value = content.digest()
+                self._content = None
         return self._value
 
 
 def _known_digest(path: Path, value: str, status: tuple[int, ...]) -> FileDigest:
     found = FileDigest.__new__(FileDigest)
-    found.path, found._value, found._status, found._worker = path, value, status, None
+    found.path, found._value, found._status, found._content = path, value, status, None
+    found._waiting = threading.Lock()
     return found
 
 
@@ -131,44 +123,82 @@ def _settled_status(path: Path) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _piece(handle: int, offset: int, size: int) -> bytes:
-    """The digest of a piece of a file, or of what there is of it."""
-    digest = hashlib.sha256()
-    end = offset + size
-    while offset < end and (data := os.pread(handle, min(_AT_ONCE, end - offset), offset)):
-        digest.update(data)
-        offset += len(data)
-    return digest.digest()
+class _Pieces:
+    """The pieces of a content. Threads share them: each takes the next that nobody took."""
 
+    def __init__(self, size: int, hasher: Callable[[], Callable[[slice], bytes]]) -> None:
+        """`hasher` makes what one thread hashes pieces with."""
+        self.count = max(1, -(-size // PIECE))
+        self._size, self._hasher = size, hasher
+        self._numbers = iter(range(self.count))
+        self._digests = [b""] * self.count
+        self._failures: list[OSError] = []
+        self._workers: list[threading.Thread] = []
 
-def _digest(size: int, piece: Callable[[int], bytes], most_threads: int = MOST_THREADS) -> str:
-    """One piece is its own digest; those of several are hashed by another function, so that no
-    content looks like a list of digests.
-    """
-    count = max(1, -(-size // PIECE))
-    if count == 1:
-        return piece(0).hex()
-    threads = min(usable_cores(), most_threads, count)
-    digests = [b""] * count
-    failures: list[OSError] = []
+    def start(self, threads: int) -> None:
+        """Begin, on so many threads at most, and leave a core to this one."""
+        for _ in range(min(threads, usable_cores() - 1)):
+            self._workers.append(threading.Thread(target=self._work, daemon=True))
+            self._workers[-1].start()
 
-    def work(first: int) -> None:
+    def digest(self) -> str:
+        """Of the whole, once all are done; this thread takes part. One piece is its own digest;
+        those of several are hashed by another function, so that no content looks like a list of
+        digests.
+        """
+        self._work()
+        for worker in self._workers:
+            worker.join()
+        if self._failures:
+            raise self._failures[0]
+        if self.count == 1:
+            return self._digests[0].hex()
+        listed = self._size.to_bytes(8, "little") + b"".join(self._digests)
+        return hashlib.blake2b(listed, digest_size=32).hexdigest()
+
+    def _work(self) -> None:
+        hasher = self._hasher()
         try:
-            for number in range(first, count, threads):
-                digests[number] = piece(number)
+            for number in self._numbers:
+                begin = number * PIECE
+                self._digests[number] = hasher(slice(begin, min(begin + PIECE, self._size)))
         except OSError as error:
-            failures.append(error)
+            self._failures.append(error)
 
-    workers = [
-        threading.Thread(target=work, args=(first,), daemon=True) for first in range(1, threads)
-    ]
-    for worker in workers:
-        worker.start()
-    work(0)
-    for worker in workers:
-        worker.join()
-    if failures:
-        raise failures[0]
-    return hashlib.blake2b(
-        size.to_bytes(8, "little") + b"".join(digests), digest_size=32
-    ).hexdigest()
+
+class _OpenFile:
+    """A file that is open for hashing, until the end of a `with`. It is read, not mapped: others may
+    make it shorter meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._size = os.fstat(self._handle).st_size
+        self.pieces = _Pieces(self._size, self._hasher)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+    def digest(self) -> str:
+        found = self.pieces.digest()
+        if os.fstat(self._handle).st_size != self._size:
+            raise OSError(0, "it changed while it was read", str(self._path))
+        return found
+
+    def _hasher(self) -> Callable[[slice], bytes]:
+        # Not from the heap: what a thread frees there stays with the process.
+        memory = memoryview(mmap.mmap(-1, max(1, min(PIECE, self._size))))
+
+        def digest(part: slice) -> bytes:
+            size, done = part.stop - part.start, 0
+            while done < size and (
+                read := os.preadv(self._handle, [memory[done:size]], part.start + done)
+            ):
+                done += read
+            return hashlib.sha256(memory[:done]).digest()
+
+        return digest
