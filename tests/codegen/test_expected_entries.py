@@ -39,6 +39,11 @@ def _digests_counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
+def _boot(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The machine starts (again)."""
+    monkeypatch.setattr("whence.codegen.expected_entries._boot", lambda: name)
+
+
 def test_what_one_start_used_is_checked_before_the_next_asks(
     cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,6 +51,7 @@ def test_what_one_start_used_is_checked_before_the_next_asks(
     counted = _digests_counted(monkeypatch)
     assert _start(cache) == path
     assert counted == [8]
+    _boot(monkeypatch, "another")
     expected = ExpectedEntries(Path("model.onnx"), cache.folder)
     assert expected._done[path].wait(60)
     with cache.expecting(expected):
@@ -53,11 +59,63 @@ def test_what_one_start_used_is_checked_before_the_next_asks(
     assert counted == [8, 1]
 
 
+def test_what_was_checked_is_checked_again_when_the_machine_has_started_again(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cache.put(KEY, LARGE)
+    counted = _digests_counted(monkeypatch)
+    for boot, digests in (("one", 1), ("one", 1), ("one", 1), ("two", 2), ("two", 2)):
+        _boot(monkeypatch, boot)
+        assert _start(cache) == path
+        assert len(counted) == digests
+
+
+def test_where_the_system_does_not_say_when_it_started_all_is_checked(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cache.put(KEY, LARGE)
+    counted = _digests_counted(monkeypatch)
+    _boot(monkeypatch, "")
+    assert [_start(cache) for _ in range(3)] == [path] * 3
+    assert len(counted) == 3
+
+
+def test_an_entry_that_was_replaced_or_whose_times_were_set_is_checked(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cache.put(KEY, LARGE)
+    _boot(monkeypatch, "one")
+    assert _start(cache) == path
+    counted = _digests_counted(monkeypatch)
+    before = path.stat()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert _start(cache) == path
+    assert len(counted) == 1
+    before = path.stat()
+    damaged = path.with_name("damaged")
+    damaged.write_bytes(b"!" + LARGE[1:])
+    os.utime(damaged, ns=(before.st_atime_ns, before.st_mtime_ns))
+    damaged.replace(path)
+    assert _start(cache) is None
+
+
+def test_an_entry_that_one_start_asks_for_again_is_not_read_again(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cache.put(KEY, LARGE)
+    _boot(monkeypatch, "one")
+    counted = _digests_counted(monkeypatch)
+    with cache.expecting(ExpectedEntries(Path("model.onnx"), cache.folder)):
+        assert [cache.get(KEY) for _ in range(3)] == [path] * 3
+    assert len(counted) == 1
+
+
 def test_what_nobody_got_to_is_computed_by_whoever_asks(
     cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = cache.put(KEY, LARGE)
     assert _start(cache) == path
+    _boot(monkeypatch, "another")
     counted = _digests_counted(monkeypatch)
     monkeypatch.setattr(ExpectedEntries, "_check", lambda self: None)
     expected = ExpectedEntries(Path("model.onnx"), cache.folder)
@@ -65,9 +123,14 @@ def test_what_nobody_got_to_is_computed_by_whoever_asks(
     assert counted == [8]
 
 
-def test_a_damaged_entry_is_found_damaged_early_or_late(cache: Cache) -> None:
+@pytest.mark.parametrize("boot", ["", "another"])
+def test_a_damaged_entry_is_found_damaged_early_or_late(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, boot: str
+) -> None:
     path = cache.put(KEY, LARGE)
     assert _start(cache) == path
+    if boot:
+        _boot(monkeypatch, boot)
     damaged = bytearray(LARGE)
     damaged[5] ^= 1
     path.write_bytes(damaged)
@@ -75,9 +138,12 @@ def test_a_damaged_entry_is_found_damaged_early_or_late(cache: Cache) -> None:
     assert not path.exists()
 
 
-def test_an_entry_that_changes_after_it_was_checked_is_checked_again(cache: Cache) -> None:
+def test_an_entry_that_changes_after_it_was_checked_is_checked_again(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = cache.put(KEY, LARGE)
     assert _start(cache) == path
+    _boot(monkeypatch, "another")
     expected = ExpectedEntries(Path("model.onnx"), cache.folder)
     assert expected._done[path].wait(60)
     path.write_bytes(LARGE[1:] + b"!")
@@ -109,8 +175,8 @@ def test_small_entries_and_other_models_are_not_listed(cache: Cache) -> None:
     large = cache.put("cd" * 32, LARGE)
     with cache.expecting(ExpectedEntries(Path("one.onnx"), cache.folder)):
         assert cache.get("cd" * 32) == large
-    assert ExpectedEntries(Path("one.onnx"), cache.folder)._names == [large.name]
-    assert not ExpectedEntries(Path("other.onnx"), cache.folder)._names
+    assert list(ExpectedEntries(Path("one.onnx"), cache.folder)._found) == [large]
+    assert not ExpectedEntries(Path("other.onnx"), cache.folder)._found
 
 
 def test_a_folder_that_cannot_be_written_has_no_lists(cache: Cache) -> None:
@@ -138,7 +204,7 @@ def test_what_another_process_wrote_just_now_is_not_read_once_more(
         assert here.get(KEY) == path
     assert not counted
     # The next start expects it all the same.
-    assert ExpectedEntries(Path("model.onnx"), cache.folder)._names == [path.name]
+    assert list(ExpectedEntries(Path("model.onnx"), cache.folder)._found) == [path]
 
 
 @pytest.mark.parametrize("size", [len(LARGE), 10])
