@@ -183,22 +183,6 @@ def test_a_size_that_one_kernel_needs_as_a_number_and_another_does_not(engine: E
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("is_causal", [0, 1])
-def test_attention_of_any_number_of_rows(engine: Engine, is_causal: int) -> None:
-    """Fewer than a tile has, whole tiles, and last ones that begin early, of either height."""
-    build = GraphBuilder("attention")
-    x = build.input("x", DType.F32, ["batch", "sequence", 16])
-    heads = {"q_num_heads": 2, "kv_num_heads": 2, "is_causal": is_causal}
-    build.output("y", build.op("Attention", x, x, x, **heads))
-    graph = build.finish()
-    model = api.compile_model(graph, engine=engine)
-    for sequence in (24, *range(2, 20), 32, 33, 47, 100):
-        x_given, _ = _given(2, sequence)
-        (wanted,) = graph.run({"x": x_given})
-        np.testing.assert_allclose(model(x_given), wanted, rtol=1e-5, atol=1e-6)
-    assert model.compilations == 1
-
-
 def test_running_sums_of_any_length(engine: Engine) -> None:
     build = GraphBuilder("running")
     x = build.input("x", DType.F32, ["batch", "sequence", 16])

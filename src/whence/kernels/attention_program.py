@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whence.extent import is_symbolic, surely_equal
+from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.attention import attention_on_device
 from whence.kernels.expressions import apply, choose
@@ -176,10 +176,16 @@ class Attention(Micro):
                 scores,
                 known,
             )
-            if is_symbolic(self.rows):
-                _open_rows(build, item, block)
-            else:
+            fills = decide(self.tile.rows, Relation.LE, self.rows)
+            if fills or not is_symbolic(self.rows):
                 _tiles(build, item, block)
+            elif fills is None:
+                with build.when(count(self.rows) >= self.tile.rows):
+                    _tiles(build, item, block)
+                with build.otherwise():
+                    _row_by_row(build, item)
+            else:
+                _row_by_row(build, item)
         return build.finish()
 
     def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
@@ -188,44 +194,18 @@ class Attention(Micro):
 
 def _tiles(build: Builder, item: _WorkItem, block: Count) -> None:
     """The tiles of a block of rows."""
-    it, rows = item.it, item.it.tile.rows
+    it = item.it
     last = least((block + 1) * it.block_tiles, it.tiles)
     with build.loop("tile", last, begin=block * it.block_tiles) as tile:
-        # The last tile begins early rather than end late.
-        begin = tile * rows
-        if not surely_equal(it.rows % rows, 0):
-            begin = chosen(tile.equals(it.tiles - 1), it.rows - rows, begin)
-        _tile(build, item, begin)
+        _tile(build, item, tile)
 
 
-def _open_rows(build: Builder, item: _WorkItem, block: Count) -> None:
-    """A block of rows whose number is open, in tiles of the height that needs less work for it: all
-    of a last tile that begins early is computed.
-    """
-    high = item.it.tile.rows
-    low = 1 << (high - 1).bit_length() - 1
-    rows = build.count("rows", item.it.rows)
-
-    def work(height: int) -> Count:
-        return (rows + (height - 1)) // height * (height + 1)
-
-    with build.when((rows >= high) & (work(high) <= work(low))):
-        _tiles(build, item, block)
-    with build.otherwise():
-        with build.when(rows >= low):
-            _lower_tiles(build, item, block, low)
-        with build.otherwise():
-            _lower_tiles(build, item, block, 1)
-
-
-def _lower_tiles(build: Builder, item: _WorkItem, block: Count, height: int) -> None:
-    """The rows of a block, in tiles that are not as high as the block was made for."""
+def _row_by_row(build: Builder, item: _WorkItem) -> None:
+    """Where there are fewer rows than a tile has."""
     it = item.it
-    lower = replace(item, it=replace(it, tile=replace(it.tile, rows=height)))
-    size = it.block_tiles * it.tile.rows
-    end = build.count("end", least((block + 1) * size, it.rows))
-    with build.loop("begin", end, begin=block * size, step=height) as begin:
-        _tile(build, lower, least(begin, end - height))
+    single = replace(item, it=replace(it, tile=replace(it.tile, rows=1)))
+    with build.loop("row", it.rows) as row:
+        _tile(build, single, row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +272,13 @@ def _pack_values(
                 build.assign(packed[j * width + c], ZERO)
 
 
-def _tile(build: Builder, item: _WorkItem, begin: Count) -> None:
-    """All of a tile of query rows, from this one on."""
+def _tile(build: Builder, item: _WorkItem, tile: Count) -> None:
+    """All of a tile of query rows."""
     it, rows = item.it, item.it.tile.rows
+    # The last tile begins early rather than end late.
+    begin = tile * rows
+    if not surely_equal(it.rows % rows, 0):
+        begin = chosen(tile.equals(it.tiles - 1), it.rows - rows, begin)
     m0 = build.count("m0", begin)
     known = count(it.keys) if item.known is None else item.known
     used = known
@@ -337,9 +321,8 @@ def _scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
     """The products of the tile's queries with all keys in reach."""
     it = item.it
     width, lanes, q = it.tile.width, it.tile.lanes, it.q
-    is_open = is_symbolic(it.keys)
-    # A last panel of open width is one vector wide, or computed in full, zeros included.
-    whole = (it.keys + (width - lanes - 1)) // width if is_open else it.keys // width
+    # Where the number of keys is open, the last panel is computed in full, zeros included.
+    whole = it.panels if is_symbolic(it.keys) else it.keys // width
     qt = build.pointer("qt", item.q, m0 * q.row_stride)
 
     def panel_of(panel: Count, vectors: int) -> None:
@@ -362,15 +345,14 @@ def _scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
             end = least(whole, (used + (width - 1)) // width)
         with build.loop("panel", end) as panel:
             panel_of(panel, it.tile.vectors)
-    if not is_open and not it.keys % width:
-        return
-    vectors = 1 if is_open else -(-(it.keys % width) // lanes)
-    if not is_open and (not it.is_bounded or not whole):
-        with build.scope():
-            panel_of(count(whole), vectors)
-    else:
-        with build.when(used > whole * width):
-            panel_of(count(whole), vectors)
+    if not is_symbolic(it.keys) and it.keys % width:
+        vectors = -(-(it.keys % width) // lanes)
+        if not it.is_bounded or not whole:
+            with build.scope():
+                panel_of(count(whole), vectors)
+        else:
+            with build.when(used > whole * width):
+                panel_of(count(whole), vectors)
 
 
 def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
