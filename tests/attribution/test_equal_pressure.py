@@ -19,7 +19,8 @@ def logarithms(rng: np.random.Generator, free: float, factors: dict[int, float])
     times = 1000 * USUAL * np.exp(np.outer(pressure, FEELS) + rng.gamma(2, 0.01, (800, len(USUAL))))
     for number, factor in factors.items():
         times[:, number] *= factor
-    return np.log(quantiles(times))
+    found: np.ndarray = np.log(quantiles(times))
+    return found
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.5, 0.0), (0.0, 0.5), (0.3, 0.3)])

@@ -40,7 +40,7 @@ def moved_at_equal_pressure(
     if len(numbers) <= _FEWEST_COMPANIONS:
         return None
     shortest = np.minimum(one[0], two[0])
-    moved = two[0] - one[0]
+    moved: np.ndarray = two[0] - one[0]
     for number in numbers:
         others = numbers[numbers != number]
         # Kernels of a few microseconds have troubles of their own, and one large operator that

@@ -45,7 +45,7 @@ def _root() -> str:
 
 def _update(digest: hashlib._Hash, root: str) -> None:
     # File objects for hundreds of files, and as many small updates, are half of the time.
-    content = []
+    content: list[bytes] = []
     for path in sorted(_files(root)):
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

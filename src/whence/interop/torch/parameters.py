@@ -51,7 +51,7 @@ class ParameterState:
         tensors = [each._cdata for each in parameters]
         rows = zip(positions, self._ids, tensors, self.addresses, self.versions, strict=True)
         count = len(parameters)
-        self._table = (_Parameter * count)(*rows)
+        self._table = (_Parameter * count)(*(_Parameter(*row) for row in rows))
         self._asked = ctypes.addressof(self._table), count
         self._are_unchanged = native_check()
 
@@ -99,6 +99,7 @@ def native_check() -> Any:
             getattr(libraries, _VERSION_OF),
         )
     ]
-    taken = (ctypes.py_object, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3)
-    are_unchanged.argtypes, are_unchanged.restype = taken, ctypes.c_int32
+    pointers = [ctypes.c_void_p] * len(functions)
+    are_unchanged.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int64, *pointers]
+    are_unchanged.restype = ctypes.c_int32
     return lambda arguments, table, count: are_unchanged(arguments, table, count, *functions)
