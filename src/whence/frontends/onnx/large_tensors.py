@@ -111,7 +111,11 @@ class LargeTensors:
         from concurrent.futures import ThreadPoolExecutor  # which small models do without
 
         self._pool = ThreadPoolExecutor(_THREADS)
-        self._reading = [self._pool.submit(self._read, each) for each in self._ranges]
+        # Memory from this thread: glibc never gives back all that another one took from its heap.
+        self._reading = [
+            self._pool.submit(self._read_into, np.empty(each.size, np.uint8), each)
+            for each in self._ranges
+        ]
 
     # ---- messages with marks ----
 
@@ -162,7 +166,9 @@ class LargeTensors:
         return self._read(wanted).tobytes()
 
     def _read(self, wanted: _Range) -> np.ndarray:
-        data = np.empty(wanted.size, np.uint8)
+        return self._read_into(np.empty(wanted.size, np.uint8), wanted)
+
+    def _read_into(self, data: np.ndarray, wanted: _Range) -> np.ndarray:
         done = 0
         while done < data.size:
             count = os.preadv(self._file.fileno(), [data.data[done:]], wanted.begin + done)
