@@ -191,6 +191,8 @@ def main() -> None:
         path, threads, place, given = options.serve
         serve(Path(path), int(threads), place, Path(given))
         return
+    if not options.models:
+        parser.error("name a model: a file, or one of the zoo")
     cores, worst = len(os.sched_getaffinity(0)), 0.0
     with control_group() as group:
         for name in options.models:
