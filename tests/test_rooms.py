@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def violations(text: str, module: str, is_package: bool = False) -> list[str]:
             else [f"{module}: {room} is not a room"]
         )
     found = []
-    for line, name in imported_modules(ast.parse(text), module, is_package):
+    for line, name in imported_modules(parsed(text), module, is_package):
         path = name.split(".")
         if path[0] != PACKAGE:
             continue
@@ -102,6 +103,12 @@ def violations(text: str, module: str, is_package: bool = False) -> list[str]:
         elif ROOMS.index(target) > ROOMS.index(room):
             found.append(f"{module}:{line}: {room} imports {target}, which comes after it")
     return found
+
+
+@functools.cache
+def parsed(text: str) -> ast.Module:
+    """Several tests look at the same files, and parsing them takes longest."""
+    return ast.parse(text)
 
 
 def source_files() -> Iterator[tuple[Path, str, bool]]:
@@ -232,7 +239,7 @@ def operator_lists(text: str) -> list[tuple[int, list[str]]]:
     maps each operator to the function that handles it is no fact but a rule for each, and allowed.
     """
     found = []
-    tree = ast.parse(text)
+    tree = parsed(text)
     exported = {
         id(node.value)
         for node in ast.walk(tree)
@@ -301,7 +308,7 @@ def test_a_class_has_its_name_to_itself() -> None:
     """A reader who searches for a public class finds one, and one meaning of its name."""
     defined: dict[str, list[str]] = {}
     for path, module, _ in source_files():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 defined.setdefault(node.name, []).append(module)
     shared = {name: modules for name, modules in defined.items() if len(modules) > 1}

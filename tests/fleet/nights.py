@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 
 from benchmarks.simulated_profile import profile_of
 from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult, Status
+from whence.fleet.columns import CELL_COLUMNS, COLUMNS, ROW_COLUMNS, head_of, rows_of
+from whence.fleet.table import Table
 
 NOISE = Path(__file__).with_name("noise.json")
 FIRST = datetime.date(2026, 1, 1)
@@ -68,3 +71,22 @@ def series_of(
                 Status.DONE, profile_of(model, times, prefix=prefix), began=began, seconds=1.0
             ),
         )
+
+
+def write_compacted(table: Table, model: str, cells: Iterable[tuple[Cell, CellResult]]) -> None:
+    """Into one file, as compacting leaves them: a file for each takes ten times as long."""
+    rows = [
+        [*head_of(cell, outcome), *(row.get(column.name) for column in ROW_COLUMNS)]
+        for cell, outcome in cells
+        for row in rows_of(outcome)
+    ]
+    assert [*CELL_COLUMNS, *ROW_COLUMNS] == [*COLUMNS]
+    columns = zip(COLUMNS, zip(*rows, strict=True), strict=True)
+    arrays = {column.name: np.array(values, object) for column, values in columns}
+    select = ", ".join(f'"{column.name}"::{column.kind} AS "{column.name}"' for column in COLUMNS)
+    folder = table.folder / "compact" / f"model={model}"
+    folder.mkdir(parents=True)
+    with duckdb.connect() as connection:
+        connection.register("rows", arrays)
+        file = folder / "00000001.parquet"
+        connection.execute(f"COPY (SELECT {select} FROM rows) TO '{file}' (FORMAT parquet)")

@@ -5,21 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.fleet.nights import series_of
+from tests.fleet.nights import series_of, write_compacted
 from whence.fleet.change_points import find_changes
 from whence.fleet.series import parts, whole_runs
-from whence.fleet.table import Table, Writer
+from whence.fleet.table import Table
 
 
 def fill(folder, models, nights=60, slower=None):
     table = Table(folder, create=True)
-    writer = Writer(folder)
     for number, model in enumerate(models):
         planted = slower if number == 2 else None
         rng = np.random.default_rng(100 + number)
-        for cell, outcome in series_of(model, nights, rng, slower=planted):
-            writer.write(cell, outcome)
-    writer.close()
+        write_compacted(table, model, series_of(model, nights, rng, slower=planted))
     return table
 
 

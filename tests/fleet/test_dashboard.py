@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
 
-from tests.fleet.nights import series_of
+from tests.fleet.nights import series_of, write_compacted
 from tests.report.browser import ATTACKS, chromium, requested
 from whence.fleet.change_points import find_changes
 from whence.fleet.dashboard.page import write_page
 from whence.fleet.series import parts
-from whence.fleet.table import Table, Writer
+from whence.fleet.table import Table
 
 NIGHTS = 365
 HOSTILE = " ".join(attack for attack in ATTACKS if "\udc80" not in attack)
@@ -22,16 +22,16 @@ def file(tmp_path_factory):
     """A year of four models, one of which has an operator that became slower, and a hostile one."""
     folder = tmp_path_factory.mktemp("history")
     table = Table(folder / "table", create=True)
-    writer = Writer(table.folder)
     for number in range(4):
         slower = (3, 200, 1.5) if number == 2 else None
         prefix = HOSTILE if number == 2 else ""
         rng = np.random.default_rng(number)
-        for cell, outcome in series_of(
-            f"model{number}", NIGHTS, rng, operators=8, slower=slower, prefix=prefix
-        ):
-            writer.write(cell, outcome)
-    table.compact()
+        name = f"model{number}"
+        write_compacted(
+            table,
+            name,
+            series_of(name, NIGHTS, rng, operators=8, slower=slower, prefix=prefix),
+        )
     with table.connected() as connection:
         changes = find_changes(parts(connection, "op"))
     write_page(table, folder / "history.html", changes)

@@ -80,7 +80,7 @@ def test_a_sweep_measures_what_is_missing_and_goes_on_after_a_failure(models, tm
 def test_a_sweep_killed_goes_on_where_it_was(models, tmp_path):
     table = tmp_path / "table"
     command = [
-        *WHENCE, "sweep", *map(str, models), "--threads", "1,2", "-o", str(table), "--seconds",
+        *WHENCE, "sweep", *map(str, models[:2]), "--threads", "1,2", "-o", str(table), "--seconds",
         "0.2", "--error", "0.5", "--night", "n",
     ]  # fmt: skip
     with subprocess.Popen(command, start_new_session=True) as first:
@@ -91,11 +91,11 @@ def test_a_sweep_killed_goes_on_where_it_was(models, tmp_path):
             time.sleep(0.05)
         os.killpg(first.pid, signal.SIGKILL)
     before = {path: path.stat().st_mtime_ns for path in table.rglob("*.parquet")}
-    assert 2 <= len(before) < 6
+    assert 2 <= len(before) < 4
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert f"{6 - len(before)} done, {len(before)} in the table before" in done.stdout
+    assert f"{4 - len(before)} done, {len(before)} in the table before" in done.stdout
     assert [(row[0], row[1], row[2]) for row in cells(Table(table))] == [
-        (f"tiny_{model}", threads, "done") for model in range(3) for threads in (1, 2)
+        (f"tiny_{model}", threads, "done") for model in range(2) for threads in (1, 2)
     ]
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
 

@@ -15,7 +15,7 @@ from whence.frontends.onnx.reader import read_onnx
     [
         (2000, "dominator"),
         (2000, "nnvm"),
-        pytest.param(32_000, "dominator", marks=pytest.mark.slow),
+        pytest.param(10_000, "dominator", marks=pytest.mark.slow),
     ],
 )
 def test_a_chain_of_thousands_of_operators(length: int, fusion: str):

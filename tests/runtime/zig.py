@@ -27,6 +27,8 @@ def zig_cc(toolchain: Toolchain, folder: Path, *arguments: str) -> str:
         "cc",
         "-target",
         toolchain.target.triple,
+        # Without it, Zig first makes a library that checks for undefined behaviour: half a minute.
+        "-O1",
         *arguments,
     ]
     done = subprocess.run(
