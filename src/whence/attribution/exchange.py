@@ -203,7 +203,7 @@ class Exchange:
             slots,
             scratch,
             _PLACES * first,
-            tuple(_moved(aside) for aside in action.conditional_steps),
+            tuple(_moved(each) for each in action.conditional_steps),
         )
         self._originals.update((first + index, step) for index, step in enumerate(steps))
         self._homes.update((first + index, made.plan) for index in range(len(steps)))

@@ -7,7 +7,7 @@ import sys
 
 
 def return_freed_memory() -> None:
-    """After compiling, that is as much as all constants of the model: read, turned and packed, they
+    """After compiling, that is as much as all constants of the model: read, transposed and packed, they
     were copied several times over.
 
     Only glibc has a function for it. Other libraries give memory back by themselves, or cannot be

@@ -356,7 +356,7 @@ REFUSED: dict[str, Case] = {
         "RotaryEmbedding",
         [ROTARY, t(F, 1, 5, 4), t(F, 1, 5, 4)],
         {"rotary_embedding_dim": 10},
-        "cannot turn 10 of 8",
+        "cannot rotate 10 of 8",
     ),
     "recurrent": ("LSTM", [t(F, 2, 3), t(F, 1, 32, 3), t(F, 1, 32, 8)], {}, "should have 3 axes"),
     "direction": ("GRU", [SERIES, t(F, 1, 24, 3), t(F, 1, 24, 8)], {"direction": "up"}, "'up'"),

@@ -377,13 +377,13 @@ def _read(
 ) -> None:
     """The products of some neighbouring kernel columns."""
     conv, width = item.conv, vectors * item.conv.lanes
-    apart = conv.columns.dilation * conv.pixel_stride
+    column_stride = conv.columns.dilation * conv.pixel_stride
 
     def products(kw: Count, columns: int) -> None:
         xk = build.pointer(
             "xk",
             item.x,
-            source + kh * build.size(conv.rows.dilation * conv.row_stride) + kw * apart,
+            source + kh * build.size(conv.rows.dilation * conv.row_stride) + kw * column_stride,
         )
         wk = build.pointer(
             "wk",
@@ -411,14 +411,14 @@ def _read(
                     + right * conv.columns.stride * conv.pixel_stride
                 )
                 with build.scope():
-                    value = xk[k * (apart if depth.lanes == 1 else 1) + offset]
+                    value = xk[k * (column_stride if depth.lanes == 1 else 1) + offset]
                     a = build.let("a", Splat(value, conv.lanes))
                     for j in range(vectors):
                         build.accumulate(sums[pixel, j], a * weights[j])
 
     # Where the channels of neighbouring columns follow each other in the input as they do in the
     # weights, columns and channels are one loop.
-    if depth.lanes in {1, apart}:
+    if depth.lanes in {1, column_stride}:
         products(count(read.first), read.count)
     else:
         with build.loop("kw", read.first + read.count, begin=read.first) as kw:

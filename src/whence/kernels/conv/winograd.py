@@ -74,8 +74,8 @@ class PackTransformed:
         packed = np.zeros((panels, len(both), depth, self.width), np.float32)
         for number, panel in enumerate(packed):
             part = weights[number * self.width : (number + 1) * self.width]
-            turned = part.reshape(len(part), depth * KERNEL**2).T.astype(np.float64)
-            made = both @ turned.reshape(depth, KERNEL**2, len(part))
+            transposed = part.reshape(len(part), depth * KERNEL**2).T.astype(np.float64)
+            made = both @ transposed.reshape(depth, KERNEL**2, len(part))
             panel[..., : len(part)] = made.transpose(1, 0, 2)
         return packed
 

@@ -208,10 +208,10 @@ def _input(build: Builder, it: Winograd, first: Count, tiles: Count, transformed
                     kept = lanewise(Fn.BIT_AND, read_bits, keep[place])
                     pixels.append(build.let(f"p{down}", Bits(kept, DType.F32)))
                 apply_matrix(build, matrix, pixels, [e[down, across] for down in range(n)])
-            apart = it.tile_rows * it.block
+            stride = it.tile_rows * it.block
             with build.loop("row", n, unroll=1) as row:
                 row_of = [build.let(f"p{place}", e[row, place]) for place in range(n)]
-                to_row = [to.vector((row * n + place) * apart, it.lanes) for place in range(n)]
+                to_row = [to.vector((row * n + place) * stride, it.lanes) for place in range(n)]
                 apply_matrix(build, matrix, row_of, to_row)
     # The last rows of a register tile may have no tile of the image; what is multiplied there must
     # not be slow.
@@ -229,7 +229,7 @@ def _multiply(
     build: Builder, it: Winograd, panel: Count, tiles: Count, transformed: Pointer, made: Pointer
 ) -> None:
     """For each place of the transformed tiles, their products with a panel's weights."""
-    width, apart = it.vectors * it.lanes, it.places * it.tile_rows * it.block
+    width, stride = it.vectors * it.lanes, it.places * it.tile_rows * it.block
     with build.loop("place", it.places) as place:
         w = build.pointer(
             "w", build.buffer(it.weights), (panel * it.places + place) * (it.channels * width)
@@ -249,10 +249,10 @@ def _multiply(
             whole, rest = divmod(it.channels, it.block)
             if whole:
                 with build.loop("c", whole) as c:
-                    block = (x, c * apart, w, c * (it.block * width))
+                    block = (x, c * stride, w, c * (it.block * width))
                     _products(build, it, sums, *block, ahead, it.block)
             if rest:
-                block = (x, count(whole * apart), w, count(whole * it.block * width))
+                block = (x, count(whole * stride), w, count(whole * it.block * width))
                 _products(build, it, sums, *block, ahead, rest)
             to = build.pointer(
                 "to",
@@ -317,10 +317,10 @@ def _output(
                 (group * (it.places * it.tile_rows) + member) * width + v * it.lanes,
             )
             e = build.array("e", m, n, lanes=it.lanes)
-            apart = it.tile_rows * width
+            stride = it.tile_rows * width
             with build.loop("j", n, unroll=1) as j:
                 values = [
-                    build.let(f"p{i}", source.vector((i * n + j) * apart, it.lanes))
+                    build.let(f"p{i}", source.vector((i * n + j) * stride, it.lanes))
                     for i in range(n)
                 ]
                 apply_matrix(build, matrix, values, [e[i, j] for i in range(m)])

@@ -304,9 +304,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Transpose:
-    """A square of registers, turned about its diagonal: an array of as many vectors as each has
-    lanes.
-    """
+    """A square of registers, transposed: an array of as many vectors as each has lanes."""
 
     array: str
     dtype: DType

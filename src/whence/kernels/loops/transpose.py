@@ -1,4 +1,4 @@
-"""Reads that lie across memory, made along it: a square is loaded row by row, turned in registers,
+"""Reads that lie across memory, made along it: a square is loaded row by row, transposed in registers,
 and read from there.
 
 A transpose stores along one dimension and loads along another. Loop by loop, one of the two always

@@ -301,8 +301,8 @@ def _block_depth(sizes: Sizes, tile: Tile) -> int:
     """So much of a panel at a time as the nearest cache holds: weights come from far away, and a
     worker waits for the first block that it needs.
 
-    Many tiles of rows take so long that the wait is not noticed, and would have many sums to put
-    aside.
+    Many tiles of rows take so long that the wait is not noticed, and would have many sums to
+    spill.
     """
     if not sizes.packed or not 1 < -(-sizes.rows // tile.rows) <= _FEW_TILES:
         return sizes.depth

@@ -104,7 +104,7 @@ class Gemm(Micro):
 
     @property
     def divided(self) -> bool:
-        """Are sums put aside between the blocks of a panel?"""
+        """Are sums spilled to memory between the blocks of a panel?"""
         return not surely_equal(self.block_depth, self.depth)
 
 
@@ -193,8 +193,8 @@ def _pack(build: Builder, gemm: Gemm, n0: Count, columns: Count) -> Pointer:
     base = count(gemm.b.base)
     source = build.pointer("from", build.buffer(gemm.b.buffer), base + n0 * by_column)
     # Where columns lie along memory, a square of registers at a time.
-    is_turned = surely_equal(by_row, 1) and not surely_equal(by_column, 1)
-    squares = gemm.depth // lanes * lanes if is_turned else 0
+    is_transposed = surely_equal(by_row, 1) and not surely_equal(by_column, 1)
+    squares = gemm.depth // lanes * lanes if is_transposed else 0
     if not surely_equal(squares, 0):
         with (
             build.loop("j", width, step=lanes) as j,

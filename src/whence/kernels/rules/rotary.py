@@ -1,4 +1,4 @@
-"""The element rule of RotaryEmbedding: pairs of elements turned by an angle that depends on their
+"""The element rule of RotaryEmbedding: pairs of elements rotated by an angle that depends on their
 position in the sequence.
 """
 
@@ -19,7 +19,7 @@ from whence.types import DType
 
 
 def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    # (a, b) turned by t: (a · cos t - b · sin t, a · sin t + b · cos t)
+    # (a, b) rotated by t: (a · cos t - b · sin t, a · sin t + b · cos t)
     source, cosines, sines = (node.required(name) for name in ("X", "cos_cache", "sin_cache"))
     attrs: Any = node.attrs
     shape = elements.shape(source)
@@ -37,7 +37,7 @@ def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     def x(place: Index) -> Expr:
         return elements.value(source, (*index[:-1], start + place))
 
-    def turned(pair: Index, first: Expr, second: Expr) -> tuple[Expr, Expr]:
+    def rotate(pair: Index, first: Expr, second: Expr) -> tuple[Expr, Expr]:
         cosine, sine = (
             cast(_angle(elements, node, ref, batch, row, pair), first.dtype)
             for ref in (cosines, sines)
@@ -48,11 +48,11 @@ def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 
     if attrs.get("interleaved", 0):
         pair = at // 2
-        first, second = turned(pair, x(pair * 2), x(pair * 2 + 1))
+        first, second = rotate(pair, x(pair * 2), x(pair * 2 + 1))
         value = select(apply(Fn.EQ, position(at % 2), literal(0, DType.I64)), first, second)
     else:
-        first, _ = turned(at, x(at), x(at + half))
-        _, second = turned(at - half, x(at - half), x(at))
+        first, _ = rotate(at, x(at), x(at + half))
+        _, second = rotate(at - half, x(at - half), x(at))
         value = select(below(at, half), first, second)
     return value if rotated == size else select(below(at, rotated), value, x(at))
 

@@ -178,7 +178,7 @@ def rotary_embedding(
     interleaved: bool,
     rotated: int = 0,
 ) -> np.ndarray:
-    """(batch, heads, sequence, size), pairs of elements turned by the angles of their positions:
+    """(batch, heads, sequence, size), pairs of elements rotated by the angles of their positions:
     the first `rotated` of each head, 0 for as many as there are angles for.
     """
     # Work on (batch, sequence, heads, size).

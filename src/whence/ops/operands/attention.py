@@ -128,7 +128,9 @@ def _rotary(query: TypeQuery) -> None:
         size = x[2] // heads if isinstance(x[2], int) else None
     rotated: Dim = get_int(query.attrs, "rotary_embedding_dim", 0) or size
     if isinstance(rotated, int) and (rotated < 0 or rotated % 2 or exceeds(rotated, size)):
-        raise ModelError(f"it turns pairs, and cannot turn {rotated} of {size} elements of a head")
+        raise ModelError(
+            f"it rotates pairs, and cannot rotate {rotated} of {size} elements of a head"
+        )
     half = rotated // 2 if isinstance(rotated, int) else None
     by_position = len(query.types) > 3 and query.types[3] is not None
     for index, what in ((1, "cos_cache"), (2, "sin_cache")):

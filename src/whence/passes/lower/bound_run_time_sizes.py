@@ -128,12 +128,12 @@ def _undo(node: Node, rewriter: Rewriter) -> None:
     a single row, a reshape.
     """
     graph = rewriter.graph
-    turned = producer_of(graph, node.inputs[0], "Transpose")
-    prefix = None if turned is None else producer_of(graph, turned.inputs[0], PREFIX)
-    if turned is None or prefix is None:
+    transposed = producer_of(graph, node.inputs[0], "Transpose")
+    prefix = None if transposed is None else producer_of(graph, transposed.inputs[0], PREFIX)
+    if transposed is None or prefix is None:
         return
     is_row = _rows(graph, prefix.ref())[1:] == (1,)
-    if (node.op == "Transpose" and _is_swap(node) and _is_swap(turned)) or (
+    if (node.op == "Transpose" and _is_swap(node) and _is_swap(transposed)) or (
         is_row and _is_one_column(graph, node)
     ):
         rewriter.bypass(node, prefix.ref(), reason=Reason.CANCELLED, rule=_TWICE)

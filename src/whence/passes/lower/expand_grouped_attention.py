@@ -188,6 +188,6 @@ class _Expansion:
             )
         inputs = (query, keys, values, mask, None, None, seen)
         made = self._make("Attention", *inputs, **attrs)
-        turned = self._make("Transpose", made, perm=(0, 2, 1, 3))
+        transposed = self._make("Transpose", made, perm=(0, 2, 1, 3))
         width = self._heads.queries * self._size
-        return self._make("Reshape", turned, self._ints(self._batch, self._count, width))
+        return self._make("Reshape", transposed, self._ints(self._batch, self._count, width))

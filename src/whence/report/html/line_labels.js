@@ -26,8 +26,8 @@ function placeLabels(lines, dots) {
     const clear = places.filter(isClear);
     const best = clear.find(isFree) || clear[0] || places[0];
     // Never upside down.
-    const turned = Math.atan2(dy, dx);
-    placed.push({ text, width, ...best, angle: Math.abs(turned) > Math.PI / 2 ? turned - Math.sign(turned) * Math.PI : turned });
+    const angle = Math.atan2(dy, dx);
+    placed.push({ text, width, ...best, angle: Math.abs(angle) > Math.PI / 2 ? angle - Math.sign(angle) * Math.PI : angle });
   }
   return placed;
 }

@@ -13,8 +13,8 @@ def _linear(call: AtenCall) -> None:
     if call.rank("input") == 2 and call.rank("weight") == 2:
         call.result(call.emit("Gemm", [x, weight, bias], {"transB": 1}))
         return
-    turned = call.transpose(weight, (1, 0)) if call.rank("weight") == 2 else weight
-    product = call.emit("MatMul", [x, turned])
+    transposed = call.transpose(weight, (1, 0)) if call.rank("weight") == 2 else weight
+    product = call.emit("MatMul", [x, transposed])
     call.result(product if bias is None else call.emit("Add", [product, bias]))
 
 
