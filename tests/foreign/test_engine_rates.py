@@ -104,9 +104,12 @@ def test_large_results_have_rates_of_their_own(
     assert shares(path, known, 30 * costs)["sigmoid"] == pytest.approx(0.1, abs=0.02)
 
 
-def test_a_residual_in_front_of_a_normalisation(tmp_path: Path, rates: MachineRates) -> None:
+@pytest.mark.parametrize("from_input", [False, True])
+def test_a_residual_in_front_of_a_normalisation(
+    tmp_path: Path, rates: MachineRates, from_input: bool
+) -> None:
     build = Build((1, 64, 256))
-    side = build.op("Relu", "side", "x")
+    side = "x" if from_input else build.op("Relu", "side", "x")
     total = build.op("Add", "skip", build.op("Neg", "other", "x"), side)
     norm = build.op("LayerNormalization", "norm", total, build.weight("scale", 256), axis=-1)
     source = prepare(build.save(tmp_path / "norm.onnx", norm)).source
@@ -122,11 +125,13 @@ def test_a_residual_in_front_of_a_normalisation(tmp_path: Path, rates: MachineRa
     assert part(replace(rates, epilogue={SUMS["norm"]: 500.0})) > 0.9
 
 
+@pytest.mark.parametrize("from_input", [False, True])
 def test_a_kernel_that_takes_longer_than_its_operators_cannot_be_divided(
-    tmp_path: Path, rates: MachineRates
+    tmp_path: Path, rates: MachineRates, from_input: bool
 ) -> None:
     build = Build((1, 64, 256))
-    total = build.op("Add", "skip", build.op("Neg", "other", "x"), build.op("Relu", "side", "x"))
+    side = "x" if from_input else build.op("Relu", "side", "x")
+    total = build.op("Add", "skip", build.op("Neg", "other", "x"), side)
     norm = build.op("LayerNormalization", "norm", total, build.weight("scale", 256), axis=-1)
     source = prepare(build.save(tmp_path / "norm.onnx", norm)).source
     number = source.by_name

@@ -161,7 +161,7 @@ def sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
         each
         for each in members
         if source[each].op == "Add"
-        and len(source[each].feeds_from) == 2
+        and len(source[each].feeds_from) + source[each].inputs_read == 2
         and not set(source[each].feeds_from) & set(members)
     ]
 

@@ -65,6 +65,8 @@ class SourceOperator:
     """Of an operator that does nothing: the one that makes what it hands on."""
     is_bidirectional: bool = False
     """A recurrent layer over its input and over the reverse, which may be two kernels."""
+    inputs_read: int = 0
+    """How many inputs of the model it reads, which no operator makes."""
 
 
 class SourceGraph:
@@ -245,6 +247,7 @@ def _operators(graph: Graph) -> list[SourceOperator]:
                 holders.get(source.id) or None,
                 _behind_no_ops(source.id, same) if source.id in same else None,
                 any(node.attrs.get("direction") == "bidirectional" for _, node in own),
+                _inputs_read(graph, own),
             )
         )
     return found
@@ -285,6 +288,18 @@ def _makers(
             maker = home[number]
         found.update(dict.fromkeys(sorted(maker.origin)))
     return found
+
+
+def _inputs_read(graph: Graph, nodes: Sequence[tuple[Graph, Node]]) -> int:
+    """Of the whole model: those of a nested graph stand for other values."""
+    read = {
+        ref.node
+        for nested, node in nodes
+        if nested is graph
+        for ref in node.inputs
+        if ref is not None and nested[ref.node].op == "Input"
+    }
+    return len(read)
 
 
 def _reads_type(op: str, position: int) -> bool:
