@@ -49,6 +49,12 @@ PREFERENCES = Preferences(
     concat_in_place=False,
 )
 """A device keeps every value in memory of its own."""
+# What Clang says of a processor that is newer than it is.
+_UNKNOWN_CPU = "unknown target CPU"
+_NEWER_DRIVER = (
+    "its compiler is older than this processor: install a newer driver (of PoCL, Debian's and"
+    " Ubuntu's: apt install pocl-opencl-icd)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +190,7 @@ def _compile(engine: OpenClBackend, source: str) -> Any:
         )
         raise UnsupportedError(
             f"the driver of '{device.name}' does not compile a kernel: {first.strip()}"
+            + (f"; {_NEWER_DRIVER}" if _UNKNOWN_CPU in first else "")
         ) from error
     binaries = built.get_info(cl.program_info.BINARIES)
     if binaries and binaries[0]:
