@@ -49,7 +49,7 @@ def test_a_driver_that_is_older_than_the_processor(
     monkeypatch.setattr(cl.Program, "build", build)
     graph = GraphBuilder()
     graph.output("y", graph.op("Neg", graph.input("x", DType.F32, [12345])))
-    with pytest.raises(whence.UnsupportedError, match="'generic'; .*apt install pocl-opencl-icd"):
+    with pytest.raises(whence.UnsupportedError, match=r"'generic'; .*apt install pocl-opencl-icd"):
         whence.compile(graph.finish(), engine=engine)
 
 
