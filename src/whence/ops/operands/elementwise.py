@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
@@ -19,12 +20,9 @@ from whence.types import DType
 _INTEGERS = tuple(dtype for dtype in DType if dtype.is_integer)
 
 
-def _truths(count: int) -> Check:
-    def rule(query: TypeQuery) -> None:
-        for index in range(count):
-            demand_elements(query, index, (DType.BOOL,), "truth values")
-
-    return rule
+def _truths(query: TypeQuery, count: int) -> None:
+    for index in range(count):
+        demand_elements(query, index, (DType.BOOL,), "truth values")
 
 
 def _bits(query: TypeQuery) -> None:
@@ -32,12 +30,9 @@ def _bits(query: TypeQuery) -> None:
         demand_elements(query, index, _INTEGERS, "integers")
 
 
-def _numbers(count: int) -> Check:
-    def rule(query: TypeQuery) -> None:
-        for index in range(count):
-            demand_numbers(query, index)
-
-    return rule
+def _numbers(query: TypeQuery, count: int) -> None:
+    for index in range(count):
+        demand_numbers(query, index)
 
 
 def _bit_cast(query: TypeQuery) -> None:
@@ -56,10 +51,10 @@ _PLAIN = (
 
 RULES: Mapping[str, Check] = {
     **dict.fromkeys(_PLAIN, by_types),
-    **dict.fromkeys(("And", "Or", "Xor"), _truths(2)),
-    **dict.fromkeys(("Not", "Where"), _truths(1)),
+    **dict.fromkeys(("And", "Or", "Xor"), partial(_truths, count=2)),
+    **dict.fromkeys(("Not", "Where"), partial(_truths, count=1)),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _bits),
-    **dict.fromkeys(("Neg", "Sign"), _numbers(1)),
-    **dict.fromkeys(("Sub", "Div", "Mod"), _numbers(2)),
+    **dict.fromkeys(("Neg", "Sign"), partial(_numbers, count=1)),
+    **dict.fromkeys(("Sub", "Div", "Mod"), partial(_numbers, count=2)),
     "BitCast": _bit_cast,
 }

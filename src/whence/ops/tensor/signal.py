@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -161,22 +162,20 @@ def _window(name: str, terms: tuple[float, ...]) -> OpDef:
 
 
 def _transform_flops(
+    query: TypeQuery,
+    outputs: Sequence[ValueType],
     length_of: Callable[[TypeQuery, TensorType], int | None],
-) -> Callable[[TypeQuery, Sequence[ValueType]], int | None]:
+) -> int | None:
     """5 n log2 n for each transform of length n, which is the customary count for a fast one."""
-
-    def flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-        y = outputs[0]
-        if not isinstance(y, TensorType) or y.elements is None:
-            return None
-        length = length_of(query, y)
-        return (
-            None
-            if length is None
-            else 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
-        )
-
-    return flops
+    y = outputs[0]
+    if not isinstance(y, TensorType) or y.elements is None:
+        return None
+    length = length_of(query, y)
+    return (
+        None
+        if length is None
+        else 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
+    )
 
 
 def _dft_length(query: TypeQuery, y: TensorType) -> int | None:
@@ -199,14 +198,14 @@ OPS: tuple[OpDef, ...] = (
     OpDef(
         "DFT",
         reference=_dft,
-        flops=_transform_flops(_dft_length),
+        flops=partial(_transform_flops, length_of=_dft_length),
         operands=named("input", dft_length=PARAMETER, axis=PARAMETER),
     ),
     OpDef(
         "STFT",
         infer=_stft_type,
         reference=_stft,
-        flops=_transform_flops(_stft_length),
+        flops=partial(_transform_flops, length_of=_stft_length),
         operands=named("signal", frame_step=PARAMETER, window=DATA, frame_length=PARAMETER),
     ),
     _window("HannWindow", (0.5, 0.5)),

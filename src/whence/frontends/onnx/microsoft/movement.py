@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Restate, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 
 
-def _same_as(op: str) -> Restate:
-    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-        return [record.with_(op=op)]
-
-    return restate
+def _same_as(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
+    return [record.with_(op=op)]
 
 
 def _range(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
@@ -73,9 +71,9 @@ def _grid_sample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
 
 
 MOVEMENT: tuple[Adapter, ...] = (
-    Adapter("Pad", EVERY_OPSET, _same_as("Pad")),
-    Adapter("GatherND", EVERY_OPSET, _same_as("GatherND")),
-    Adapter("Trilu", EVERY_OPSET, _same_as("Trilu")),
+    Adapter("Pad", EVERY_OPSET, partial(_same_as, op="Pad")),
+    Adapter("GatherND", EVERY_OPSET, partial(_same_as, op="GatherND")),
+    Adapter("Trilu", EVERY_OPSET, partial(_same_as, op="Trilu")),
     Adapter("Range", EVERY_OPSET, _range),
     Adapter("ExpandDims", EVERY_OPSET, _expand_dims),
     Adapter("Unique", EVERY_OPSET, _unique),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from whence.frontends.onnx.microsoft.fused import channels_first
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Restate, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.frontends.onnx.upgrades.quantised import qlinear_conv
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr
@@ -38,43 +39,34 @@ def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> li
     return build.result("QuantizeLinear", data, scale, zero, **attrs)
 
 
-def _binary(op: str) -> Restate:
-    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-        build = Rewrite(record, scope)
-        return _quantise(
-            build,
-            build.op(op, _real(build, 0), _real(build, 3)),
-            record.required(6),
-            record.input(7),
-            record.required(0),
-        )
-
-    return restate
+def _binary(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    return _quantise(
+        build,
+        build.op(op, _real(build, 0), _real(build, 3)),
+        record.required(6),
+        record.input(7),
+        record.required(0),
+    )
 
 
-def _unary(op: str) -> Restate:
-    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-        build = Rewrite(record, scope)
-        data = build.op(op, _real(build, 0), **record.attrs)
-        return _quantise(build, data, record.required(3), record.input(4), record.required(0))
-
-    return restate
+def _unary(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    data = build.op(op, _real(build, 0), **record.attrs)
+    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
-def _pool(op: str) -> Restate:
-    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-        build = Rewrite(record, scope)
-        last = bool(record.integer("channels_last", 0))
-        data = _real(build, 0)
-        rank = build.known_rank(record.required(0)) if last else 0
-        if last:
-            data = build.op("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1)))
-        data = build.op(op, data, **record.attrs_without("channels_last"))
-        if last:
-            data = build.op("Transpose", data, perm=(0, *range(2, rank), 1))
-        return _quantise(build, data, record.required(3), record.input(4), record.required(0))
-
-    return restate
+def _pool(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    last = bool(record.integer("channels_last", 0))
+    data = _real(build, 0)
+    rank = build.known_rank(record.required(0)) if last else 0
+    if last:
+        data = build.op("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1)))
+    data = build.op(op, data, **record.attrs_without("channels_last"))
+    if last:
+        data = build.op("Transpose", data, perm=(0, *range(2, rank), 1))
+    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
 def _concat(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
@@ -206,12 +198,12 @@ def _scaled(
 QUANTISED: tuple[Adapter, ...] = (
     Adapter("QuantizeLinear", EVERY_OPSET, _same),
     Adapter("DequantizeLinear", EVERY_OPSET, _same),
-    Adapter("QLinearAdd", EVERY_OPSET, _binary("Add")),
-    Adapter("QLinearMul", EVERY_OPSET, _binary("Mul")),
-    Adapter("QLinearSigmoid", EVERY_OPSET, _unary("Sigmoid")),
-    Adapter("QLinearLeakyRelu", EVERY_OPSET, _unary("LeakyRelu")),
-    Adapter("QLinearAveragePool", EVERY_OPSET, _pool("AveragePool")),
-    Adapter("QLinearGlobalAveragePool", EVERY_OPSET, _pool("GlobalAveragePool")),
+    Adapter("QLinearAdd", EVERY_OPSET, partial(_binary, op="Add")),
+    Adapter("QLinearMul", EVERY_OPSET, partial(_binary, op="Mul")),
+    Adapter("QLinearSigmoid", EVERY_OPSET, partial(_unary, op="Sigmoid")),
+    Adapter("QLinearLeakyRelu", EVERY_OPSET, partial(_unary, op="LeakyRelu")),
+    Adapter("QLinearAveragePool", EVERY_OPSET, partial(_pool, op="AveragePool")),
+    Adapter("QLinearGlobalAveragePool", EVERY_OPSET, partial(_pool, op="GlobalAveragePool")),
     Adapter("QLinearConcat", EVERY_OPSET, _concat),
     Adapter("QLinearSoftmax", EVERY_OPSET, _softmax),
     Adapter("QLinearWhere", EVERY_OPSET, _where),

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Restate, Rewrite
+from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
 from whence.types import DType
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
 
 
-def _ints_to_input(attribute: str) -> Restate:
+def _ints_to_input(record: OpRecord, scope: FileScope, attribute: str) -> Sequence[OpRecord]:
     """The list `attribute` becomes input 1. An empty list meant the same as none."""
-
-    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-        values = record.integers(attribute)
-        inputs = record.inputs[:1]
-        if values:
-            inputs.append(scope.constant(np.array(values, np.int64)))
-        return [record.with_(inputs=inputs, attrs=record.attrs_without(attribute))]
-
-    return restate
+    values = record.integers(attribute)
+    inputs = record.inputs[:1]
+    if values:
+        inputs.append(scope.constant(np.array(values, np.int64)))
+    return [record.with_(inputs=inputs, attrs=record.attrs_without(attribute))]
 
 
 def _split_count(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
@@ -103,11 +100,14 @@ def _dft(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
 
 
 MOVED_ATTRIBUTES: tuple[Adapter, ...] = (
-    Adapter("Squeeze", 13, _ints_to_input("axes")),
-    Adapter("Unsqueeze", 13, _ints_to_input("axes")),
-    Adapter("ReduceSum", 13, _ints_to_input("axes")),
-    *(Adapter(f"Reduce{kind}", 18, _ints_to_input("axes")) for kind in _REDUCTIONS),
-    Adapter("Split", 13, _ints_to_input("split")),
+    Adapter("Squeeze", 13, partial(_ints_to_input, attribute="axes")),
+    Adapter("Unsqueeze", 13, partial(_ints_to_input, attribute="axes")),
+    Adapter("ReduceSum", 13, partial(_ints_to_input, attribute="axes")),
+    *(
+        Adapter(f"Reduce{kind}", 18, partial(_ints_to_input, attribute="axes"))
+        for kind in _REDUCTIONS
+    ),
+    Adapter("Split", 13, partial(_ints_to_input, attribute="split")),
     Adapter("Split", 18, _split_count),
     Adapter("Slice", 10, _slice),
     Adapter("Pad", 11, _pad),

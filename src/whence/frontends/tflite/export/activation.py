@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports
+from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.export.units import RELU, RELU6, RELU_N1_TO_1, activation_of
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
@@ -12,11 +14,8 @@ from whence.types import DType, TensorType
 _CLIPS = {RELU: "RELU", RELU6: "RELU6", RELU_N1_TO_1: "RELU_N1_TO_1"}
 
 
-def _plain(op: str) -> Exporter:
-    def export(call: ExportCall) -> None:
-        call.emit(op, [call.input(0)])
-
-    return export
+def _plain(call: ExportCall, op: str) -> None:
+    call.emit(op, [call.input(0)])
 
 
 def _clip(call: ExportCall) -> None:
@@ -54,29 +53,22 @@ def _elu(call: ExportCall) -> None:
     alpha = call.number("alpha", 1.0)
     if alpha == 1.0:
         call.emit("ELU", [call.input(0)])
-        return
-    # alpha · elu(min(x, 0)) + max(x, 0)
+    else:
+        call.emit("ADD", _elu_parts(call, alpha))
+
+
+def _elu_parts(call: ExportCall, alpha: float) -> list[int]:
+    """alpha · elu(min(x, 0)) and max(x, 0)"""
     kind = call.type(0)
-    below = call.step(
-        "ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind
-    )
-    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind)
-    call.emit("ADD", [scaled, call.step("RELU", [call.input(0)], kind)])
+    below = call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)
+    scaled = [call.step("ELU", [below], kind), call.scalar(alpha, kind)]
+    return [call.step("MUL", scaled, kind), call.step("RELU", [call.input(0)], kind)]
 
 
 def _selu(call: ExportCall) -> None:
-    # gamma · (alpha · elu(min(x, 0)) + max(x, 0))
-    kind = call.type(0)
-    alpha, gamma = (
-        call.number("alpha", 1.6732632423543772),
-        call.number("gamma", 1.0507009873554805),
-    )
-    below = call.step(
-        "ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind
-    )
-    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind)
-    whole = call.step("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], kind)
-    call.emit("MUL", [whole, call.scalar(gamma, kind)])
+    kind, gamma = call.type(0), call.number("gamma", 1.0507009873554805)
+    parts = _elu_parts(call, call.number("alpha", 1.6732632423543772))
+    call.emit("MUL", [call.step("ADD", parts, kind), call.scalar(gamma, kind)])
 
 
 def _hard_sigmoid(call: ExportCall) -> None:
@@ -122,25 +114,21 @@ def _thresholded(call: ExportCall) -> None:
     call.emit("SELECT_V2", [above, call.input(0), call.const(np.zeros((), kind.dtype.numpy))])
 
 
-def _softmax(op: str) -> Exporter:
+def _softmax(call: ExportCall, op: str) -> None:
     """Along the last axis, with other axes brought there and back."""
-
-    def export(call: ExportCall) -> None:
-        kind = call.type(0)
-        rank = call.rank(0)
-        axis = call.axis("axis", -1, rank)
-        options: dict[str, Option] = {"beta": 1.0} if op == "SOFTMAX" else {}
-        if axis == rank - 1:
-            call.emit(op, [call.input(0)], options)
-            return
-        if call.is_quantised:
-            call.unsupported("quantised, along another axis than the last")
-        order = (*(each for each in range(rank) if each != axis), axis)
-        transposed, inner = call.transposed(call.input(0), kind, order)
-        made = call.step(op, [transposed], inner, options)
-        call.emit("TRANSPOSE", [made, call.ints([order.index(each) for each in range(rank)])])
-
-    return export
+    kind = call.type(0)
+    rank = call.rank(0)
+    axis = call.axis("axis", -1, rank)
+    options: dict[str, Option] = {"beta": 1.0} if op == "SOFTMAX" else {}
+    if axis == rank - 1:
+        call.emit(op, [call.input(0)], options)
+        return
+    if call.is_quantised:
+        call.unsupported("quantised, along another axis than the last")
+    order = (*(each for each in range(rank) if each != axis), axis)
+    transposed, inner = call.transposed(call.input(0), kind, order)
+    made = call.step(op, [transposed], inner, options)
+    call.emit("TRANSPOSE", [made, call.ints([order.index(each) for each in range(rank)])])
 
 
 EXPORTS: Exports = {
@@ -148,17 +136,17 @@ EXPORTS: Exports = {
     "Elu": _elu,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _plain("HARD_SWISH"),
+    "HardSwish": partial(_plain, op="HARD_SWISH"),
     "LeakyRelu": _leaky_relu,
-    "LogSoftmax": _softmax("LOG_SOFTMAX"),
+    "LogSoftmax": partial(_softmax, op="LOG_SOFTMAX"),
     "Mish": _mish,
     "PRelu": _prelu,
-    "Relu": _plain("RELU"),
+    "Relu": partial(_plain, op="RELU"),
     "Selu": _selu,
-    "Sigmoid": _plain("LOGISTIC"),
-    "Softmax": _softmax("SOFTMAX"),
+    "Sigmoid": partial(_plain, op="LOGISTIC"),
+    "Softmax": partial(_softmax, op="SOFTMAX"),
     "Softsign": _softsign,
     "Swish": _swish,
-    "Tanh": _plain("TANH"),
+    "Tanh": partial(_plain, op="TANH"),
     "ThresholdedRelu": _thresholded,
 }

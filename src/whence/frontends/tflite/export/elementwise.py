@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
 from whence.frontends.tflite.elementwise_names import BINARY, UNARY
-from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports, cast_options
+from whence.frontends.tflite.export.call import ExportCall, Exports, cast_options
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
 _ACTIVATED = frozenset({"ADD", "SUB", "MUL", "DIV"})
 
 
-def _unary(op: str) -> Exporter:
-    def export(call: ExportCall) -> None:
-        call.emit(op, [call.input(0)])
-
-    return export
+def _unary(call: ExportCall, op: str) -> None:
+    call.emit(op, [call.input(0)])
 
 
 def binary_options(call: ExportCall, op: str) -> Mapping[str, Option]:
     return {"fused_activation_function": call.activation} if op in _ACTIVATED else {}
 
 
-def _binary(op: str) -> Exporter:
-    def export(call: ExportCall) -> None:
-        call.emit(op, [call.input(0), call.input(1)], binary_options(call, op))
-
-    return export
+def _binary(call: ExportCall, op: str) -> None:
+    call.emit(op, [call.input(0), call.input(1)], binary_options(call, op))
 
 
-def _folded(op: str) -> Exporter:
+def _folded(call: ExportCall, op: str) -> None:
     """An operator on any number of operands, as a chain on two."""
-
-    def export(call: ExportCall) -> None:
-        tensors = [call.input(index) for index in range(len(call.node.inputs))]
-        if len(tensors) == 1:
-            call.emit_reshape(tensors[0], call.output_shape())
-            return
-        while len(tensors) > 2:
-            tensors[:2] = [call.step(op, tensors[:2], call.output_type())]
-        call.emit(op, tensors, binary_options(call, op))
-
-    return export
+    tensors = [call.input(index) for index in range(len(call.node.inputs))]
+    if len(tensors) == 1:
+        call.emit_reshape(tensors[0], call.output_shape())
+        return
+    while len(tensors) > 2:
+        tensors[:2] = [call.step(op, tensors[:2], call.output_type())]
+    call.emit(op, tensors, binary_options(call, op))
 
 
 def _mean(call: ExportCall) -> None:
@@ -67,20 +58,16 @@ def _multiply(call: ExportCall) -> None:
     ):
         call.emit("SQUARE", [call.input(0)])
     else:
-        _binary("MUL")(call)
+        _binary(call, op="MUL")
 
 
-def _paired(alone: str, together: str) -> Exporter:
+def _paired(call: ExportCall, alone: str, together: str) -> None:
     """An operator that has a name of its own together with the one before it."""
-
-    def export(call: ExportCall) -> None:
-        inner = call.absorbed()
-        if inner is None:
-            call.emit(alone, [call.input(0)])
-        else:
-            call.emit(together, inner)
-
-    return export
+    inner = call.absorbed()
+    if inner is None:
+        call.emit(alone, [call.input(0)])
+    else:
+        call.emit(together, inner)
 
 
 def _reciprocal(call: ExportCall) -> None:
@@ -178,23 +165,23 @@ def _tan(call: ExportCall) -> None:
 
 
 EXPORTS: Exports = {
-    **{op: _unary(name) for name, op in UNARY.items()},
-    **{op: _binary(name) for name, op in BINARY.items()},
-    "BitCast": _unary("BITCAST"),
+    **{op: partial(_unary, op=name) for name, op in UNARY.items()},
+    **{op: partial(_binary, op=name) for name, op in BINARY.items()},
+    "BitCast": partial(_unary, op="BITCAST"),
     "BitShift": _shift,
     "Cast": _cast,
-    "Floor": _paired("FLOOR", "FLOOR_DIV"),
+    "Floor": partial(_paired, alone="FLOOR", together="FLOOR_DIV"),
     "IsNaN": _is_nan,
-    "Max": _folded("MAXIMUM"),
+    "Max": partial(_folded, op="MAXIMUM"),
     "Mean": _mean,
-    "Min": _folded("MINIMUM"),
+    "Min": partial(_folded, op="MINIMUM"),
     "Mod": _remainder,
     "Mul": _multiply,
-    "Not": _paired("LOGICAL_NOT", "NOT_EQUAL"),
+    "Not": partial(_paired, alone="LOGICAL_NOT", together="NOT_EQUAL"),
     "Reciprocal": _reciprocal,
     "Sign": _sign,
     "Softplus": _softplus,
-    "Sum": _folded("ADD"),
+    "Sum": partial(_folded, op="ADD"),
     "Tan": _tan,
     "Where": _where,
     "Xor": _xor,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports
+from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.export.convolution import bordered
 from whence.frontends.tflite.export.windows import SAME, Frame, frame_of
 from whence.frontends.tflite.schema import Option
@@ -144,19 +146,15 @@ def _share_inside(call: ExportCall, kind: TensorType, frame: Frame) -> np.ndarra
     ].astype(np.float32)
 
 
-def _global(op: str) -> Exporter:
+def _global(call: ExportCall, op: str) -> None:
     """Over all spatial axes of a channels-first tensor."""
-
-    def export(call: ExportCall) -> None:
-        rank = call.rank(0)
-        call.emit(op, [call.input(0), call.ints(range(2, rank))], {"keep_dims": True})
-
-    return export
+    rank = call.rank(0)
+    call.emit(op, [call.input(0), call.ints(range(2, rank))], {"keep_dims": True})
 
 
 EXPORTS: Exports = {
     "ChannelsLastAveragePool": _average,
     "ChannelsLastMaxPool": _maximum,
-    "GlobalAveragePool": _global("MEAN"),
-    "GlobalMaxPool": _global("REDUCE_MAX"),
+    "GlobalAveragePool": partial(_global, op="MEAN"),
+    "GlobalMaxPool": partial(_global, op="REDUCE_MAX"),
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports
+from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
@@ -31,36 +32,32 @@ def _axes(call: ExportCall) -> tuple[int, tuple[int, ...] | None]:
     return call.ints(listed), listed
 
 
-def _reduction(op: str) -> Exporter:
-    def export(call: ExportCall) -> None:
-        axes, known = _axes(call)
-        keep, version = bool(call.integer("keepdims", 1)), 2 if call.is_quantised else 1
-        if op == "MEAN" and known is not None and not call.is_quantised and _is_large(call, known):
-            _mean_of_means(call, known, keep)
-            return
-        if (
-            call.is_circle
-            and not keep
-            and known is not None
-            and call.rank(0) == 4
-            and set(known) not in _TAKEN_OUT
-            and not call.is_quantised
-        ):
-            shape = tuple(
-                1 if axis in known else dim
-                for axis, dim in enumerate(call.known_rank(call.type(0)))
-            )
-            made = call.step(
-                op,
-                [call.input(0), axes],
-                TensorType(call.output_type().dtype, shape),
-                {"keep_dims": True},
-            )
-            call.emit_reshape(made, call.output_shape())
-        else:
-            call.emit(op, [call.input(0), axes], {"keep_dims": keep}, version=version)
-
-    return export
+def _reduction(call: ExportCall, op: str) -> None:
+    axes, known = _axes(call)
+    keep, version = bool(call.integer("keepdims", 1)), 2 if call.is_quantised else 1
+    if op == "MEAN" and known is not None and not call.is_quantised and _is_large(call, known):
+        _mean_of_means(call, known, keep)
+        return
+    if (
+        call.is_circle
+        and not keep
+        and known is not None
+        and call.rank(0) == 4
+        and set(known) not in _TAKEN_OUT
+        and not call.is_quantised
+    ):
+        shape = tuple(
+            1 if axis in known else dim for axis, dim in enumerate(call.known_rank(call.type(0)))
+        )
+        made = call.step(
+            op,
+            [call.input(0), axes],
+            TensorType(call.output_type().dtype, shape),
+            {"keep_dims": True},
+        )
+        call.emit_reshape(made, call.output_shape())
+    else:
+        call.emit(op, [call.input(0), axes], {"keep_dims": keep}, version=version)
 
 
 _LARGE = 4096
@@ -158,10 +155,10 @@ EXPORTS: Exports = {
     "ReduceL2": _length,
     "ReduceLogSum": _log_sum,
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": _reduction("REDUCE_MAX"),
-    "ReduceMean": _reduction("MEAN"),
-    "ReduceMin": _reduction("REDUCE_MIN"),
-    "ReduceProd": _reduction("REDUCE_PROD"),
-    "ReduceSum": _reduction("SUM"),
+    "ReduceMax": partial(_reduction, op="REDUCE_MAX"),
+    "ReduceMean": partial(_reduction, op="MEAN"),
+    "ReduceMin": partial(_reduction, op="REDUCE_MIN"),
+    "ReduceProd": partial(_reduction, op="REDUCE_PROD"),
+    "ReduceSum": partial(_reduction, op="SUM"),
     "ReduceSumSquare": _sum_of_squares,
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports, cast_options
+from whence.frontends.tflite.export.call import ExportCall, Exports, cast_options
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
@@ -165,25 +166,20 @@ def _scatter_nd(call: ExportCall) -> None:
     call.emit("SCATTER_ND", [call.index_input(1), call.input(2), sizes])
 
 
-def _arg(op: str) -> Exporter:
-    def export(call: ExportCall) -> None:
-        if call.integer("select_last_index"):
-            call.unsupported("the last of equal values")
-        axis = call.const(np.array(call.axis("axis", 0, call.rank(0)), np.int32))
-        options: dict[str, Option] = {"output_type": 4}
-        if not call.integer("keepdims", 1):
-            call.emit(op, [call.input(0), axis], options)
-            return
-        shape = call.output_shape()
-        kept = tuple(
-            dim
-            for position, dim in enumerate(shape)
-            if position != call.axis("axis", 0, call.rank(0))
-        )
-        made = call.step(op, [call.input(0), axis], TensorType(DType.I64, kept), options)
-        call.emit_reshape(made, shape)
-
-    return export
+def _arg(call: ExportCall, op: str) -> None:
+    if call.integer("select_last_index"):
+        call.unsupported("the last of equal values")
+    axis = call.const(np.array(call.axis("axis", 0, call.rank(0)), np.int32))
+    options: dict[str, Option] = {"output_type": 4}
+    if not call.integer("keepdims", 1):
+        call.emit(op, [call.input(0), axis], options)
+        return
+    shape = call.output_shape()
+    kept = tuple(
+        dim for position, dim in enumerate(shape) if position != call.axis("axis", 0, call.rank(0))
+    )
+    made = call.step(op, [call.input(0), axis], TensorType(DType.I64, kept), options)
+    call.emit_reshape(made, shape)
 
 
 def _top_k(call: ExportCall) -> None:
@@ -270,8 +266,8 @@ def _suppression(call: ExportCall) -> None:
 
 
 EXPORTS: Exports = {
-    "ArgMax": _arg("ARG_MAX"),
-    "ArgMin": _arg("ARG_MIN"),
+    "ArgMax": partial(_arg, op="ARG_MAX"),
+    "ArgMin": partial(_arg, op="ARG_MIN"),
     "Gather": _gather,
     "GatherND": _gather_nd,
     "NonZero": _non_zero,

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports
+from functools import partial
+
+from whence.frontends.tflite.export.call import ExportCall, Exports
 
 
 def _real_fourier(call: ExportCall) -> None:
     call.emit("RFFT2D", [call.input(0), call.index_input(1)])
 
 
-def _part(op: str) -> Exporter:
-    def export(call: ExportCall) -> None:
-        call.emit(op, [call.input(0)])
-
-    return export
+def _part(call: ExportCall, op: str) -> None:
+    call.emit(op, [call.input(0)])
 
 
 EXPORTS: Exports = {
-    "ComplexAbs": _part("COMPLEX_ABS"),
-    "ImaginaryPart": _part("IMAG"),
+    "ComplexAbs": partial(_part, op="COMPLEX_ABS"),
+    "ImaginaryPart": partial(_part, op="IMAG"),
     "RealFourier2D": _real_fourier,
-    "RealPart": _part("REAL"),
+    "RealPart": partial(_part, op="REAL"),
 }

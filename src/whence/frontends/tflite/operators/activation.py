@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from functools import partial
+
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.ops.definition import Attr
 from whence.types import DType
 
@@ -10,18 +12,12 @@ _SMALLEST_NORM = 1e-6
 """What LiteRT divides by when a vector is shorter."""
 
 
-def _plain(op: str, **attrs: Attr) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        call.output(0, call.emit(op, [call.real(0)], attrs))
-
-    return mapper
+def _plain(call: OperatorCall, op: str, **attrs: Attr) -> None:
+    call.output(0, call.emit(op, [call.real(0)], attrs))
 
 
-def _clipped(low: float, high: float) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        call.output(0, call.clip(call.real(0), low, high))
-
-    return mapper
+def _clipped(call: OperatorCall, low: float, high: float) -> None:
+    call.output(0, call.clip(call.real(0), low, high))
 
 
 def _leaky_relu(call: OperatorCall) -> None:
@@ -73,19 +69,19 @@ def _local_response(call: OperatorCall) -> None:
 
 
 MAPPINGS: Mappings = {
-    "ELU": _plain("Elu", alpha=1.0),
+    "ELU": partial(_plain, op="Elu", alpha=1.0),
     "GELU": _gelu,
-    "HARD_SWISH": _plain("HardSwish"),
+    "HARD_SWISH": partial(_plain, op="HardSwish"),
     "L2_NORMALIZATION": _l2_normalisation,
     "LEAKY_RELU": _leaky_relu,
     "LOCAL_RESPONSE_NORMALIZATION": _local_response,
-    "LOGISTIC": _plain("Sigmoid"),
-    "LOG_SOFTMAX": _plain("LogSoftmax", axis=-1),
+    "LOGISTIC": partial(_plain, op="Sigmoid"),
+    "LOG_SOFTMAX": partial(_plain, op="LogSoftmax", axis=-1),
     "PRELU": _prelu,
-    "RELU": _plain("Relu"),
-    "RELU6": _clipped(0, 6),
-    "RELU_0_TO_1": _clipped(0, 1),
-    "RELU_N1_TO_1": _clipped(-1, 1),
+    "RELU": partial(_plain, op="Relu"),
+    "RELU6": partial(_clipped, low=0, high=6),
+    "RELU_0_TO_1": partial(_clipped, low=0, high=1),
+    "RELU_N1_TO_1": partial(_clipped, low=-1, high=1),
     "SOFTMAX": _softmax,
-    "TANH": _plain("Tanh"),
+    "TANH": partial(_plain, op="Tanh"),
 }

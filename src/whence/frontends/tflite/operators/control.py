@@ -9,6 +9,7 @@ in with their other inputs, and those they assign come out with their other outp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.variables import Key, resource_key
 from whence.graph.graph import Graph
 from whence.graph.merge import common, without_dims
@@ -256,19 +257,13 @@ def _call_once(call: OperatorCall) -> None:
     call.bury(Reason.FOLDED, rule)
 
 
-def _inlined(option: str) -> Mapper:
+def _inlined(call: OperatorCall, option: str) -> None:
     """A call is the subgraph it names, and so is a composite, which has its own definition."""
-
-    def mapper(call: OperatorCall) -> None:
-        made = call.inline(
-            call.integer(option), [call.needed(index) for index in range(call.n_inputs)]
-        )
-        if len(made) != call.n_outputs:
-            call.fail(f"its subgraph has {len(made)} outputs, it has {call.n_outputs}")
-        for index, ref in enumerate(made):
-            call.output_codes(index, ref)
-
-    return mapper
+    made = call.inline(call.integer(option), [call.needed(index) for index in range(call.n_inputs)])
+    if len(made) != call.n_outputs:
+        call.fail(f"its subgraph has {len(made)} outputs, it has {call.n_outputs}")
+    for index, ref in enumerate(made):
+        call.output_codes(index, ref)
 
 
 _MOST_INITIAL = 1 << 28
@@ -305,11 +300,11 @@ def _assign_variable(call: OperatorCall) -> None:
 
 MAPPINGS: Mappings = {
     "ASSIGN_VARIABLE": _assign_variable,
-    "CALL": _inlined("subgraph"),
+    "CALL": partial(_inlined, option="subgraph"),
     "CALL_ONCE": _call_once,
     "IF": _if,
     "READ_VARIABLE": _read_variable,
-    "STABLEHLO_COMPOSITE": _inlined("decomposition_subgraph_index"),
+    "STABLEHLO_COMPOSITE": partial(_inlined, option="decomposition_subgraph_index"),
     "VAR_HANDLE": _var_handle,
     "WHILE": _while,
 }

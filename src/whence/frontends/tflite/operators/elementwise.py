@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from whence.frontends.tflite.elementwise_names import BINARY, UNARY
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
 from whence.frontends.tflite.quantisation import FIXED_POINT
 from whence.frontends.tflite.records import TensorRecord
 from whence.types import DType
 
 
-def _unary(op: str) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        call.output(0, call.op(op, call.real(0)))
-
-    return mapper
+def _unary(call: OperatorCall, op: str) -> None:
+    call.output(0, call.op(op, call.real(0)))
 
 
-def _binary(op: str) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        call.output(0, call.activate(call.op(op, call.real(0), call.real(1))))
-
-    return mapper
+def _binary(call: OperatorCall, op: str) -> None:
+    call.output(0, call.activate(call.op(op, call.real(0), call.real(1))))
 
 
-def _extreme(op: str) -> Mapper:
+def _extreme(call: OperatorCall, op: str) -> None:
     """The larger or smaller of two, on codes if both have one scale: these have the same order."""
-
-    def mapper(call: OperatorCall) -> None:
-        if keeps_codes(call, 0) and keeps_codes(call, 1):
-            call.output_codes(0, call.op(op, call.needed(0), call.needed(1)))
-        else:
-            call.output(0, call.op(op, call.real(0), call.real(1)))
-
-    return mapper
+    if keeps_codes(call, 0) and keeps_codes(call, 1):
+        call.output_codes(0, call.op(op, call.needed(0), call.needed(1)))
+    else:
+        call.output(0, call.op(op, call.real(0), call.real(1)))
 
 
 def _not_equal(call: OperatorCall) -> None:
@@ -195,8 +187,8 @@ def _fake_quantise(call: OperatorCall) -> None:
 
 
 MAPPINGS: Mappings = {
-    **{name: _unary(op) for name, op in UNARY.items()},
-    **{name: _binary(op) for name, op in BINARY.items()},
+    **{name: partial(_unary, op=op) for name, op in UNARY.items()},
+    **{name: partial(_binary, op=op) for name, op in BINARY.items()},
     "ADD_N": _sum,
     "ATAN2": _atan2,
     "CAST": _cast,
@@ -204,8 +196,8 @@ MAPPINGS: Mappings = {
     "FAKE_QUANT": _fake_quantise,
     "FLOOR_DIV": _floor_div,
     "FLOOR_MOD": _floor_mod,
-    "MAXIMUM": _extreme("Max"),
-    "MINIMUM": _extreme("Min"),
+    "MAXIMUM": partial(_extreme, op="Max"),
+    "MINIMUM": partial(_extreme, op="Min"),
     "NOT_EQUAL": _not_equal,
     "QUANTIZE": _quantise,
     "RIGHT_SHIFT": _right_shift,

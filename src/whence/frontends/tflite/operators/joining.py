@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -134,36 +136,33 @@ def _mirror_pad(call: OperatorCall) -> None:
     call.output_codes(0, x)
 
 
-def _resize(mode: str) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        if call.rank(0) != 4:
-            call.fail(f"its input is {call.type(0)}, not a tensor of 4 dimensions")
-        aligned, centred = call.flag("align_corners"), call.flag("half_pixel_centers")
-        if aligned and centred:
-            call.fail("align_corners and half_pixel_centers exclude each other")
-        attrs: dict[str, Attr] = {
-            "axes": (1, 2),
-            "mode": mode,
-            "coordinate_transformation_mode": "align_corners"
-            if aligned
-            else "half_pixel"
-            if centred
-            else "asymmetric",
-        }
-        if mode == "nearest":
-            attrs["nearest_mode"] = "round_prefer_ceil" if aligned or centred else "floor"
-            call.output_codes(
-                0, call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs)
-            )
-        else:
-            call.output(
-                0,
-                call.emit(
-                    "Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs
-                ),
-            )
-
-    return mapper
+def _resize(call: OperatorCall, mode: str) -> None:
+    if call.rank(0) != 4:
+        call.fail(f"its input is {call.type(0)}, not a tensor of 4 dimensions")
+    aligned, centred = call.flag("align_corners"), call.flag("half_pixel_centers")
+    if aligned and centred:
+        call.fail("align_corners and half_pixel_centers exclude each other")
+    attrs: dict[str, Attr] = {
+        "axes": (1, 2),
+        "mode": mode,
+        "coordinate_transformation_mode": "align_corners"
+        if aligned
+        else "half_pixel"
+        if centred
+        else "asymmetric",
+    }
+    if mode == "nearest":
+        attrs["nearest_mode"] = "round_prefer_ceil" if aligned or centred else "floor"
+        call.output_codes(
+            0, call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs)
+        )
+    else:
+        call.output(
+            0,
+            call.emit(
+                "Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs
+            ),
+        )
 
 
 MAPPINGS: Mappings = {
@@ -172,8 +171,8 @@ MAPPINGS: Mappings = {
     "PACK": _pack,
     "PAD": _pad,
     "PADV2": _pad,
-    "RESIZE_BILINEAR": _resize("linear"),
-    "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
+    "RESIZE_BILINEAR": partial(_resize, mode="linear"),
+    "RESIZE_NEAREST_NEIGHBOR": partial(_resize, mode="nearest"),
     "SPLIT": _split,
     "SPLIT_V": _split_v,
     "UNPACK": _unpack,

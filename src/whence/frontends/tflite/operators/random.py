@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from functools import partial
+
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 
 
-def _drawn(op: str) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        shape = call.numbers(0, "shape")
-        if any(size < 0 for size in shape):
-            call.fail(f"its shape is {list(shape)}")
-        call.output(0, call.op(op, shape=shape, dtype=int(call.output_type(0).dtype)))
-
-    return mapper
+def _drawn(call: OperatorCall, op: str) -> None:
+    shape = call.numbers(0, "shape")
+    if any(size < 0 for size in shape):
+        call.fail(f"its shape is {list(shape)}")
+    call.output(0, call.op(op, shape=shape, dtype=int(call.output_type(0).dtype)))
 
 
 MAPPINGS: Mappings = {
-    "RANDOM_STANDARD_NORMAL": _drawn("RandomNormal"),
-    "RANDOM_UNIFORM": _drawn("RandomUniform"),
+    "RANDOM_STANDARD_NORMAL": partial(_drawn, op="RandomNormal"),
+    "RANDOM_UNIFORM": partial(_drawn, op="RandomUniform"),
 }

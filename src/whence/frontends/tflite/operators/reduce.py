@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -25,26 +27,19 @@ def _attrs(call: OperatorCall) -> dict[str, Attr]:
     return {"keepdims": int(call.flag("keep_dims")), "noop_with_empty_axes": 1}
 
 
-def _reduction(op: str) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
-
-    return mapper
+def _reduction(call: OperatorCall, op: str) -> None:
+    call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
 
 
-def _extreme(op: str) -> Mapper:
+def _extreme(call: OperatorCall, op: str) -> None:
     """The largest or smallest: codes are ordered like what they mean."""
-
-    def mapper(call: OperatorCall) -> None:
-        nothing = _extreme_of_nothing(call, op)
-        if nothing is not None:
-            call.output_constant(0, nothing)
-        elif keeps_codes(call):
-            call.output_codes(0, call.emit(op, [call.needed(0), axes_of(call)], _attrs(call)))
-        else:
-            call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
-
-    return mapper
+    nothing = _extreme_of_nothing(call, op)
+    if nothing is not None:
+        call.output_constant(0, nothing)
+    elif keeps_codes(call):
+        call.output_codes(0, call.emit(op, [call.needed(0), axes_of(call)], _attrs(call)))
+    else:
+        call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
 
 
 def _extreme_of_nothing(call: OperatorCall, op: str) -> np.ndarray | None:
@@ -69,27 +64,20 @@ def _extreme_of_nothing(call: OperatorCall, op: str) -> np.ndarray | None:
     return np.full(made, limits.min if op == "ReduceMax" else limits.max, np.float32)
 
 
-def _logical(op: str) -> Mapper:
+def _logical(call: OperatorCall, op: str) -> None:
     """Any is the largest of truth values, all the smallest."""
-
-    def mapper(call: OperatorCall) -> None:
-        # Unsigned, so that the largest of none is 0: false.
-        numbers = call.cast(call.needed(0), DType.U8)
-        call.output(0, call.cast(call.emit(op, [numbers, axes_of(call)], _attrs(call)), DType.BOOL))
-
-    return mapper
+    # Unsigned, so that the largest of none is 0: false.
+    numbers = call.cast(call.needed(0), DType.U8)
+    call.output(0, call.cast(call.emit(op, [numbers, axes_of(call)], _attrs(call)), DType.BOOL))
 
 
-def _arg(op: str) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        axes = call.numbers(1, "axes")
-        if len(axes) != 1:
-            call.fail(f"it has {len(axes)} axes, not one")
-        # Codes are ordered like what they mean, so their extremes are in the same places.
-        found = call.op(op, call.needed(0), axis=axes[0], keepdims=0)
-        call.output(0, call.cast(found, call.output_type(0).dtype))
-
-    return mapper
+def _arg(call: OperatorCall, op: str) -> None:
+    axes = call.numbers(1, "axes")
+    if len(axes) != 1:
+        call.fail(f"it has {len(axes)} axes, not one")
+    # Codes are ordered like what they mean, so their extremes are in the same places.
+    found = call.op(op, call.needed(0), axis=axes[0], keepdims=0)
+    call.output(0, call.cast(found, call.output_type(0).dtype))
 
 
 def _cumulative_sum(call: OperatorCall) -> None:
@@ -104,14 +92,14 @@ def _cumulative_sum(call: OperatorCall) -> None:
 
 
 MAPPINGS: Mappings = {
-    "ARG_MAX": _arg("ArgMax"),
-    "ARG_MIN": _arg("ArgMin"),
+    "ARG_MAX": partial(_arg, op="ArgMax"),
+    "ARG_MIN": partial(_arg, op="ArgMin"),
     "CUMSUM": _cumulative_sum,
-    "MEAN": _reduction("ReduceMean"),
-    "REDUCE_ALL": _logical("ReduceMin"),
-    "REDUCE_ANY": _logical("ReduceMax"),
-    "REDUCE_MAX": _extreme("ReduceMax"),
-    "REDUCE_MIN": _extreme("ReduceMin"),
-    "REDUCE_PROD": _reduction("ReduceProd"),
-    "SUM": _reduction("ReduceSum"),
+    "MEAN": partial(_reduction, op="ReduceMean"),
+    "REDUCE_ALL": partial(_logical, op="ReduceMin"),
+    "REDUCE_ANY": partial(_logical, op="ReduceMax"),
+    "REDUCE_MAX": partial(_extreme, op="ReduceMax"),
+    "REDUCE_MIN": partial(_extreme, op="ReduceMin"),
+    "REDUCE_PROD": partial(_reduction, op="ReduceProd"),
+    "SUM": partial(_reduction, op="ReduceSum"),
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
 from whence.graph.node import Ref
 from whence.ops.quantised.quantise import integer_range
@@ -91,32 +93,28 @@ def _combined(
     )
 
 
-def _unsorted(reduction: str) -> Mapper:
+def _unsorted(call: OperatorCall, reduction: str) -> None:
     """Elements combined by segment, in any order; an empty segment has the neutral element."""
-
-    def mapper(call: OperatorCall) -> None:
-        data, rank = call.real(0), call.rank(1)
-        kind, shape = call.tensor_type_of(data), call.shape(0)
-        count = call.numbers(2, "number of segments")
-        if len(count) != 1 or not 0 <= count[0] <= _MOST_ROWS:
-            call.fail(f"it has {list(count)} segments")
-        if not (kind.dtype.is_integer or kind.dtype is DType.F32):
-            call.unsupported(f"segments of {kind.dtype}")
-        low, high = integer_range(kind.dtype) if kind.dtype.is_integer else (-_LARGEST, _LARGEST)
-        start = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
-        call.output(
-            0,
-            _combined(
-                call,
-                call.ints(count[0], *shape[rank:]),
-                call.cast(call.needed(1), DType.I64),
-                data,
-                start,
-                reduction,
-            ),
-        )
-
-    return mapper
+    data, rank = call.real(0), call.rank(1)
+    kind, shape = call.tensor_type_of(data), call.shape(0)
+    count = call.numbers(2, "number of segments")
+    if len(count) != 1 or not 0 <= count[0] <= _MOST_ROWS:
+        call.fail(f"it has {list(count)} segments")
+    if not (kind.dtype.is_integer or kind.dtype is DType.F32):
+        call.unsupported(f"segments of {kind.dtype}")
+    low, high = integer_range(kind.dtype) if kind.dtype.is_integer else (-_LARGEST, _LARGEST)
+    start = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
+    call.output(
+        0,
+        _combined(
+            call,
+            call.ints(count[0], *shape[rank:]),
+            call.cast(call.needed(1), DType.I64),
+            data,
+            start,
+            reduction,
+        ),
+    )
 
 
 def _sparse_to_dense(call: OperatorCall) -> None:
@@ -136,8 +134,8 @@ MAPPINGS: Mappings = {
     "DYNAMIC_UPDATE_SLICE": _dynamic_update_slice,
     "SEGMENT_SUM": _segment_sum,
     "SPARSE_TO_DENSE": _sparse_to_dense,
-    "UNSORTED_SEGMENT_MAX": _unsorted("max"),
-    "UNSORTED_SEGMENT_MIN": _unsorted("min"),
-    "UNSORTED_SEGMENT_PROD": _unsorted("mul"),
-    "UNSORTED_SEGMENT_SUM": _unsorted("add"),
+    "UNSORTED_SEGMENT_MAX": partial(_unsorted, reduction="max"),
+    "UNSORTED_SEGMENT_MIN": partial(_unsorted, reduction="min"),
+    "UNSORTED_SEGMENT_PROD": partial(_unsorted, reduction="mul"),
+    "UNSORTED_SEGMENT_SUM": partial(_unsorted, reduction="add"),
 }

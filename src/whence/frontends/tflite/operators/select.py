@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes, move
 from whence.graph.node import Ref
 from whence.types import DType
@@ -125,33 +127,29 @@ def _bucketise(call: OperatorCall) -> None:
     call.output_codes(0, call.op("ReduceSum", reached, call.ints(-1), keepdims=0))
 
 
-def _suppression(soft: bool) -> Mapper:
+def _suppression(call: OperatorCall, soft: bool) -> None:
     """Boxes that do not overlap better ones: indices, scores if soft, and their count."""
-
-    def mapper(call: OperatorCall) -> None:
-        inputs: list[Ref | None] = [
-            call.real(0),
-            call.real(1),
-            call.needed(2),
-            call.real(3),
-            call.real(4),
-        ]
-        if soft:
-            inputs.append(call.real(5))
-        indices, scores, count = call.emit("PaddedNonMaxSuppression", inputs, outputs=3)
-        results = (indices, scores, count) if soft else (indices, count)
-        for position, ref in enumerate(results):
-            call.output(position, ref)
-
-    return mapper
+    inputs: list[Ref | None] = [
+        call.real(0),
+        call.real(1),
+        call.needed(2),
+        call.real(3),
+        call.real(4),
+    ]
+    if soft:
+        inputs.append(call.real(5))
+    indices, scores, count = call.emit("PaddedNonMaxSuppression", inputs, outputs=3)
+    results = (indices, scores, count) if soft else (indices, count)
+    for position, ref in enumerate(results):
+        call.output(position, ref)
 
 
 MAPPINGS: Mappings = {
     "BUCKETIZE": _bucketise,
     "MATRIX_DIAG": _matrix_diag,
     "MATRIX_SET_DIAG": _matrix_set_diag,
-    "NON_MAX_SUPPRESSION_V4": _suppression(soft=False),
-    "NON_MAX_SUPPRESSION_V5": _suppression(soft=True),
+    "NON_MAX_SUPPRESSION_V4": partial(_suppression, soft=False),
+    "NON_MAX_SUPPRESSION_V5": partial(_suppression, soft=True),
     "REVERSE_SEQUENCE": _reverse_sequence,
     "REVERSE_V2": _reverse,
     "SELECT": _select,

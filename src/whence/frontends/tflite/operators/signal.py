@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from functools import partial
+
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.types import DType
 
 
@@ -14,16 +16,13 @@ def _real_fourier(call: OperatorCall) -> None:
     call.output(0, call.op("RealFourier2D", call.real(0), lengths))
 
 
-def _part(op: str) -> Mapper:
-    def mapper(call: OperatorCall) -> None:
-        call.output(0, call.op(op, call.needed(0)))
-
-    return mapper
+def _part(call: OperatorCall, op: str) -> None:
+    call.output(0, call.op(op, call.needed(0)))
 
 
 MAPPINGS: Mappings = {
-    "COMPLEX_ABS": _part("ComplexAbs"),
-    "IMAG": _part("ImaginaryPart"),
-    "REAL": _part("RealPart"),
+    "COMPLEX_ABS": partial(_part, op="ComplexAbs"),
+    "IMAG": partial(_part, op="ImaginaryPart"),
+    "REAL": partial(_part, op="RealPart"),
     "RFFT2D": _real_fourier,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from whence.frontends.torch.call import AtenCall, Mapper
 from whence.graph.node import Ref
@@ -10,23 +11,15 @@ from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _plain(op: str, **attrs: Attr) -> Mapper:
+def _plain(call: AtenCall, op: str, **attrs: Attr) -> None:
     """The same function; whole numbers are made real where PyTorch's result is."""
-
-    def mapper(call: AtenCall) -> None:
-        x = call.ref("self" if "self" in call.args else "input")
-        call.result(call.emit(op, [call.cast(x, call.out_dtype)], attrs))
-
-    return mapper
+    x = call.ref("self" if "self" in call.args else "input")
+    call.result(call.emit(op, [call.cast(x, call.out_dtype)], attrs))
 
 
-def _exact(op: str) -> Mapper:
+def _exact(call: AtenCall, op: str) -> None:
     """The same function of elements of any type, with a result of a type of its own."""
-
-    def mapper(call: AtenCall) -> None:
-        call.result(call.emit(op, [call.ref("self")]))
-
-    return mapper
+    call.result(call.emit(op, [call.ref("self")]))
 
 
 def _gelu(call: AtenCall) -> None:
@@ -34,19 +27,16 @@ def _gelu(call: AtenCall) -> None:
     call.result(call.emit("Gelu", [call.ref("self")], {"approximate": approximate}))
 
 
-def _rounding(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x = call.ref("self")
-        is_real = call.dtype("self").is_float
-        call.result(call.emit(op if is_real else "Identity", [x]))
-
-    return mapper
+def _rounding(call: AtenCall, op: str) -> None:
+    x = call.ref("self")
+    is_real = call.dtype("self").is_float
+    call.result(call.emit(op if is_real else "Identity", [x]))
 
 
 def _round(call: AtenCall) -> None:
     if call.args.get("decimals"):
         call.unsupported("rounding to decimals")
-    _rounding("Round")(call)
+    _rounding(call, op="Round")
 
 
 def _trunc(call: AtenCall) -> None:
@@ -63,13 +53,10 @@ def _rsqrt(call: AtenCall) -> None:
     call.result(call.emit("Reciprocal", [call.emit("Sqrt", [x])]))
 
 
-def _scaled_log(base: float) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x = call.cast(call.ref("self"), call.out_dtype)
-        scale = call.number(1 / math.log(base), call.out_dtype)
-        call.result(call.emit("Mul", [call.emit("Log", [x]), scale]))
-
-    return mapper
+def _scaled_log(call: AtenCall, base: float) -> None:
+    x = call.cast(call.ref("self"), call.out_dtype)
+    scale = call.number(1 / math.log(base), call.out_dtype)
+    call.result(call.emit("Mul", [call.emit("Log", [x]), scale]))
 
 
 def _log1p(call: AtenCall) -> None:
@@ -129,13 +116,10 @@ def _clamp(call: AtenCall) -> None:
     call.result(x)
 
 
-def _clamp_one(name: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x = call.cast(call.ref("self"), call.out_dtype)
-        limit = call.operand(name, call.out_dtype)
-        call.result(call.emit("Max" if name == "min" else "Min", [x, limit]))
-
-    return mapper
+def _clamp_one(call: AtenCall, name: str) -> None:
+    x = call.cast(call.ref("self"), call.out_dtype)
+    limit = call.operand(name, call.out_dtype)
+    call.result(call.emit("Max" if name == "min" else "Min", [x, limit]))
 
 
 def _leaky_relu(call: AtenCall) -> None:
@@ -193,15 +177,12 @@ def _glu(call: AtenCall) -> None:
     call.result(call.emit("Mul", [halves[0], call.emit("Sigmoid", [halves[1]])]))
 
 
-def _softmax(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        rank = call.rank("self")
-        x = call.cast(call.ref("self"), call.out_dtype)
-        if rank == 0:
-            call.unsupported("a softmax of a single number")
-        call.result(call.emit(op, [x], {"axis": call.axis("dim", rank)}))
-
-    return mapper
+def _softmax(call: AtenCall, op: str) -> None:
+    rank = call.rank("self")
+    x = call.cast(call.ref("self"), call.out_dtype)
+    if rank == 0:
+        call.unsupported("a softmax of a single number")
+    call.result(call.emit(op, [x], {"axis": call.axis("dim", rank)}))
 
 
 def _not(call: AtenCall) -> None:
@@ -210,42 +191,42 @@ def _not(call: AtenCall) -> None:
 
 
 MAPPINGS: dict[str, Mapper] = {
-    "aten::relu": _plain("Relu"),
-    "aten::sigmoid": _plain("Sigmoid"),
-    "aten::tanh": _plain("Tanh"),
-    "aten::silu": _plain("Swish"),
-    "aten::mish": _plain("Mish"),
-    "aten::hardswish": _plain("HardSwish"),
-    "aten::selu": _plain("Selu"),
-    "aten::erf": _plain("Erf"),
-    "aten::exp": _plain("Exp"),
-    "aten::log": _plain("Log"),
-    "aten::sqrt": _plain("Sqrt"),
-    "aten::reciprocal": _plain("Reciprocal"),
-    "aten::neg": _plain("Neg"),
-    "aten::abs": _plain("Abs"),
-    "aten::sign": _plain("Sign"),
-    "aten::sgn": _plain("Sign"),
-    "aten::sin": _plain("Sin"),
-    "aten::cos": _plain("Cos"),
-    "aten::tan": _plain("Tan"),
-    "aten::asin": _plain("Asin"),
-    "aten::acos": _plain("Acos"),
-    "aten::atan": _plain("Atan"),
-    "aten::sinh": _plain("Sinh"),
-    "aten::cosh": _plain("Cosh"),
-    "aten::asinh": _plain("Asinh"),
-    "aten::acosh": _plain("Acosh"),
-    "aten::atanh": _plain("Atanh"),
-    "aten::isnan": _exact("IsNaN"),
-    "aten::isinf": _exact("IsInf"),
-    "aten::floor": _rounding("Floor"),
-    "aten::ceil": _rounding("Ceil"),
+    "aten::relu": partial(_plain, op="Relu"),
+    "aten::sigmoid": partial(_plain, op="Sigmoid"),
+    "aten::tanh": partial(_plain, op="Tanh"),
+    "aten::silu": partial(_plain, op="Swish"),
+    "aten::mish": partial(_plain, op="Mish"),
+    "aten::hardswish": partial(_plain, op="HardSwish"),
+    "aten::selu": partial(_plain, op="Selu"),
+    "aten::erf": partial(_plain, op="Erf"),
+    "aten::exp": partial(_plain, op="Exp"),
+    "aten::log": partial(_plain, op="Log"),
+    "aten::sqrt": partial(_plain, op="Sqrt"),
+    "aten::reciprocal": partial(_plain, op="Reciprocal"),
+    "aten::neg": partial(_plain, op="Neg"),
+    "aten::abs": partial(_plain, op="Abs"),
+    "aten::sign": partial(_plain, op="Sign"),
+    "aten::sgn": partial(_plain, op="Sign"),
+    "aten::sin": partial(_plain, op="Sin"),
+    "aten::cos": partial(_plain, op="Cos"),
+    "aten::tan": partial(_plain, op="Tan"),
+    "aten::asin": partial(_plain, op="Asin"),
+    "aten::acos": partial(_plain, op="Acos"),
+    "aten::atan": partial(_plain, op="Atan"),
+    "aten::sinh": partial(_plain, op="Sinh"),
+    "aten::cosh": partial(_plain, op="Cosh"),
+    "aten::asinh": partial(_plain, op="Asinh"),
+    "aten::acosh": partial(_plain, op="Acosh"),
+    "aten::atanh": partial(_plain, op="Atanh"),
+    "aten::isnan": partial(_exact, op="IsNaN"),
+    "aten::isinf": partial(_exact, op="IsInf"),
+    "aten::floor": partial(_rounding, op="Floor"),
+    "aten::ceil": partial(_rounding, op="Ceil"),
     "aten::round": _round,
     "aten::trunc": _trunc,
     "aten::rsqrt": _rsqrt,
-    "aten::log2": _scaled_log(2),
-    "aten::log10": _scaled_log(10),
+    "aten::log2": partial(_scaled_log, base=2),
+    "aten::log10": partial(_scaled_log, base=10),
     "aten::log1p": _log1p,
     "aten::expm1": _expm1,
     "aten::exp2": _exp2,
@@ -254,8 +235,8 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::hardtanh": _hardtanh,
     "aten::relu6": _relu6,
     "aten::clamp": _clamp,
-    "aten::clamp_min": _clamp_one("min"),
-    "aten::clamp_max": _clamp_one("max"),
+    "aten::clamp_min": partial(_clamp_one, name="min"),
+    "aten::clamp_max": partial(_clamp_one, name="max"),
     "aten::leaky_relu": _leaky_relu,
     "aten::elu": _elu,
     "aten::celu": _celu,
@@ -266,10 +247,10 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::_prelu_kernel": _prelu,
     "aten::hardsigmoid": _hardsigmoid,
     "aten::glu": _glu,
-    "aten::softmax": _softmax("Softmax"),
-    "aten::_softmax": _softmax("Softmax"),
-    "aten::_safe_softmax": _softmax("Softmax"),
-    "aten::log_softmax": _softmax("LogSoftmax"),
-    "aten::_log_softmax": _softmax("LogSoftmax"),
+    "aten::softmax": partial(_softmax, op="Softmax"),
+    "aten::_softmax": partial(_softmax, op="Softmax"),
+    "aten::_safe_softmax": partial(_softmax, op="Softmax"),
+    "aten::log_softmax": partial(_softmax, op="LogSoftmax"),
+    "aten::_log_softmax": partial(_softmax, op="LogSoftmax"),
     "aten::bitwise_not": _not,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from whence.frontends.torch.call import AtenCall, Mapper, is_node
@@ -29,25 +31,18 @@ def _sides(call: AtenCall) -> tuple[Ref, Ref]:
     return call.operand("self", call.out_dtype), call.operand("other", call.out_dtype)
 
 
-def _binary(op: str, logical: str = "") -> Mapper:
+def _binary(call: AtenCall, op: str, logical: str = "") -> None:
     """`logical` is what the operator is for truth values, if there is such a thing."""
-
-    def mapper(call: AtenCall) -> None:
-        chosen = logical if logical and call.out_dtype is DType.BOOL else op
-        call.result(call.emit(chosen, _sides(call)))
-
-    return mapper
+    chosen = logical if logical and call.out_dtype is DType.BOOL else op
+    call.result(call.emit(chosen, _sides(call)))
 
 
-def _add(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        left, right = _sides(call)
-        alpha = call.plain("alpha")
-        if alpha not in (None, 1):
-            right = call.emit("Mul", [right, call.number(alpha, call.out_dtype)])
-        call.result(call.emit(op, [left, right]))
-
-    return mapper
+def _add(call: AtenCall, op: str) -> None:
+    left, right = _sides(call)
+    alpha = call.plain("alpha")
+    if alpha not in (None, 1):
+        right = call.emit("Mul", [right, call.number(alpha, call.out_dtype)])
+    call.result(call.emit(op, [left, right]))
 
 
 def _rsub(call: AtenCall) -> None:
@@ -106,16 +101,13 @@ def _power(call: AtenCall) -> None:
     call.result(call.emit("Pow", [call.operand("self", dtype), call.operand("exponent", dtype)]))
 
 
-def _addc(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        dtype = call.out_dtype
-        part = call.emit(op, [call.operand("tensor1", dtype), call.operand("tensor2", dtype)])
-        scale = call.plain("value")
-        if scale not in (None, 1):
-            part = call.emit("Mul", [part, call.number(scale, dtype)])
-        call.result(call.emit("Add", [call.operand("self", dtype), part]))
-
-    return mapper
+def _addc(call: AtenCall, op: str) -> None:
+    dtype = call.out_dtype
+    part = call.emit(op, [call.operand("tensor1", dtype), call.operand("tensor2", dtype)])
+    scale = call.plain("value")
+    if scale not in (None, 1):
+        part = call.emit("Mul", [part, call.number(scale, dtype)])
+    call.result(call.emit("Add", [call.operand("self", dtype), part]))
 
 
 def _lerp(call: AtenCall) -> None:
@@ -130,43 +122,40 @@ def _hypotenuse(call: AtenCall) -> None:
     call.result(call.emit("Sqrt", [call.emit("Add", squares)]))
 
 
-def _shift(direction: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        left, right = _sides(call)
-        scale = call.emit("Pow", [call.const(np.array(2, call.out_dtype.numpy)), right])
-        if direction == "left":
-            call.result(call.emit("Mul", [left, scale]))
-        else:
-            call.result(_floor_divided(call, left, scale))
-
-    return mapper
+def _shift(call: AtenCall, direction: str) -> None:
+    left, right = _sides(call)
+    scale = call.emit("Pow", [call.const(np.array(2, call.out_dtype.numpy)), right])
+    if direction == "left":
+        call.result(call.emit("Mul", [left, scale]))
+    else:
+        call.result(_floor_divided(call, left, scale))
 
 
 MAPPINGS: dict[str, Mapper] = {
-    "aten::add": _add("Add"),
-    "aten::sub": _add("Sub"),
+    "aten::add": partial(_add, op="Add"),
+    "aten::sub": partial(_add, op="Sub"),
     "aten::rsub": _rsub,
-    "aten::mul": _binary("Mul", "And"),
+    "aten::mul": partial(_binary, op="Mul", logical="And"),
     "aten::div": _divide,
     "aten::true_divide": _divide,
     "aten::floor_divide": _floor_divide,
     "aten::remainder": _remainder,
     "aten::fmod": _fmod,
     "aten::pow": _power,
-    "aten::maximum": _binary("Max", "Or"),
-    "aten::minimum": _binary("Min", "And"),
-    "aten::addcmul": _addc("Mul"),
-    "aten::addcdiv": _addc("Div"),
+    "aten::maximum": partial(_binary, op="Max", logical="Or"),
+    "aten::minimum": partial(_binary, op="Min", logical="And"),
+    "aten::addcmul": partial(_addc, op="Mul"),
+    "aten::addcdiv": partial(_addc, op="Div"),
     "aten::lerp": _lerp,
     "aten::hypot": _hypotenuse,
-    "aten::bitwise_and": _binary("BitwiseAnd", "And"),
-    "aten::bitwise_or": _binary("BitwiseOr", "Or"),
-    "aten::bitwise_xor": _binary("BitwiseXor", "Xor"),
-    "aten::__and__": _binary("BitwiseAnd", "And"),
-    "aten::__or__": _binary("BitwiseOr", "Or"),
-    "aten::__xor__": _binary("BitwiseXor", "Xor"),
-    "aten::__lshift__": _shift("left"),
-    "aten::__rshift__": _shift("right"),
-    "aten::bitwise_left_shift": _shift("left"),
-    "aten::bitwise_right_shift": _shift("right"),
+    "aten::bitwise_and": partial(_binary, op="BitwiseAnd", logical="And"),
+    "aten::bitwise_or": partial(_binary, op="BitwiseOr", logical="Or"),
+    "aten::bitwise_xor": partial(_binary, op="BitwiseXor", logical="Xor"),
+    "aten::__and__": partial(_binary, op="BitwiseAnd", logical="And"),
+    "aten::__or__": partial(_binary, op="BitwiseOr", logical="Or"),
+    "aten::__xor__": partial(_binary, op="BitwiseXor", logical="Xor"),
+    "aten::__lshift__": partial(_shift, direction="left"),
+    "aten::__rshift__": partial(_shift, direction="right"),
+    "aten::bitwise_left_shift": partial(_shift, direction="left"),
+    "aten::bitwise_right_shift": partial(_shift, direction="right"),
 }

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from whence.frontends.torch.call import AtenCall, Mapper, is_node
 from whence.frontends.torch.operators.arithmetic import common_dtype
 from whence.types import DType
 
 
-def _compare(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        dtype = common_dtype(call, "self", "other")
-        if dtype is DType.BOOL and op not in ("Equal", "NotEqual"):
-            dtype = DType.I32
-        sides = [call.operand("self", dtype), call.operand("other", dtype)]
-        if op == "NotEqual":
-            call.result(call.emit("Not", [call.emit("Equal", sides)]))
-        else:
-            call.result(call.emit(op, sides))
-
-    return mapper
-
-
-def _logical(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        sides = [call.operand("self", DType.BOOL), call.operand("other", DType.BOOL)]
+def _compare(call: AtenCall, op: str) -> None:
+    dtype = common_dtype(call, "self", "other")
+    if dtype is DType.BOOL and op not in ("Equal", "NotEqual"):
+        dtype = DType.I32
+    sides = [call.operand("self", dtype), call.operand("other", dtype)]
+    if op == "NotEqual":
+        call.result(call.emit("Not", [call.emit("Equal", sides)]))
+    else:
         call.result(call.emit(op, sides))
 
-    return mapper
+
+def _logical(call: AtenCall, op: str) -> None:
+    sides = [call.operand("self", DType.BOOL), call.operand("other", DType.BOOL)]
+    call.result(call.emit(op, sides))
 
 
 def _logical_not(call: AtenCall) -> None:
@@ -47,28 +43,25 @@ def _masked_fill(call: AtenCall) -> None:
     call.result(call.emit("Where", [call.operand("mask", DType.BOOL), value, x]))
 
 
-def _triangle(upper: int) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        diagonal = call.args.get("diagonal") or 0
-        where = call.value(diagonal) if is_node(diagonal) else call.numbers(int(diagonal))
-        call.result(call.emit("Trilu", [call.ref("self"), call.reshape(where)], {"upper": upper}))
-
-    return mapper
+def _triangle(call: AtenCall, upper: int) -> None:
+    diagonal = call.args.get("diagonal") or 0
+    where = call.value(diagonal) if is_node(diagonal) else call.numbers(int(diagonal))
+    call.result(call.emit("Trilu", [call.ref("self"), call.reshape(where)], {"upper": upper}))
 
 
 MAPPINGS: dict[str, Mapper] = {
-    "aten::eq": _compare("Equal"),
-    "aten::ne": _compare("NotEqual"),
-    "aten::lt": _compare("Less"),
-    "aten::le": _compare("LessOrEqual"),
-    "aten::gt": _compare("Greater"),
-    "aten::ge": _compare("GreaterOrEqual"),
-    "aten::logical_and": _logical("And"),
-    "aten::logical_or": _logical("Or"),
-    "aten::logical_xor": _logical("Xor"),
+    "aten::eq": partial(_compare, op="Equal"),
+    "aten::ne": partial(_compare, op="NotEqual"),
+    "aten::lt": partial(_compare, op="Less"),
+    "aten::le": partial(_compare, op="LessOrEqual"),
+    "aten::gt": partial(_compare, op="Greater"),
+    "aten::ge": partial(_compare, op="GreaterOrEqual"),
+    "aten::logical_and": partial(_logical, op="And"),
+    "aten::logical_or": partial(_logical, op="Or"),
+    "aten::logical_xor": partial(_logical, op="Xor"),
     "aten::logical_not": _logical_not,
     "aten::where": _where,
     "aten::masked_fill": _masked_fill,
-    "aten::tril": _triangle(0),
-    "aten::triu": _triangle(1),
+    "aten::tril": partial(_triangle, upper=0),
+    "aten::triu": partial(_triangle, upper=1),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,25 +33,22 @@ def _full(call: AtenCall) -> None:
     _filled(call, call.args["size"], call.args["fill_value"])
 
 
-def _fixed(value: int) -> Mapper:
-    return lambda call: _filled(call, call.args["size"], value)
+def _fixed(call: AtenCall, value: int) -> None:
+    _filled(call, call.args["size"], value)
 
 
-def _like(value: int | None) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        given = call.args["fill_value"] if value is None else value
-        dims = call.meta("self").shape
-        if all(isinstance(dim, int) for dim in dims):
-            _filled(call, list(dims), given)
-            return
-        shape = call.emit("Shape", [call.ref("self")])
-        if is_node(given):
-            call.result(call.emit("Expand", [call.cast(call.value(given), call.out_dtype), shape]))
-            return
-        fill = np.array([given]).astype(call.out_dtype.numpy)
-        call.result(call.emit("ConstantOfShape", [shape], {"value": fill}))
-
-    return mapper
+def _like(call: AtenCall, value: int | None) -> None:
+    given = call.args["fill_value"] if value is None else value
+    dims = call.meta("self").shape
+    if all(isinstance(dim, int) for dim in dims):
+        _filled(call, list(dims), given)
+        return
+    shape = call.emit("Shape", [call.ref("self")])
+    if is_node(given):
+        call.result(call.emit("Expand", [call.cast(call.value(given), call.out_dtype), shape]))
+        return
+    fill = np.array([given]).astype(call.out_dtype.numpy)
+    call.result(call.emit("ConstantOfShape", [shape], {"value": fill}))
 
 
 def _scalar_tensor(call: AtenCall) -> None:
@@ -99,20 +97,20 @@ def _dropout(call: AtenCall) -> None:
 MAPPINGS: dict[str, Mapper] = {
     "aten::full": _full,
     "aten::new_full": _full,
-    "aten::full_like": _like(None),
-    "aten::zeros": _fixed(0),
-    "aten::new_zeros": _fixed(0),
-    "aten::zeros_like": _like(0),
-    "aten::ones": _fixed(1),
-    "aten::new_ones": _fixed(1),
-    "aten::ones_like": _like(1),
+    "aten::full_like": partial(_like, value=None),
+    "aten::zeros": partial(_fixed, value=0),
+    "aten::new_zeros": partial(_fixed, value=0),
+    "aten::zeros_like": partial(_like, value=0),
+    "aten::ones": partial(_fixed, value=1),
+    "aten::new_ones": partial(_fixed, value=1),
+    "aten::ones_like": partial(_like, value=1),
     # What is not set may be anything: zeros are.
-    "aten::empty": _fixed(0),
-    "aten::new_empty": _fixed(0),
-    "aten::empty_like": _like(0),
-    "aten::empty_permuted": _fixed(0),
-    "aten::empty_strided": _fixed(0),
-    "aten::new_empty_strided": _fixed(0),
+    "aten::empty": partial(_fixed, value=0),
+    "aten::new_empty": partial(_fixed, value=0),
+    "aten::empty_like": partial(_like, value=0),
+    "aten::empty_permuted": partial(_fixed, value=0),
+    "aten::empty_strided": partial(_fixed, value=0),
+    "aten::new_empty_strided": partial(_fixed, value=0),
     "aten::scalar_tensor": _scalar_tensor,
     "aten::arange": _arange,
     "aten::eye": _eye,

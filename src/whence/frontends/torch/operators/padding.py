@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from whence.frontends.torch.call import AtenCall, Mapper
 from whence.graph.node import Ref
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _pad(call: AtenCall, mode: str, value: float | None) -> None:
+def _pad(call: AtenCall, mode: str, value: float | None = None) -> None:
     """PyTorch lists (begin, end) from the last axis backwards."""
     rank, given = call.rank("self"), call.args["pad" if "pad" in call.args else "padding"]
     pairs = [(given[index], given[index + 1]) for index in range(0, len(given), 2)]
@@ -32,13 +34,9 @@ def _named(call: AtenCall) -> None:
     _pad(call, mode, call.plain("value"))
 
 
-def _fixed(mode: str) -> Mapper:
-    return lambda call: _pad(call, mode, None)
-
-
 MAPPINGS: dict[str, Mapper] = {
     "aten::constant_pad_nd": _constant,
     "aten::pad": _named,
-    **{f"aten::reflection_pad{rank}d": _fixed("reflect") for rank in (1, 2, 3)},
-    **{f"aten::replication_pad{rank}d": _fixed("edge") for rank in (1, 2, 3)},
+    **{f"aten::reflection_pad{rank}d": partial(_pad, mode="reflect") for rank in (1, 2, 3)},
+    **{f"aten::replication_pad{rank}d": partial(_pad, mode="edge") for rank in (1, 2, 3)},
 }

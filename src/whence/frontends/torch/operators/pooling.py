@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -27,50 +28,43 @@ def _batched(call: AtenCall, rank: int) -> tuple[Ref, bool]:
     return (x if is_batch else call.emit("Unsqueeze", [x, call.numbers(0)])), is_batch
 
 
-def _max_pool(rank: int) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x, is_batch = _batched(call, rank)
-        attrs = _windows(call, rank) | {"dilations": call.ints("dilation", rank)}
-        several = isinstance(call.out_meta, list | tuple)
-        if several and any(user.args[1] == 1 for user in call.node.users):
-            call.unsupported("the positions of the largest elements are used")
-        y = call.emit("MaxPool", [x], attrs)
-        y = y if is_batch else call.emit("Squeeze", [y, call.numbers(0)])
-        call.result([y, None] if several else y)
-
-    return mapper
+def _max_pool(call: AtenCall, rank: int) -> None:
+    _maxima(call, rank, _windows(call, rank) | {"dilations": call.ints("dilation", rank)})
 
 
-def _average_pool(rank: int) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x, is_batch = _batched(call, rank)
-        attrs = _windows(call, rank)
-        divisor = call.plain("divisor_override") if "divisor_override" in call.args else None
-        count_pad = bool(call.plain("count_include_pad")) or divisor is not None
-        y = call.emit("AveragePool", [x], attrs | {"count_include_pad": int(count_pad)})
-        if divisor is not None:
-            size = math.prod(call.ints("kernel_size", rank))
-            y = call.emit("Mul", [y, call.number(size / divisor, call.out_dtype)])
-        call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
-
-    return mapper
+def _maxima(call: AtenCall, rank: int, attrs: dict[str, Attr]) -> None:
+    x, is_batch = _batched(call, rank)
+    several = isinstance(call.out_meta, list | tuple)
+    if several and any(user.args[1] == 1 for user in call.node.users):
+        call.unsupported("the positions of the largest elements are used")
+    y = call.emit("MaxPool", [x], attrs)
+    y = y if is_batch else call.emit("Squeeze", [y, call.numbers(0)])
+    call.result([y, None] if several else y)
 
 
-def _adaptive_average(rank: int) -> Mapper:
+def _average_pool(call: AtenCall, rank: int) -> None:
+    x, is_batch = _batched(call, rank)
+    attrs = _windows(call, rank)
+    divisor = call.plain("divisor_override") if "divisor_override" in call.args else None
+    count_pad = bool(call.plain("count_include_pad")) or divisor is not None
+    y = call.emit("AveragePool", [x], attrs | {"count_include_pad": int(count_pad)})
+    if divisor is not None:
+        size = math.prod(call.ints("kernel_size", rank))
+        y = call.emit("Mul", [y, call.number(size / divisor, call.out_dtype)])
+    call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
+
+
+def _adaptive_average(call: AtenCall, rank: int) -> None:
     """Windows that together cover the image: of one size where that divides, else as a product with
     a matrix of averages along each axis.
     """
-
-    def mapper(call: AtenCall) -> None:
-        x, is_batch = _batched(call, rank)
-        wanted = call.plain("output_size")
-        if all(size == 1 for size in wanted):
-            y = call.emit("GlobalAveragePool", [x])
-        else:
-            y = _adapt(call, x, list(wanted), rank)
-        call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
-
-    return mapper
+    x, is_batch = _batched(call, rank)
+    wanted = call.plain("output_size")
+    if all(size == 1 for size in wanted):
+        y = call.emit("GlobalAveragePool", [x])
+    else:
+        y = _adapt(call, x, list(wanted), rank)
+    call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
 
 
 def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:
@@ -99,37 +93,28 @@ def _averages(dim: int, size: int) -> np.ndarray:
     return matrix
 
 
-def _adaptive_max(rank: int) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x, is_batch = _batched(call, rank)
-        dims, sizes = call.shape("self")[-rank:], call.ints("output_size", rank)
-        if any(dim % size for dim, size in zip(dims, sizes, strict=True)):
-            call.unsupported(f"windows of different sizes: {list(dims)} to {list(sizes)}")
-        several = isinstance(call.out_meta, list | tuple)
-        if several and any(user.args[1] == 1 for user in call.node.users):
-            call.unsupported("the positions of the largest elements are used")
-        step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
-        y = call.emit("MaxPool", [x], {"kernel_shape": step, "strides": step})
-        y = y if is_batch else call.emit("Squeeze", [y, call.numbers(0)])
-        call.result([y, None] if several else y)
-
-    return mapper
+def _adaptive_max(call: AtenCall, rank: int) -> None:
+    dims, sizes = call.shape("self")[-rank:], call.ints("output_size", rank)
+    if any(dim % size for dim, size in zip(dims, sizes, strict=True)):
+        call.unsupported(f"windows of different sizes: {list(dims)} to {list(sizes)}")
+    step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
+    _maxima(call, rank, {"kernel_shape": step, "strides": step})
 
 
 MAPPINGS: dict[str, Mapper] = {
-    "aten::max_pool1d": _max_pool(1),
-    "aten::max_pool2d": _max_pool(2),
-    "aten::max_pool3d": _max_pool(3),
-    "aten::max_pool2d_with_indices": _max_pool(2),
-    "aten::max_pool3d_with_indices": _max_pool(3),
-    "aten::avg_pool1d": _average_pool(1),
-    "aten::avg_pool2d": _average_pool(2),
-    "aten::avg_pool3d": _average_pool(3),
-    "aten::adaptive_avg_pool1d": _adaptive_average(1),
-    "aten::adaptive_avg_pool2d": _adaptive_average(2),
-    "aten::adaptive_avg_pool3d": _adaptive_average(3),
-    "aten::_adaptive_avg_pool2d": _adaptive_average(2),
-    "aten::_adaptive_avg_pool3d": _adaptive_average(3),
-    "aten::adaptive_max_pool1d": _adaptive_max(1),
-    "aten::adaptive_max_pool2d": _adaptive_max(2),
+    "aten::max_pool1d": partial(_max_pool, rank=1),
+    "aten::max_pool2d": partial(_max_pool, rank=2),
+    "aten::max_pool3d": partial(_max_pool, rank=3),
+    "aten::max_pool2d_with_indices": partial(_max_pool, rank=2),
+    "aten::max_pool3d_with_indices": partial(_max_pool, rank=3),
+    "aten::avg_pool1d": partial(_average_pool, rank=1),
+    "aten::avg_pool2d": partial(_average_pool, rank=2),
+    "aten::avg_pool3d": partial(_average_pool, rank=3),
+    "aten::adaptive_avg_pool1d": partial(_adaptive_average, rank=1),
+    "aten::adaptive_avg_pool2d": partial(_adaptive_average, rank=2),
+    "aten::adaptive_avg_pool3d": partial(_adaptive_average, rank=3),
+    "aten::_adaptive_avg_pool2d": partial(_adaptive_average, rank=2),
+    "aten::_adaptive_avg_pool3d": partial(_adaptive_average, rank=3),
+    "aten::adaptive_max_pool1d": partial(_adaptive_max, rank=1),
+    "aten::adaptive_max_pool2d": partial(_adaptive_max, rank=2),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from whence.frontends.torch.call import AtenCall, Mapper
 from whence.graph.node import Ref
@@ -19,72 +20,58 @@ def _keep(call: AtenCall) -> dict[str, Attr]:
     return {"keepdims": int(bool(call.plain("keepdim"))) if "keepdim" in call.args else 0}
 
 
-def _reduce(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x, axes = call.cast(call.ref("self"), call.out_dtype), _axes(call)
-        if not axes:
-            # A single number is its own sum, mean and maximum.
-            call.result(call.emit("Identity", [x]))
-            return
-        call.result(call.emit(op, [x, call.numbers(*axes)], _keep(call)))
-
-    return mapper
+def _reduce(call: AtenCall, op: str) -> None:
+    x, axes = call.cast(call.ref("self"), call.out_dtype), _axes(call)
+    if not axes:
+        # A single number is its own sum, mean and maximum.
+        call.result(call.emit("Identity", [x]))
+        return
+    call.result(call.emit(op, [x, call.numbers(*axes)], _keep(call)))
 
 
-def _extreme(reduce: str, position: str) -> Mapper:
+def _extreme(call: AtenCall, reduce: str, position: str) -> None:
     """The largest or smallest: of everything, of two tensors, or along an axis with its
     position.
     """
-
-    def mapper(call: AtenCall) -> None:
-        x = call.ref("self")
-        if "other" in call.args:
-            op = "Max" if reduce == "ReduceMax" else "Min"
-            call.result(call.emit(op, [x, call.operand("other", call.out_dtype)]))
-            return
-        if "dim" not in call.args:
-            axes = tuple(range(call.rank("self")))
-            call.result(call.emit(reduce, [x, call.numbers(*axes)], {"keepdims": 0}))
-            return
-        axis, keep = call.axis("dim", call.rank("self")), _keep(call)
-        value = call.emit(reduce, [x, call.numbers(axis)], keep)
-        where = call.emit(position, [x], {"axis": axis, **keep})
-        call.result([value, where])
-
-    return mapper
+    x = call.ref("self")
+    if "other" in call.args:
+        op = "Max" if reduce == "ReduceMax" else "Min"
+        call.result(call.emit(op, [x, call.operand("other", call.out_dtype)]))
+        return
+    if "dim" not in call.args:
+        axes = tuple(range(call.rank("self")))
+        call.result(call.emit(reduce, [x, call.numbers(*axes)], {"keepdims": 0}))
+        return
+    axis, keep = call.axis("dim", call.rank("self")), _keep(call)
+    value = call.emit(reduce, [x, call.numbers(axis)], keep)
+    where = call.emit(position, [x], {"axis": axis, **keep})
+    call.result([value, where])
 
 
-def _position(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x = call.ref("self")
-        if not call.has("dim"):
-            if call.plain("keepdim"):
-                call.unsupported("the position in everything, with all axes kept")
-            flat = call.reshape(x, -1)
-            call.result(call.emit(op, [flat], {"axis": 0, "keepdims": 0}))
-            return
-        axis = call.axis("dim", call.rank("self"))
-        call.result(call.emit(op, [x], {"axis": axis, **_keep(call)}))
-
-    return mapper
+def _position(call: AtenCall, op: str) -> None:
+    x = call.ref("self")
+    if not call.has("dim"):
+        if call.plain("keepdim"):
+            call.unsupported("the position in everything, with all axes kept")
+        flat = call.reshape(x, -1)
+        call.result(call.emit(op, [flat], {"axis": 0, "keepdims": 0}))
+        return
+    axis = call.axis("dim", call.rank("self"))
+    call.result(call.emit(op, [x], {"axis": axis, **_keep(call)}))
 
 
-def _truth(op: str) -> Mapper:
+def _truth(call: AtenCall, op: str) -> None:
     """Any or all: the largest or smallest of zeros and ones."""
-
-    def mapper(call: AtenCall) -> None:
-        x = call.cast(call.cast(call.ref("self"), DType.BOOL), DType.I32)
-        axes = (
-            (call.axis("dim", call.rank("self")),)
-            if isinstance(call.args.get("dim"), int)
-            else _axes(call)
-        )
-        if not axes:
-            call.result(call.cast(x, DType.BOOL))
-            return
-        call.result(call.cast(call.emit(op, [x, call.numbers(*axes)], _keep(call)), DType.BOOL))
-
-    return mapper
+    x = call.cast(call.cast(call.ref("self"), DType.BOOL), DType.I32)
+    axes = (
+        (call.axis("dim", call.rank("self")),)
+        if isinstance(call.args.get("dim"), int)
+        else _axes(call)
+    )
+    if not axes:
+        call.result(call.cast(x, DType.BOOL))
+        return
+    call.result(call.cast(call.emit(op, [x, call.numbers(*axes)], _keep(call)), DType.BOOL))
 
 
 def _count(call: AtenCall, axes: tuple[int, ...]) -> int:
@@ -142,36 +129,33 @@ def _norm(call: AtenCall) -> None:
     call.result(call.emit(ops[order], [x, call.numbers(*_axes(call))], _keep(call)))
 
 
-def _cumulative(op: str) -> Mapper:
-    def mapper(call: AtenCall) -> None:
-        x = call.cast(call.ref("self"), call.out_dtype)
-        rank = call.rank("self")
-        if rank == 0:
-            call.result(call.emit("Identity", [x]))
-            return
-        axis = call.reshape(call.numbers(call.axis("dim", rank)))
-        call.result(call.emit(op, [x, axis]))
-
-    return mapper
+def _cumulative(call: AtenCall, op: str) -> None:
+    x = call.cast(call.ref("self"), call.out_dtype)
+    rank = call.rank("self")
+    if rank == 0:
+        call.result(call.emit("Identity", [x]))
+        return
+    axis = call.reshape(call.numbers(call.axis("dim", rank)))
+    call.result(call.emit(op, [x, axis]))
 
 
 MAPPINGS: dict[str, Mapper] = {
-    "aten::mean": _reduce("ReduceMean"),
-    "aten::sum": _reduce("ReduceSum"),
-    "aten::prod": _reduce("ReduceProd"),
-    "aten::amax": _reduce("ReduceMax"),
-    "aten::amin": _reduce("ReduceMin"),
-    "aten::logsumexp": _reduce("ReduceLogSumExp"),
-    "aten::max": _extreme("ReduceMax", "ArgMax"),
-    "aten::min": _extreme("ReduceMin", "ArgMin"),
-    "aten::argmax": _position("ArgMax"),
-    "aten::argmin": _position("ArgMin"),
-    "aten::any": _truth("ReduceMax"),
-    "aten::all": _truth("ReduceMin"),
+    "aten::mean": partial(_reduce, op="ReduceMean"),
+    "aten::sum": partial(_reduce, op="ReduceSum"),
+    "aten::prod": partial(_reduce, op="ReduceProd"),
+    "aten::amax": partial(_reduce, op="ReduceMax"),
+    "aten::amin": partial(_reduce, op="ReduceMin"),
+    "aten::logsumexp": partial(_reduce, op="ReduceLogSumExp"),
+    "aten::max": partial(_extreme, reduce="ReduceMax", position="ArgMax"),
+    "aten::min": partial(_extreme, reduce="ReduceMin", position="ArgMin"),
+    "aten::argmax": partial(_position, op="ArgMax"),
+    "aten::argmin": partial(_position, op="ArgMin"),
+    "aten::any": partial(_truth, op="ReduceMax"),
+    "aten::all": partial(_truth, op="ReduceMin"),
     "aten::var": _var,
     "aten::std": _std,
     "aten::var_mean": _var_mean,
     "aten::linalg_vector_norm": _norm,
-    "aten::cumsum": _cumulative("CumSum"),
-    "aten::cumprod": _cumulative("CumProd"),
+    "aten::cumsum": partial(_cumulative, op="CumSum"),
+    "aten::cumprod": partial(_cumulative, op="CumProd"),
 }

@@ -9,12 +9,35 @@ from whence.frontends.torch.call import AtenCall, Mapper, is_node, meta_of
 from whence.frontends.torch.operators.indexing import index_tuples
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
+from whence.ops.definition import Attr
 from whence.types import DType
+
+_REDUCTIONS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+}
 
 
 def _scatter(call: AtenCall) -> None:
-    axis = call.axis("dim", call.rank("self"))
-    index = call.ref("index")
+    reduce = call.plain("reduce") if "reduce" in call.args else None
+    if reduce is None:
+        _scattered(call, {})
+        return
+    if reduce not in _REDUCTIONS or call.args.get("include_self") is False:
+        call.unsupported(f"a scatter that reduces by {reduce}")
+    _scattered(call, {"reduction": _REDUCTIONS[reduce]})
+
+
+def _scatter_add(call: AtenCall) -> None:
+    _scattered(call, {"reduction": "add"})
+
+
+def _scattered(call: AtenCall, attrs: dict[str, Attr]) -> None:
+    axis, index = call.axis("dim", call.rank("self")), call.ref("index")
     if call.has("src"):
         update = call.ref("src")
         if tuple(call.meta("src").shape) != tuple(call.meta("index").shape):
@@ -22,31 +45,8 @@ def _scatter(call: AtenCall) -> None:
     else:
         shape = call.emit("Shape", [index])
         update = call.emit("Expand", [call.operand("value", call.out_dtype), shape])
-    attrs = {"axis": axis}
-    reduce = call.plain("reduce") if "reduce" in call.args else None
-    names = {
-        "add": "add",
-        "sum": "add",
-        "multiply": "mul",
-        "prod": "mul",
-        "amax": "max",
-        "amin": "min",
-    }
-    if reduce is None:
-        call.result(call.emit("ScatterElements", [call.ref("self"), index, update], attrs))
-        return
-    if reduce not in names or call.args.get("include_self") is False:
-        call.unsupported(f"a scatter that reduces by {reduce}")
     inputs = [call.ref("self"), index, update]
-    call.result(call.emit("ScatterElements", inputs, {**attrs, "reduction": names[reduce]}))
-
-
-def _scatter_add(call: AtenCall) -> None:
-    axis, index, update = call.axis("dim", call.rank("self")), call.ref("index"), call.ref("src")
-    if tuple(call.meta("src").shape) != tuple(call.meta("index").shape):
-        update = _corner(call, update, index, call.rank("index"))
-    inputs = [call.ref("self"), index, update]
-    call.result(call.emit("ScatterElements", inputs, {"axis": axis, "reduction": "add"}))
+    call.result(call.emit("ScatterElements", inputs, {"axis": axis, **attrs}))
 
 
 def _corner(call: AtenCall, update: Ref, index: Ref, rank: int) -> Ref:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from whence.frontends.torch.call import AtenCall, Mapper, is_node, scalar_dtype
@@ -40,20 +41,16 @@ def _getitem(call: AtenCall) -> None:
     call.alias(ref)
 
 
-def _arithmetic(op: str, compute: Callable[..., Any]) -> Mapper:
+def _arithmetic(call: AtenCall, op: str, compute: Callable[..., Any]) -> None:
     """On plain numbers, at once; on sizes that are open, in the graph."""
-
-    def mapper(call: AtenCall) -> None:
-        given = [_known(call, each) for each in call.node.args]
-        if not any(is_node(each) or isinstance(each, Ref) for each in given):
-            call.result(compute(*given))
-            return
-        kinds = [scalar_dtype(_meta(each)) for each in call.node.args]
-        dtype = DType.F32 if DType.F32 in kinds or op == "TrueDiv" else DType.I64
-        sides = [_side(call, each, dtype) for each in call.node.args]
-        call.result(_emit(call, op, sides, dtype))
-
-    return mapper
+    given = [_known(call, each) for each in call.node.args]
+    if not any(is_node(each) or isinstance(each, Ref) for each in given):
+        call.result(compute(*given))
+        return
+    kinds = [scalar_dtype(_meta(each)) for each in call.node.args]
+    dtype = DType.F32 if DType.F32 in kinds or op == "TrueDiv" else DType.I64
+    sides = [_side(call, each, dtype) for each in call.node.args]
+    call.result(_emit(call, op, sides, dtype))
 
 
 def _emit(call: AtenCall, op: str, sides: list[Ref], dtype: DType) -> Ref:
@@ -125,22 +122,22 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::_local_scalar_dense": _item,
     "aten::item": _item,
     "python::getitem": _getitem,
-    "python::add": _arithmetic("Add", operator.add),
-    "python::sub": _arithmetic("Sub", operator.sub),
-    "python::mul": _arithmetic("Mul", operator.mul),
-    "python::floordiv": _arithmetic("FloorDiv", operator.floordiv),
-    "python::truediv": _arithmetic("TrueDiv", operator.truediv),
-    "python::mod": _arithmetic("Mod", operator.mod),
-    "python::pow": _arithmetic("Pow", operator.pow),
-    "python::neg": _arithmetic("Neg", operator.neg),
-    "python::sym_max": _arithmetic("Max", max),
-    "python::sym_min": _arithmetic("Min", min),
-    "python::eq": _arithmetic("Equal", operator.eq),
-    "python::ne": _arithmetic("NotEqual", operator.ne),
-    "python::lt": _arithmetic("Less", operator.lt),
-    "python::le": _arithmetic("LessOrEqual", operator.le),
-    "python::gt": _arithmetic("Greater", operator.gt),
-    "python::ge": _arithmetic("GreaterOrEqual", operator.ge),
+    "python::add": partial(_arithmetic, op="Add", compute=operator.add),
+    "python::sub": partial(_arithmetic, op="Sub", compute=operator.sub),
+    "python::mul": partial(_arithmetic, op="Mul", compute=operator.mul),
+    "python::floordiv": partial(_arithmetic, op="FloorDiv", compute=operator.floordiv),
+    "python::truediv": partial(_arithmetic, op="TrueDiv", compute=operator.truediv),
+    "python::mod": partial(_arithmetic, op="Mod", compute=operator.mod),
+    "python::pow": partial(_arithmetic, op="Pow", compute=operator.pow),
+    "python::neg": partial(_arithmetic, op="Neg", compute=operator.neg),
+    "python::sym_max": partial(_arithmetic, op="Max", compute=max),
+    "python::sym_min": partial(_arithmetic, op="Min", compute=min),
+    "python::eq": partial(_arithmetic, op="Equal", compute=operator.eq),
+    "python::ne": partial(_arithmetic, op="NotEqual", compute=operator.ne),
+    "python::lt": partial(_arithmetic, op="Less", compute=operator.lt),
+    "python::le": partial(_arithmetic, op="LessOrEqual", compute=operator.le),
+    "python::gt": partial(_arithmetic, op="Greater", compute=operator.gt),
+    "python::ge": partial(_arithmetic, op="GreaterOrEqual", compute=operator.ge),
     "python::sym_float": _as_real,
     "python::sym_int": _as_whole,
     "python::ceil": _as_whole,
