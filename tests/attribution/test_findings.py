@@ -18,6 +18,7 @@ from whence.attribution.findings.elementwise_chains import elementwise_chains
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.attribution.rows import Event, KernelRow, WorkerEvent
+from whence.attribution.shape_traits import trait_of
 from whence.backends.cpu.generator import CpuGenerator, build_program
 from whence.building.prepare import prepare_graph
 from whence.codegen.toolchain import Toolchain
@@ -151,6 +152,59 @@ def test_a_transpose_that_nothing_needs() -> None:
     assert best.rule == "data_movement"
     assert "Transpose moves data" in best.title
     assert best.prize_ns == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_a_transpose_for_an_operator_that_computes_is_not_said_to_be_that_operator() -> None:
+    """A convolution of a file with channels last: it is another kernel that computes."""
+    made = profile_of(_graph(_transposes), 1_000_000)
+    turn, softmax = made.kernels
+    (origin,) = turn.origin
+    both = dataclasses.replace(softmax, origin=(*softmax.origin, origin))
+    found = dataclasses.replace(made, kernels=(turn, both))
+    titles = [each.title for each in found.findings if each.rule == "data_movement"]
+    assert titles == ["Transpose around Transpose: 50 % of the time, turn"]
+
+
+def test_kernels_slow_for_one_reason_are_one_finding() -> None:
+    def build(graph: GraphBuilder) -> Symbol:
+        x = graph.input("x", DType.F32, [1, 3, 64, 64])
+        for number, made in enumerate((3, 2)):
+            weights = graph.const(np.ones((made, 3, 3, 3), np.float32))
+            y = graph.op("Conv", x, weights, name=f"filter{number}", pads=(1, 1, 1, 1))
+            graph.output(f"y{number}", y)
+        return graph.op("Relu", x, name="relu")
+
+    found = [
+        each
+        for each in profile_of(_graph(build), 1_000_000).findings
+        if each.rule == "low_share_of_peak"
+    ]
+    assert len(found) == 1
+    assert found[0].title.startswith("2 kernels (filter")
+    assert ": few channels; " in found[0].title
+    assert len(found[0].kernels) == 2
+
+
+def test_long_names_are_shortened() -> None:
+    def build(graph: GraphBuilder) -> Symbol:
+        x = graph.input("x", DType.F32, [64, 512, 96])
+        name = ";".join(f"net/block_{number}/Relu" for number in range(8))
+        turned = graph.op("Transpose", x, name=name, perm=(1, 0, 2))
+        return graph.op("Softmax", turned, name="softmax", axis=-1)
+
+    title = profile_of(_graph(build), 1_000_000).findings[0].title
+    assert title.endswith("of the time, net/block_0/Rel…et/block_6/Relu;net/block_7/Relu")
+
+
+def test_channels_of_integer_convolutions_are_last() -> None:
+    """(made, k..., read in a group): a filter of one row reads more than one channel."""
+    graph = GraphBuilder("integers")
+    x = graph.input("x", DType.I8, [1, 1, 40, 16])
+    weights = graph.const(np.ones((32, 1, 1, 16), np.int8))
+    graph.output("y", graph.op("IntegerConv", x, weights, name="conv"))
+    program = program_of(graph.finish())
+    (trait,) = (trait_of(program.graph, step) for step in program.steps)
+    assert trait.kind == "small"
 
 
 def test_layout_changes_are_told_by_the_pass_that_inserted_them() -> None:
@@ -293,6 +347,15 @@ def test_waiting_is_of_few_items_only_as_far_as_threads_have_unequal_numbers_of_
     )  # fmt: skip
     found = _prizes(with_kernels(made, 16, SIXTEEN, row), "few_work_items")
     assert found == ([] if expected is None else [pytest.approx(expected * 100_000)])
+
+
+def test_how_other_engines_divide_their_work_is_not_told() -> None:
+    """Their profiles say of no kernel how many work items it has, or what dispatch is."""
+    found = profile_of(_graph(_few_items), 1_000_000)
+    own = dataclasses.replace(found, residual_ns={"dispatch": found.wall_ns // 2})
+    assert {"few_work_items", "much_dispatch"} <= {each.rule for each in own.findings}
+    other = dataclasses.replace(own, engine="onnxruntime 1.31.1")
+    assert not {"few_work_items", "much_dispatch"} & {each.rule for each in other.findings}
 
 
 def test_idle_threads_would_save_what_the_machine_gains_by_them() -> None:

@@ -15,8 +15,9 @@ from tests.attribution.harness import profile_of
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import GROUPINGS, Profile
 from whence.graph.builder import GraphBuilder
+from whence.graph.escaping import fit
 from whence.report.files import WRITERS
-from whence.report.terminal import closure_line, duration, fit, header, policy_line, print_profile
+from whence.report.terminal import closure_line, duration, header, policy_line, print_profile
 from whence.types import DType
 
 

@@ -9,9 +9,12 @@ from whence.attribution.cost_model import is_contraction
 from whence.building.program import ProgramStep
 from whence.graph import Graph, Node, Ref
 from whence.ops.definition import OpClass
-from whence.ops.registry import classes_of
+from whence.ops.registry import classes_of, one_of, operators
+from whence.ops.traits import Trait
 from whence.types import TensorType
 
+_CHANNELS_LAST = one_of("IntegerConv", "IntegerConvTranspose")
+_TRANSPOSED = operators(Trait.TRANSPOSED_CONVOLUTION) | one_of("IntegerConvTranspose")
 _FEW_CHANNELS, _FEW_ROWS = 8, 6
 # How many pixels on a side people fold into channels.
 _FOLDS = (2, 4, 8)
@@ -53,6 +56,7 @@ def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> ShapeTra
     if classes_of(node.op) & OpClass.CONV and weights is not None and len(weights) >= 3:
         group = node.attrs.get("group", 1)
         groups = group if isinstance(group, int) else 1
+        weights = _channels_first(node, weights, groups)
         channels = weights[1]
         if groups > 1 and channels == 1:
             return ShapeTrait("depthwise", f"a depthwise convolution of {groups} channels")
@@ -76,6 +80,17 @@ def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> ShapeTra
     if 0 < flops < _SMALL_FLOPS:
         return ShapeTrait("small", f"{flops / 1e3:.0f} thousand operations are few")
     return NO_TRAIT if executed > _TRANSFORMED else ShapeTrait(reach=executed)
+
+
+def _channels_first(node: Node, weights: tuple[int, ...], groups: int) -> tuple[int, ...]:
+    """The shape of a convolution's weights as that of Conv: (made, read in a group, k...)."""
+    first, second, *size = weights
+    if node.op in _CHANNELS_LAST:
+        first, *size, second = weights
+    if node.op not in _TRANSPOSED:
+        return (first, second, *size)
+    made, read = (first, second) if node.op in _CHANNELS_LAST else (second, first)
+    return (made * groups, read // groups, *size)
 
 
 def _folded_reach(node: Node, weights: tuple[int, ...]) -> float:
@@ -109,10 +124,13 @@ def _folded_reach(node: Node, weights: tuple[int, ...]) -> float:
 
 
 def _channels_made(node: Node, weights: tuple[int, ...]) -> int:
-    """How many channels a convolution makes, where its result has them second; else 0."""
+    """How many channels a convolution makes, where its result has them on an axis of their own;
+    else 0.
+    """
     kind = node.outputs[0]
     shape = kind.shape if isinstance(kind, TensorType) else None
-    made = shape[1] if shape is not None and len(shape) == len(weights) else 0
+    axis = -1 if node.op in _CHANNELS_LAST else 1
+    made = shape[axis] if shape is not None and len(shape) == len(weights) else 0
     return made if isinstance(made, int) and made == weights[0] else 0
 
 

@@ -17,7 +17,7 @@ from whence.attribution.compare import Comparison, Difference, Verdict, compare
 from whence.attribution.read import read_profile
 from whence.cli.console import check_file, err, out, safe
 from whence.errors import InputError
-from whence.graph.escaping import escape
+from whence.graph.escaping import escape, shorten
 from whence.report.comparison import (
     as_annotations,
     as_json,
@@ -26,7 +26,7 @@ from whence.report.comparison import (
     unclear_line,
 )
 from whence.report.diff_page import diff_page
-from whence.report.terminal import duration, shorten
+from whence.report.terminal import duration
 
 _LIMIT = re.compile(r"(?P<number>\d+(\.\d+)?)\s*%?")
 _STYLES = {

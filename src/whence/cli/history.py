@@ -18,7 +18,8 @@ from whence.fleet.change_points import ChangePoint, find_changes
 from whence.fleet.series import GROUPINGS, Series, parts, whole_runs
 from whence.fleet.table import Table
 from whence.fleet.views import VIEWS
-from whence.report.terminal import duration, shorten
+from whence.graph.escaping import shorten
+from whence.report.terminal import duration
 
 _MANY = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")

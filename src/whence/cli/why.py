@@ -28,10 +28,11 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.graph import Graph, print_node
 from whence.graph.eliminated import eliminated
+from whence.graph.escaping import shorten
 from whence.graph.history import History, HistoryStep, history_of
 from whence.graph.outcomes import coverage, outcomes
 from whence.provenance import EdgeKind, Ledger, Origin, Outcome, Reason, SourceOp
-from whence.report.terminal import duration, policy_name, shorten
+from whence.report.terminal import duration, policy_name
 
 _RUNS = 20
 _MOST_NEIGHBOURS = 12

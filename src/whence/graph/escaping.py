@@ -15,3 +15,20 @@ def escape(text: str) -> str:
         )
         for char in text
     )
+
+
+def fit(text: str, width: int) -> str:
+    """Text that comes from a model, printable, and with its middle left out when it is longer than
+    `width`.
+    """
+    return shorten(escape(text), width)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text, with its middle left out when it is longer than `width`: both ends of an operator's
+    name tell something.
+    """
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 3
+    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]

@@ -11,9 +11,9 @@ from rich.text import Text
 from whence.attribution.dimension_sweep import DimensionSweep, GrowthRow
 from whence.attribution.growth import Growth, GrowthKind
 from whence.attribution.profile import module_of
-from whence.graph.escaping import escape
+from whence.graph.escaping import escape, fit
 from whence.report.html.document import document
-from whence.report.terminal import duration, fit, thread_count
+from whence.report.terminal import duration, thread_count
 
 _TIME_WIDTH, _LEAST_NAME = 8, 12
 

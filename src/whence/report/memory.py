@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whence.attribution.profile import Profile
-from whence.report.terminal import fit
+from whence.graph.escaping import fit
 
 _ROWS = 10
 

@@ -17,7 +17,7 @@ from whence.attribution.profile import COMPILED_FOR, Profile, module_of
 from whence.attribution.rows import RowGroup, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.attribution.throughput import Throughput
-from whence.graph.escaping import escape
+from whence.graph.escaping import escape, fit, shorten
 
 # A model's name is shortened to this many characters at most to have the header in a line.
 _NAME_WIDTH = 24
@@ -245,23 +245,6 @@ def duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.0f} ns"
 
 
-def fit(text: str, width: int) -> str:
-    """Text that comes from a model, printable, and with its middle left out when it is longer than
-    `width`.
-    """
-    return shorten(escape(text), width)
-
-
-def shorten(text: str, width: int) -> str:
-    """The text, with its middle left out when it is longer than `width`: both ends of an operator's
-    name tell something.
-    """
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 3
-    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
-
-
 def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRow]) -> None:
     table = _table()
     rated = any(row.of_peak for row in rows)
@@ -286,7 +269,8 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
     table.add_column("what became of it", no_wrap=True, overflow="ellipsis", style="dim")
     taken += module_width + 2 if module_width else 0
     room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
-    name_width = min(longest, room * 3 // 5)
+    ends = max((len(_end(escape(row.became))) for row in rows), default=0)
+    name_width = min(longest, max(room * 3 // 5, room - ends))
     shown = Counter(fit(row.name, name_width) for row in rows)
     for row, module in zip(rows, modules, strict=True):
         name = fit(row.name, name_width)
@@ -312,10 +296,15 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
 def _fit_became(became: str, inserted: str, width: int) -> str:
     """What became of an operator; where there is little room, only where it ended."""
     whole = escape(became)
-    _, arrow, kernel = whole.rpartition("→")
-    end = arrow + kernel
+    end = _end(whole)
     forms = (whole + inserted, end + inserted, end)
     return next((form for form in forms if len(form) <= width), shorten(end, width))
+
+
+def _end(became: str) -> str:
+    """Of what became of an operator, where it ended."""
+    _, arrow, kernel = became.rpartition("→")
+    return arrow + kernel
 
 
 def of_peak(part: float) -> str:

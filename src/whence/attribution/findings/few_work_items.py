@@ -24,7 +24,11 @@ _ENOUGH = 4
 
 
 def few_work_items(profile: Profile) -> Iterator[Finding]:
-    """What it would save if there were enough work items for all threads."""
+    """What it would save if there were enough work items for all threads. How other engines divide
+    their work is not known.
+    """
+    if profile.engine != "cpu":
+        return
     threads = profile.threads
     for kernel in profile.kernels:
         if threads < 2 or not kernel.native or kernel.items >= _ENOUGH * threads:

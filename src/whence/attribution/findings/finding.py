@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from whence.graph.escaping import shorten
+
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
     from whence.attribution.rows import KernelRow
@@ -37,6 +39,8 @@ Rule = Callable[["Profile"], Iterable[Finding]]
 LEAST_PART = 0.01
 """What would save less than this part of a run is not worth a finding."""
 _MOST_NAMED = 3
+# What is joined of the names of operators before it, as TFLite's converter does, fills lines.
+_LONGEST_NAME = 48
 
 
 def per_run(profile: Profile, kernel: KernelRow) -> float:
@@ -65,7 +69,7 @@ def sources_of(kernels: Sequence[KernelRow]) -> tuple[int, ...]:
 def names(profile: Profile, sources: Sequence[int]) -> str:
     """Operators by name, the first few of them."""
     known = {row.id: row.name for row in profile.sources}
-    shown = [known[each] for each in sources if each in known]
+    shown = [shorten(known[each], _LONGEST_NAME) for each in sources if each in known]
     rest = len(shown) - _MOST_NAMED
     return ", ".join(shown[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from whence.attribution.rows import KernelRow
 
 _MOVES = operators(Trait.MOVES) | one_of("Concat", "Pad")
+_ORDER = (
+    "If its input were produced in the order in which it is read, nothing would have to be moved;"
+    " for a constant, do it before export."
+)
+_LAYOUT = (
+    "Its kernel wants another layout than that of its input or of its reader; `whence why` of the"
+    " operator shows what is around it."
+)
 
 
 def layout_changes(profile: Profile) -> Iterator[Finding]:
@@ -50,24 +58,27 @@ def layout_changes(profile: Profile) -> Iterator[Finding]:
 
 
 def data_movement(profile: Profile) -> Iterator[Finding]:
-    """Kernels that only move data, as the file asks for it: those of one type are one finding."""
+    """Kernels that only move data: as the file asks for it, or for an operator that computes, in
+    another layout. Those of one type of operator are one finding.
+    """
     types = {row.id: row.op for row in profile.sources}
-    found: dict[str, list[KernelRow]] = defaultdict(list)
+    computing = _computing(profile)
+    found: dict[tuple[str, bool], list[KernelRow]] = defaultdict(list)
     for kernel in profile.kernels:
-        moves = bool(kernel.ops) and set(kernel.ops) <= _MOVES
-        if moves and kernel.native and not kernel.inserted and kernel.origin:
+        if _only_moves(kernel) and kernel.native and not kernel.inserted and kernel.origin:
             sources = sources_of([kernel])
-            found[types.get(sources[0], kernel.ops[0]) if sources else kernel.ops[0]].append(kernel)
-    for op, kernels in found.items():
+            op = types.get(sources[0], kernel.ops[0]) if sources else kernel.ops[0]
+            found[op, bool(sources) and sources[0] in computing].append(kernel)
+    for (op, computes), kernels in found.items():
         spent, saved = _spent(profile, kernels), saved_without(profile, kernels)
         if is_worth(profile, saved):
             sources = sources_of(kernels)
+            how = ", ".join(dict.fromkeys(each for kernel in kernels for each in kernel.ops))
             yield Finding(
                 "data_movement",
-                f"{op} moves data and computes nothing: {percent(profile, spent)} of the time,"
-                f" {names(profile, sources)}",
-                "Write the model so that who makes the data makes it in the order that is read, or"
-                " move the operator to constants.",
+                f"{f'{how} around {op}' if computes else f'{op} moves data and computes nothing'}:"
+                f" {percent(profile, spent)} of the time, {names(profile, sources)}",
+                _LAYOUT if computes else _ORDER,
                 saved,
                 tuple(
                     f"kernel {kernel.id}: {kernel.bytes / 1e6:.2f} MB at {kernel.gbytes:.1f} GB/s"
@@ -76,6 +87,20 @@ def data_movement(profile: Profile) -> Iterator[Finding]:
                 tuple(kernel.id for kernel in kernels),
                 sources,
             )
+
+
+def _only_moves(kernel: KernelRow) -> bool:
+    return bool(kernel.ops) and set(kernel.ops) <= _MOVES
+
+
+def _computing(profile: Profile) -> frozenset[int]:
+    """The operators that have time in a kernel which does more than to move data."""
+    return frozenset(
+        source
+        for kernel in profile.kernels
+        if not _only_moves(kernel)
+        for source in sources_of([kernel])
+    )
 
 
 def _spent(profile: Profile, kernels: Sequence[KernelRow]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,23 +27,21 @@ def low_share_of_peak(profile: Profile) -> Iterator[Finding]:
     """The prize is what it would save to be as good as the good ones of the same model, or as those
     that the machine was measured with. How good a kernel is its best call says: what disturbs a
     call is no fault of the kernel, but the less there is to do, the less is disturbed, so the prize
-    is a part of its usual time. Those whose shape says why are findings of their own, the others
-    are one.
+    is a part of its usual time. Those whose shapes are slow for the same reason are one finding.
     """
     if profile.rates is None:
         return
     contractions = [row for row in profile.kernels if row.bound == "compute" and row.is_contraction]
     good = _good(contractions, profile.rates.reached)
-    others: list[KernelRow] = []
+    found: dict[str, list[KernelRow]] = defaultdict(list)
     for kernel in contractions:
-        if kernel.best_of_peak >= _LOW:
-            continue
-        if not kernel.trait:
-            others.append(kernel)
-        elif is_worth(profile, _prize(profile, kernel, good)):
-            yield _finding(profile, [kernel], good)
-    if is_worth(profile, sum(_prize(profile, kernel, good) for kernel in others)):
-        yield _finding(profile, sorted(others, key=lambda row: -_prize(profile, row, good)), good)
+        if kernel.best_of_peak < _LOW:
+            found[kernel.trait_kind].append(kernel)
+    for kernels in found.values():
+        if is_worth(profile, sum(_prize(profile, kernel, good) for kernel in kernels)):
+            yield _finding(
+                profile, sorted(kernels, key=lambda row: -_prize(profile, row, good)), good
+            )
 
 
 def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding:
@@ -54,10 +53,10 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
         if len(kernels) == 1
         else f"{len(kernels)} kernels ({names(profile, _heaviest(kernels))})"
     )
-    verb, why = (
-        "reaches" if len(kernels) == 1 else "reach",
-        f": {first.trait}" if first.trait else "",
-    )
+    verb = "reaches" if len(kernels) == 1 else "reach"
+    traits = {kernel.trait for kernel in kernels}
+    trait = first.trait if len(traits) == 1 else _TRAITS[first.trait_kind]
+    why = f": {trait}" if trait else ""
     return Finding(
         "low_share_of_peak",
         f"{who} {verb} {reached} % of peak{why}; {percent(profile, spent)} of the time",
@@ -96,6 +95,13 @@ def _good(kernels: list[KernelRow], reached: float) -> float:
     return reached
 
 
+# What kernels have in common whose shapes are slow for one reason, each in its own degree.
+_TRAITS = {
+    "channels": "few channels",
+    "depthwise": "depthwise convolutions",
+    "rows": "products with few rows",
+    "small": "few operations",
+}
 _ADVICE = {
     "channels": "Few channels leave vector lanes empty: fold space into depth, or use a larger"
     " stride with more channels.",

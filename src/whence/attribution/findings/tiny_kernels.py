@@ -41,7 +41,11 @@ def tiny_kernels(profile: Profile) -> Iterator[Finding]:
 
 
 def much_dispatch(profile: Profile) -> Iterator[Finding]:
-    """Time around kernels: before the first, after the last, between native code and Python."""
+    """Time around kernels: before the first, after the last, between native code and Python. What
+    other engines do in it is not known.
+    """
+    if profile.engine not in ("cpu", "opencl"):
+        return
     spent = profile.residual_ns.get("dispatch", 0) / max(1, profile.runs)
     if spent >= _MUCH * profile.run_ns > 0:
         outside = sum(not kernel.native for kernel in profile.kernels)
