@@ -89,3 +89,18 @@ def test_an_operator_is_found_in_both(browser: Any, file: Path) -> None:
     assert not browser.find_elements("css selector", ".cell.lit")
     assert browser.get_log("browser") == []
     assert requested(browser) == [file.as_uri()]
+
+
+def test_labels_leave_out_what_all_names_begin_with(browser: Any, tmp_path: Path) -> None:
+    before = dataclasses.replace(attacked_profile(), background=None)
+    rows = tuple(
+        dataclasses.replace(row, name=f"/model.{number}/conv/Conv", time_ns=before.wall_ns // 8)
+        for number, row in enumerate(before.sources[:5])
+    )
+    before = dataclasses.replace(before, sources=rows)
+    path = tmp_path / "diff.html"
+    path.write_text(diff_page(before, before, compare(before, before)), encoding="utf-8")
+    browser.get(path.as_uri())
+    labels = {each.text for each in browser.find_elements("css selector", ".cell")} - {""}
+    assert labels
+    assert labels <= {f"{number}/conv/Conv" for number in range(5)}

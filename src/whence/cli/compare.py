@@ -14,9 +14,11 @@ from whence.attribution.sample_inputs import taken_sizes
 from whence.cli.console import ModelPath, check_file, out, progress, safe
 from whence.cli.shapes import DimOption, ShapeOption, mention_open_sizes, parse_sizes
 from whence.foreign.engine_comparison import GROUPINGS, REST, EngineComparison, Line
-from whence.report.terminal import duration, fit, thread_count
+from whence.graph.escaping import escape, fit
+from whence.report.terminal import duration, thread_count
 
 WORKER = "whence.compare_worker"
+_LEAST_TIME, _LEAST_NAME = 9, 16
 
 
 def compare(
@@ -116,18 +118,24 @@ def print_engines(
         safe(f"{fit(Path(found.model).name, 40)} · {title} · {threads}", "bold"),
         soft_wrap=True,
     )
+    lines = found.lines(by, depth)
+    shown = lines[:-1][: limit or None]
+    engines = [max(_LEAST_TIME, len(name)) for name in found.engines]
+    names = [len(escape(line.key)) for line in (*shown, lines[-1])]
+    # What is left beside times and gaps: names first, what is fused of the rest.
+    left = console.width - sum(engines) - max(map(len, (*found.engines, "fastest")))
+    left -= 2 * (len(engines) + 3)
+    width = max(_LEAST_NAME, min(max(names), left))
+    room = max(0, left - width)
     table = Table(box=None, header_style="dim", padding=(0, 1))
     for name in found.engines:
-        table.add_column(name, justify="right", no_wrap=True, min_width=9)
+        table.add_column(name, justify="right", no_wrap=True, min_width=_LEAST_TIME)
     table.add_column("fastest", no_wrap=True)
     table.add_column({"op": "operator", "module": "module", "type": "type"}[by], no_wrap=True)
-    table.add_column("", no_wrap=True, style="dim", overflow="ellipsis")
+    table.add_column("", no_wrap=True, style="dim", overflow="ellipsis", max_width=max(1, room))
     table.add_row(
         *(duration(time) for time in found.totals_ns), "", Text("a run", style="bold"), ""
     )
-    lines = found.lines(by, depth)
-    shown = lines[:-1][: limit or None]
-    width = max(16, console.width - 12 * len(found.engines) - 50)
     for line in (*shown, lines[-1]):
         best = "" if line.fastest is None else found.engines[line.fastest]
         table.add_row(
@@ -137,9 +145,9 @@ def print_engines(
             safe(_fusion(found, line)),
         )
     console.print(table)
-    left = len(lines) - 1 - len(shown)
-    if left:
-        console.print(safe(f"  ... and {left} more; --limit 0 shows all", "dim"))
+    more = len(lines) - 1 - len(shown)
+    if more:
+        console.print(safe(f"  ... and {more} more; --limit 0 shows all", "dim"))
     console.print(
         safe(" times are means, which add up to a run; fastest: by the median of its runs", "dim")
     )

@@ -49,10 +49,11 @@ function fillMap(map, profile, position) {
   const shown = data.operators.map((operator, number) => [operator.ns[position], number]).filter(([ns]) => ns > profile.median_ns / 3000);
   shown.sort((a, b) => Math.max(...data.operators[b[1]].ns) - Math.max(...data.operators[a[1]].ns) || a[1] - b[1]);
   const places = squarify(shown.map(([ns]) => ns), 0, 0, width, height);
+  const labels = shortNames(shown.map(([, number]) => data.operators[number].name));
   shown.forEach(([ns, number], index) => {
     const operator = data.operators[number];
     const [x, y, w, h] = places[index];
-    const cell = make('button', `cell ${operator.verdict}`, w > 36 && h > 12 ? operator.name : '');
+    const cell = make('button', `cell ${operator.verdict}`, w > 36 && h > 12 ? labels[index] : '');
     cell.type = 'button';
     cell.setAttribute('aria-label', `${operator.name}, ${duration(ns)} ${NAMES[position]}, ${operator.verdict}`);
     follow(cell, number);

@@ -38,9 +38,11 @@ function drawMap(engine, position) {
   if (rest > 0) shown.push([rest, -1]);
   shown.sort((a, b) => b[0] - a[0]);
   const places = squarify(shown.map(([ns]) => ns), 0, 0, width, height);
+  const labels = shortNames(shown.filter(([, number]) => number >= 0).map(([, number]) => data.operators[number].name));
   for (const [index, [ns, number]] of shown.entries()) {
+    const text = number < 0 ? 'other' : labels.shift();
     const [x, y, w, h] = places[index];
-    const cell = make(number < 0 ? 'div' : 'button', 'cell', w > 36 && h > 12 ? label(number) : '');
+    const cell = make(number < 0 ? 'div' : 'button', 'cell', w > 36 && h > 12 ? text : '');
     if (number >= 0) {
       cell.type = 'button';
       const colour = coloured.indexOf(data.operators[number].op);
@@ -53,10 +55,6 @@ function drawMap(engine, position) {
     Object.assign(cell.style, { left: `${(100 * x) / width}%`, top: `${y}px`, width: `${(100 * w) / width}%`, height: `${h}px` });
     map.append(cell);
   }
-}
-
-function label(number) {
-  return number < 0 ? 'other' : data.operators[number].name;
 }
 
 /** An element that stands for an operator, wherever it is. */

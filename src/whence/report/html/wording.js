@@ -73,3 +73,12 @@ function listenToKeys(search, letGo) {
     }
   });
 }
+
+/** Names as labels: what all of them begin with, up to a separator, is left out. */
+function shortNames(names) {
+  const [first = '', ...others] = names;
+  let length = others.length ? first.length : 0;
+  for (const name of others) while (!name.startsWith(first.slice(0, length))) length -= 1;
+  const start = Math.max(...['/', '.', ':', ';'].map((separator) => first.slice(0, length).lastIndexOf(separator))) + 1;
+  return names.map((name) => name.slice(start) || name);
+}
