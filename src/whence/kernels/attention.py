@@ -101,14 +101,8 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
         None if stacked else reach, tile, block_tiles, "out0", out_index, value,
         length, shapes.queries,
     )  # fmt: skip
-    return Kernel(
-        group.name,
-        group.params(),
-        shapes.batch * heads * micro.blocks,
-        (micro,),
-        group.costs(),
-        4 * sum(micro.scratch),
-    )
+    tasks = shapes.batch * heads * micro.blocks
+    return group.kernel(tasks, micro, scratch_bytes=4 * sum(micro.scratch))
 
 
 def _fitted(tile: Tile, rows: int) -> Tile:

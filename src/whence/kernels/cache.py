@@ -6,7 +6,7 @@ Otherwise what stands before them is copied, and zeros are put behind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
@@ -119,11 +119,4 @@ def lower_append(group: Group, anchor: Node, tile: Tile) -> Kernel:
         value,
     )
     in_place = ((len(group.inputs), position),) if rows == past_rows else ()
-    return Kernel(
-        group.name,
-        group.params(),
-        batch * heads,
-        (micro,),
-        group.costs(),
-        in_place=in_place,
-    )
+    return replace(group.kernel(batch * heads, micro), in_place=in_place)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.expressions import apply, cast, select
+from whence.kernels.group import Group
 from whence.kernels.ir import (
     Count,
     CountValue,
@@ -35,9 +35,6 @@ from whence.kernels.ir import (
 )
 from whence.ops.attributes import get_float, get_int
 from whence.types import DType
-
-if TYPE_CHECKING:
-    from whence.kernels.group import Group
 
 # Beyond this a list that is shifted for every entry is the wrong way.
 _MOST = 512
@@ -292,11 +289,7 @@ def lower_detection(group: Group, anchor: Node) -> Kernel:
         raise UnsupportedError(f"the operands of '{anchor.name}' do not fit together")
     if not (0 < limit <= _MOST and each > 0):
         raise UnsupportedError(f"'{anchor.name}' keeps {limit} boxes")
-    inputs = [f"in{group.inputs.index(ref)}" for ref in refs]
-    outputs = [
-        f"out{group.outputs.index(anchor.ref(slot))}" if anchor.ref(slot) in group.outputs else None
-        for slot in range(4)
-    ]
+    inputs, outputs = list(map(group.input_name, refs)), group.output_names(anchor, 4)
     scales = [get_float(attrs, f"{axis}_scale", 1.0) for axis in "yxhw"]
     micro = Detection(
         codes=inputs[0],
@@ -318,4 +311,4 @@ def lower_detection(group: Group, anchor: Node) -> Kernel:
         threshold=get_float(attrs, "nms_iou_threshold", 0.0),
         floor=get_float(attrs, "nms_score_threshold", 0.0),
     )
-    return Kernel(group.name, group.params(), 1, (micro,), group.costs(), micro.scratch_bytes)
+    return group.kernel(1, micro, scratch_bytes=micro.scratch_bytes)

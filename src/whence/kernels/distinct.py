@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.expressions import apply, both, cast, compute_type
+from whence.kernels.group import Group
 from whence.kernels.index import Var, of, unravel
 from whence.kernels.ir import (
     Count,
@@ -33,9 +33,6 @@ from whence.kernels.ir import (
 )
 from whence.ops.attributes import get_int
 from whence.types import DType
-
-if TYPE_CHECKING:
-    from whence.kernels.group import Group
 
 _STEP = "step"
 _MOST = 1 << 30
@@ -210,11 +207,8 @@ def lower_distinct(group: Group, anchor: Node) -> Kernel:
     if compute_type(dtype) is not dtype or not 0 < length < _MOST:
         raise UnsupportedError(f"'{anchor.name}' is of {length} elements of {dtype}")
     value = group.elements().value(source, unravel(of(Var(_STEP, length)), shape))
-    names = [
-        f"out{group.outputs.index(anchor.ref(slot))}" if anchor.ref(slot) in group.outputs else None
-        for slot in range(5)
-    ]
+    names = group.output_names(anchor, 5)
     is_sorted = bool(get_int(anchor.attrs, "sorted", 1))
     wide = value if dtype in _WIDE else cast(value, DType.I32)
     micro = Distinct(length, wide, dtype, is_sorted, *names)
-    return Kernel(group.name, group.params(), 1, (micro,), group.costs(), micro.scratch_bytes)
+    return group.kernel(1, micro, scratch_bytes=micro.scratch_bytes)

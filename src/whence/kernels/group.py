@@ -5,16 +5,19 @@ them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
+from whence.errors import UnsupportedError
 from whence.extent import dimensions_of
 from whence.graph import Graph, Node, Ref
-from whence.kernels.elements import Elements, Given, Rule, static_shape
-from whence.kernels.ir import Buffer, Member, Role
+from whence.kernels.elements import Elements, Given, Indices, Rule, static_shape
+from whence.kernels.index import Index, ravel, unravel
+from whence.kernels.ir import Buffer, Expr, Kernel, Member, Role, Stmt, Store
 from whence.kernels.loops import rows, scatter
 from whence.kernels.rules import (
     blocked,
@@ -44,6 +47,18 @@ RULES: Mapping[str, Rule] = {
     **scatter.RULES,
     **rotary.RULES,
 }
+
+
+Pack = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What a kernel reads in place of a constant: so many elements, in an order of its own."""
+
+    pack: Pack
+    elements: int
+    dtype: DType = DType.F32
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,54 @@ class Group:
         kind = self.graph.type_of(ref)
         assert isinstance(kind, TensorType)
         return Buffer(name, kind.dtype, kind.elements or 0, role)
+
+    def input_name(self, ref: Ref) -> str:
+        """The parameter that an input is read from."""
+        return f"in{self.inputs.index(ref)}"
+
+    def output_names(self, node: Node, count: int) -> list[str | None]:
+        """The parameters for a node's first outputs; `None` for one that nobody else reads, or that
+        the node does not have.
+        """
+        names = {ref: f"out{number}" for number, ref in enumerate(self.outputs)}
+        return [names.get(Ref(node.id, slot)) for slot in range(count)]
+
+    def kernel(
+        self,
+        tasks: int,
+        *body: Stmt,
+        scratch_bytes: int = 0,
+        packed: Mapping[Ref, Packed] | None = None,
+    ) -> Kernel:
+        """The kernel of the group that does this in each of so many work items."""
+        params, packings = list(self.params()), {}
+        for ref, form in (packed or {}).items():
+            position = self.inputs.index(ref)
+            params[position] = replace(params[position], dtype=form.dtype, elements=form.elements)
+            packings[position] = form.pack
+        return Kernel(self.name, tuple(params), tasks, body, self.costs(), scratch_bytes, packings)
+
+    def stores(self, anchor: Node, value: Expr, flat: Index) -> tuple[Store, ...]:
+        """What is stored for the anchor's element at position `flat`: its value, through the
+        operators fused behind it.
+        """
+        shape = self.shape(anchor.ref())
+
+        def given(index: Indices) -> Expr:
+            if ravel(index, shape) != flat:
+                raise UnsupportedError(f"group '{self.name}' moves elements after '{anchor.name}'")
+            return value
+
+        tail = self.elements({anchor.ref(): given})
+        found = []
+        for number, ref in enumerate(self.outputs):
+            made = self.shape(ref)
+            if math.prod(made) != math.prod(shape):
+                raise UnsupportedError(
+                    f"group '{self.name}' changes how many elements '{anchor.name}' makes"
+                )
+            found.append(Store(f"out{number}", flat, tail.value(ref, unravel(flat, made))))
+        return tuple(found)
 
     def elements(self, given: Mapping[Ref, Given] | None = None) -> Elements:
         """The pull machinery over this group's members and inputs."""

@@ -7,17 +7,14 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from whence.graph import Node
 from whence.kernels.builder import Builder
 from whence.kernels.expressions import apply, cast
+from whence.kernels.group import Group
 from whence.kernels.index import Var, of
 from whence.kernels.ir import CountValue, Expr, Fn, Kernel, Literal, Micro, Stmt, ValueCount, most
 from whence.types import DType
-
-if TYPE_CHECKING:
-    from whence.kernels.group import Group
 
 _AXIS = "axis"
 
@@ -70,9 +67,6 @@ def lower_places(group: Group, anchor: Node) -> Kernel:
     source = anchor.first_input
     shape = group.shape(source)
     index = tuple(of(Var(f"{_AXIS}{axis}", size)) for axis, size in enumerate(shape))
-    names = [
-        f"out{group.outputs.index(anchor.ref(slot))}" if anchor.ref(slot) in group.outputs else None
-        for slot in range(2)
-    ]
-    micro = Places(tuple(shape), group.elements().value(source, index), names[0], names[1])
-    return Kernel(group.name, group.params(), 1, (micro,), group.costs())
+    names = group.output_names(anchor, 2)
+    micro = Places(tuple(shape), group.elements().value(source, index), *names)
+    return group.kernel(1, micro)

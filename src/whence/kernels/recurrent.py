@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.graph import Node, Ref
-from whence.kernels.ir import Buffer, Expr, Kernel, Name
+from whence.graph import Node
+from whence.kernels.group import Group, Packed
+from whence.kernels.ir import Expr, Kernel, Name
 from whence.kernels.recurrent_layer import BEFORE, CELL, HIDDEN, NEW_CELL, RESET, Phase
 from whence.kernels.recurrent_program import Recurrent
 from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
@@ -25,9 +26,6 @@ from whence.kernels.tile import Tile
 from whence.ops.neural.activation import ACTIVATIONS
 from whence.ops.neural.recurrent import CELLS
 from whence.types import DType
-
-if TYPE_CHECKING:
-    from whence.kernels.group import Group
 
 RECURRENT_OPS = frozenset(CELLS)
 
@@ -74,50 +72,24 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         for functions in _functions(anchor, directions)
     )
     late = 2 if anchor.op == "GRU" else None
+    optional = (anchor.input(slot) for slot in (3, 4, 5, 6, 7))
     bias, lengths, start, start_cell, peeped = (
-        _buffer(group, anchor.input(slot)) for slot in (3, 4, 5, 6, 7)
+        None if ref is None else group.input_name(ref) for ref in optional
     )
-    outputs = tuple(
-        (
-            f"out{group.outputs.index(anchor.ref(slot))}"
-            if slot < len(anchor.outputs) and anchor.ref(slot) in group.outputs
-            else None
-        )
-        for slot in range(3)
-    )
+    outputs = tuple(group.output_names(anchor, 3))
     gang = directions * (batch // rows) == 1 and gates * hidden * hidden >= _GANG_WEIGHTS
     micro = Recurrent(
         gates, directions, time, batch, inputs, hidden, rows, gang, tile, vectors, min(time, _STEPS), reverse, batch_first,
-        late, phases, _buffer(group, x) or "", _buffer(group, w) or "", _buffer(group, r) or "", bias, lengths, start, start_cell, peeped, outputs,
+        late, phases, group.input_name(x), group.input_name(w), group.input_name(r), bias, lengths, start, start_cell, peeped, outputs,
     )  # fmt: skip
-    params = list(group.params())
-    packings = {}
-    for ref, depth in ((w, inputs), (r, hidden)):
-        position = group.inputs.index(ref)
-        packings[position] = _Packing(gates, hidden, micro.units)
-        params[position] = Buffer(
-            params[position].name,
-            DType.F32,
-            directions * micro.panels * depth * micro.width,
-            params[position].role,
-        )
+    packing = _Packing(gates, hidden, micro.units)
+    panel = directions * micro.panels * micro.width
+    packed = {ref: Packed(packing, panel * depth) for ref, depth in ((w, inputs), (r, hidden))}
     products, state = micro.scratch
-    scratch = 4 * (products + 4 * state)
     tasks = micro.panels if gang else directions * micro.blocks
-    return Kernel(
-        group.name,
-        tuple(params),
-        tasks,
-        (micro,),
-        group.costs(),
-        scratch,
-        packings=packings,
-        gang=gang,
-    )
-
-
-def _buffer(group: Group, ref: Ref | None) -> str | None:
-    return None if ref is None else f"in{group.inputs.index(ref)}"
+    scratch = 4 * (products + 4 * state)
+    kernel = group.kernel(tasks, micro, scratch_bytes=scratch, packed=packed)
+    return replace(kernel, gang=gang)
 
 
 # ---- what happens in a unit ----
@@ -246,16 +218,3 @@ class _Packing:
                 0, 2, 4, 1, 3
             )
         )
-
-
-__all__ = [
-    "BEFORE",
-    "CELL",
-    "HIDDEN",
-    "NEW_CELL",
-    "RECURRENT_OPS",
-    "RESET",
-    "Phase",
-    "Recurrent",
-    "lower_recurrent",
-]

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder
 from whence.kernels.expressions import apply, both, compute_type
+from whence.kernels.group import Group
 from whence.kernels.index import Index, Var, of, unravel
 from whence.kernels.ir import TASK, CountValue, Expr, Fn, Holds, Kernel, Micro, Stmt, least
 from whence.types import DType
-
-if TYPE_CHECKING:
-    from whence.kernels.group import Group
 
 # Beyond this a list that is shifted for every entry is the wrong way.
 _MOST = 512
@@ -95,20 +93,9 @@ def lower_topk(group: Group, anchor: Node) -> Kernel:
     step, rank = Var(STEP, shape[axis]), Var(RANK, k)
     flat = (front * shape[axis] + of(step)) * inner + back
     value = group.elements().value(source, unravel(flat, shape))
-    names = [
-        f"out{group.outputs.index(anchor.ref(slot))}" if anchor.ref(slot) in group.outputs else None
-        for slot in (0, 1)
-    ]
     dtype = compute_type(group.dtype(source))
     largest: Any = attrs.get("largest", 1)
-    micro = TopK(
-        shape[axis],
-        k,
-        bool(largest),
-        value,
-        dtype,
-        names[0],
-        names[1],
-        (front * k + of(rank)) * inner + back,
-    )
-    return Kernel(group.name, group.params(), task.extent, (micro,), group.costs())
+    place = (front * k + of(rank)) * inner + back
+    values, indices = group.output_names(anchor, 2)
+    micro = TopK(shape[axis], k, bool(largest), value, dtype, values, indices, place)
+    return group.kernel(task.extent, micro)

@@ -30,11 +30,16 @@ from whence.kernels.bf16x2 import (
     packed_floats,
 )
 from whence.kernels.conv.bf16x2_program import Bf16x2Conv
-from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
-from whence.kernels.conv.epilogue import Output
+from whence.kernels.conv.direct import (
+    epilogue,
+    fields,
+    input_buffer,
+    packed_weights,
+    require_floats,
+)
 from whence.kernels.cost import ITEMS_PER_THREAD, imbalance
 from whence.kernels.group import Group, data_operands
-from whence.kernels.ir import Kernel
+from whence.kernels.ir import Kernel, Store
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
@@ -148,7 +153,7 @@ def _cycles(it: Bf16x2Conv, threads: int) -> float:
 
 
 def _micro(
-    group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPlan, outputs: tuple[Output, ...]
+    group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPlan, outputs: tuple[Store, ...]
 ) -> Bf16x2Conv:
     source, weights = data_operands(anchor)
     shape = group.shape(source)
@@ -180,18 +185,8 @@ def lower_bf16x2_conv(group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPl
     width = -(-get_int(anchor.attrs, "channels_out", 0) // TILE) * TILE
     pixels = math.prod(group.shape(anchor.ref())[2:4])
     micro = _micro(group, anchor, tile, plan, epilogue(group, anchor, width // TILE, pixels, TILE))
-    params, packings = pack(
-        group, anchor, PackKernel(), packed_floats(width, len(micro.taps), micro.channels), width
-    )
+    elements = packed_floats(width, len(micro.taps), micro.channels)
+    packed = packed_weights(group, anchor, PackKernel(), elements, width)
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
-    return Kernel(
-        group.name,
-        params,
-        micro.tasks,
-        (micro,),
-        group.costs(),
-        scratch,
-        packings,
-        flops_per_ns=FLOPS_PER_NS,
-        reduced_precision=True,
-    )
+    kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
+    return replace(kernel, flops_per_ns=FLOPS_PER_NS, reduced_precision=True)

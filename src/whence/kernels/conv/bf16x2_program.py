@@ -15,7 +15,7 @@ from whence.kernels.bf16x2_program import (
     zero_sums,
 )
 from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, splat
-from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
+from whence.kernels.conv.epilogue import IMAGE, Epilogue
 from whence.kernels.conv.tiles import Field
 from whence.kernels.ir import (
     Bits,
@@ -27,6 +27,7 @@ from whence.kernels.ir import (
     Micro,
     Name,
     Stmt,
+    Store,
     TileConfigure,
     TileRelease,
     ValueCount,
@@ -56,7 +57,7 @@ class Bf16x2Conv(Micro):
     parts: int
     is_far: bool
     """Are the weights too many to stay in the cache?"""
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
 
     @property
     def blocks_in(self) -> int:

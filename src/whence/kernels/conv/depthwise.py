@@ -27,7 +27,7 @@ from whence.kernels.conv.direct import (
     fields,
     input_buffer,
     lower_conv,
-    pack,
+    packed_weights,
     require_floats,
 )
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
@@ -95,10 +95,10 @@ def lower_depthwise(
     micro = slide(
         group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights), plan=plan
     )
-    params, packings = pack(
-        group, anchor, PackDepthwise(block), blocks * block * math.prod(shape[2:]), blocks * block
-    )
-    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
+    width = blocks * block
+    elements = width * math.prod(shape[2:])
+    packed = packed_weights(group, anchor, PackDepthwise(block), elements, width)
+    return group.kernel(micro.tasks, micro, packed=packed)
 
 
 def slide(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, splat
-from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
+from whence.kernels.conv.epilogue import IMAGE, Epilogue
 from whence.kernels.conv.tile_loops import (
     EdgeAt,
     TileAt,
@@ -31,6 +31,7 @@ from whence.kernels.ir import (
     Literal,
     Micro,
     Stmt,
+    Store,
     ValueCount,
     count,
     lanewise,
@@ -66,7 +67,7 @@ class Slide(Micro):
     the sum is multiplied by both. Else empty.
     """
     column_shares: tuple[float, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
     shares: tuple[tuple[int, int], ...] | None = None
     """For an average where sizes are open, instead: from where to where positions of each axis
     count.

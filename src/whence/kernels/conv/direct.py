@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,14 +19,13 @@ from whence.errors import UnsupportedError
 from whence.extent import same_shape
 from whence.graph import Node, Ref
 from whence.kernels.conv.direct_program import Conv, Depth
-from whence.kernels.conv.epilogue import ACCUMULATOR, CHANNELS, IMAGE, LANE, PIXEL, Output
+from whence.kernels.conv.epilogue import ACCUMULATOR, CHANNELS, IMAGE, LANE, PIXEL
 from whence.kernels.conv.plan import ConvPlan, ConvSizes
 from whence.kernels.conv.tiles import Field
-from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply
-from whence.kernels.group import Group, data_operands
-from whence.kernels.index import Var, of, ravel, unravel
-from whence.kernels.ir import Buffer, Expr, Fn, Kernel
+from whence.kernels.group import Group, Pack, Packed, data_operands
+from whence.kernels.index import Var, of, unravel
+from whence.kernels.ir import Expr, Fn, Kernel, Store
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -206,14 +204,9 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
         ),
         reach=reach(anchor, tile, plan.vectors),
     )
-    params, packings = pack(
-        group,
-        anchor,
-        packing,
-        packing.elements(per_group * math.prod(group.shape(weights)[2:])),
-        width,
-    )
-    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
+    elements = packing.elements(per_group * math.prod(group.shape(weights)[2:]))
+    packed = packed_weights(group, anchor, packing, elements, width)
+    return group.kernel(micro.tasks, micro, packed=packed)
 
 
 def fields(
@@ -251,7 +244,7 @@ def input_buffer(group: Group, anchor: Node, ref: Ref) -> str:
         raise UnsupportedError(
             f"group '{group.name}' computes what '{anchor.name}' reads many times"
         )
-    return f"in{group.inputs.index(ref)}"
+    return group.input_name(ref)
 
 
 def _blocked_depths(channels: int, plane: int, block: int) -> tuple[Depth, ...]:
@@ -265,16 +258,13 @@ def _plain_depths(channels: int, plane: int) -> tuple[Depth, ...]:
     return (Depth(channels, plane, 1, 0),)
 
 
-def pack(
-    group: Group, anchor: Node, packing: Any, elements: int, width: int
-) -> tuple[tuple[Buffer, ...], dict[int, Any]]:
-    """The kernel's parameters with the anchor's weights packed and its bias padded to `width`
-    channels.
-    """
-    params, packings = list(group.params()), {}
-    weights, bias = anchor.operand("W"), anchor.operand("B")
-    wanted = [(weights, packing, elements), (bias, PadVector(width), width)]
-    for ref, function, count in wanted:
+def packed_weights(
+    group: Group, anchor: Node, packing: Pack, elements: int, width: int
+) -> dict[Ref, Packed]:
+    """The anchor's weights packed, and its bias padded to `width` channels."""
+    found = {}
+    forms = (Packed(packing, elements), Packed(PadVector(width), width))
+    for ref, form in zip((anchor.operand("W"), anchor.operand("B")), forms, strict=True):
         if ref is None or ref not in group.inputs:
             continue
         if group.graph.const_value(ref) is None:
@@ -283,15 +273,11 @@ def pack(
             raise UnsupportedError(
                 f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
             )
-        position = group.inputs.index(ref)
-        packings[position] = function
-        params[position] = Buffer(params[position].name, DType.F32, count, params[position].role)
-    return tuple(params), packings
+        found[ref] = form
+    return found
 
 
-def epilogue(
-    group: Group, anchor: Node, blocks: int, pixels: int, block: int
-) -> tuple[Output, ...]:
+def epilogue(group: Group, anchor: Node, blocks: int, pixels: int, block: int) -> tuple[Store, ...]:
     """What the group stores for each element of the anchor's sum: bias, addend, activation, and the
     operators fused behind it.
     """
@@ -309,19 +295,8 @@ def epilogue(
         total = apply(Fn.ADD, total, elements.value(bias, (place,)))
     if addend is not None:
         total = apply(Fn.ADD, total, elements.broadcast(addend, unravel(flat, out_shape)))
-    total = activated(anchor, total)
-
-    def given(index: Indices) -> Expr:
-        if ravel(index, out_shape) != flat:
-            raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
-        return total
-
-    tail = group.elements({anchor.ref(): given})
-    found = []
-    for number, result in enumerate(group.outputs):
-        if not same_shape(group.shape(result), out_shape):
-            raise UnsupportedError(
-                f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
-            )
-        found.append(Output(f"out{number}", flat, tail.value(result, unravel(flat, out_shape))))
-    return tuple(found)
+    if any(not same_shape(group.shape(ref), out_shape) for ref in group.outputs):
+        raise UnsupportedError(
+            f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
+        )
+    return group.stores(anchor, activated(anchor, total), flat)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
-from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output, shared_outputs
+from whence.kernels.conv.epilogue import IMAGE, Epilogue, shared_outputs
 from whence.kernels.conv.tile_loops import (
     EdgeAt,
     TileAt,
@@ -25,6 +25,7 @@ from whence.kernels.ir import (
     Micro,
     Splat,
     Stmt,
+    Store,
     ValueCount,
     count,
     least,
@@ -87,7 +88,7 @@ class Conv(Micro):
     ahead: int
     """Cache lines of the next panel's weights to prefetch at each position of the kernel.
     """
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
     reach: tuple[tuple[int, int], ...] = ()
     """By panel: the input channels, from and to, that its outputs depend on, where these are not
     all.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from whence.kernels.builder import Builder
-from whence.kernels.index import Index, Var
+from whence.kernels.builder import Builder, Memory
+from whence.kernels.index import Var
 from whence.kernels.ir import (
     FULLY,
     Count,
@@ -22,6 +22,7 @@ from whence.kernels.ir import (
     Name,
     Op,
     Prefetch,
+    Store,
     count,
     walk,
 )
@@ -40,27 +41,18 @@ Sums = Callable[[Count, int], Expr]
 """The vector of sums of a tile's pixel, by the vector's number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What is stored where, from the accumulator and the variables of the epilogue."""
-
-    buffer: str
-    index: Index
-    value: Expr
-
-
 # Of an output's value: what has more is rarely in two kernels.
 _MOST_PARTS = 64
 
 
-def shared_outputs(outputs: Sequence[Output], sizes: SizeArguments) -> tuple[Output, ...] | None:
+def shared_outputs(outputs: Sequence[Store], sizes: SizeArguments) -> tuple[Store, ...] | None:
     """The outputs with strides between images and blocks of channels as arguments; `None` where one
     has many parts.
     """
     if any(output.value.size > _MOST_PARTS for output in outputs):
         return None
     return tuple(
-        Output(
+        Store(
             output.buffer,
             sizes.in_index(output.index, _OUTER),
             sizes.in_value(output.value, _OUTER),
@@ -73,7 +65,7 @@ def shared_outputs(outputs: Sequence[Output], sizes: SizeArguments) -> tuple[Out
 class Epilogue:
     """What to store for a tile of some neighbouring pixels times some vectors of channels."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
     lanes: int
     block: int
     """Channels in a block."""
@@ -139,21 +131,21 @@ class Epilogue:
 
     def _through_memory(self, build: Builder, pixels: int, vectors: int, sums: Sums) -> Sums:
         """The same sums, in an array."""
+        width, tile = vectors * self.lanes, self._stored(build, pixels, vectors, sums)
+        return lambda i, j: tile.vector(i * width + j * self.lanes, self.lanes)
+
+    def _stored(self, build: Builder, pixels: int, vectors: int, sums: Sums) -> Memory:
         width = vectors * self.lanes
         tile = build.array("tile", pixels * width)
         with build.unrolled(("i", pixels)) as (i,):
             for j in range(vectors):
                 build.assign(tile.vector(i * width + j * self.lanes, self.lanes), sums(i, j))
-        return lambda i, j: tile.vector(i * width + j * self.lanes, self.lanes)
+        return tile
 
     def _by_element(
         self, build: Builder, pixels: int, vectors: int, sums: Sums, have: Count | None
     ) -> None:
-        width = vectors * self.lanes
-        tile = build.array("tile", pixels * width)
-        with build.unrolled(("i", pixels)) as (i,):
-            for j in range(vectors):
-                build.assign(tile.vector(i * width + j * self.lanes, self.lanes), sums(i, j))
+        width, tile = vectors * self.lanes, self._stored(build, pixels, vectors, sums)
         with build.loop("i", pixels if have is None else have, unroll=1) as i:
             build.bind(PIXEL, self.place + i)
             for j in range(vectors):

@@ -21,7 +21,13 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic
 from whence.graph import Node
-from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
+from whence.kernels.conv.direct import (
+    epilogue,
+    fields,
+    input_buffer,
+    packed_weights,
+    require_floats,
+)
 from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.conv.winograd_transforms import KERNEL, POINTS, transforms
 from whence.kernels.cost import imbalance, overlapped
@@ -330,13 +336,7 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: WinogradPlan) -
         outputs=epilogue(group, anchor, width // block, rows.out * columns.out, block),
     )
     packing = PackTransformed(plan.size, plan.vectors * tile.lanes, width)
-    params, packings = pack(group, anchor, packing, micro.places * shape.channels * width, width)
-    return Kernel(
-        group.name,
-        params,
-        micro.tasks,
-        (micro,),
-        group.costs(),
-        4 * (micro.input_floats + micro.product_floats),
-        packings,
-    )
+    elements = micro.places * shape.channels * width
+    packed = packed_weights(group, anchor, packing, elements, width)
+    scratch = 4 * (micro.input_floats + micro.product_floats)
+    return group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
-from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
+from whence.kernels.conv.epilogue import IMAGE, Epilogue
 from whence.kernels.conv.tiles import Field
 from whence.kernels.conv.winograd_transforms import KERNEL, apply_matrix, transforms
 from whence.kernels.ir import (
@@ -20,6 +20,7 @@ from whence.kernels.ir import (
     Micro,
     Splat,
     Stmt,
+    Store,
     ValueCount,
     chosen,
     count,
@@ -58,7 +59,7 @@ class Winograd(Micro):
     """Tiles in a work item, a multiple of `tile_rows`."""
     parts: int
     """Into which the panels are divided."""
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
 
     @property
     def places(self) -> int:

@@ -16,14 +16,13 @@ from whence.kernels.conv.tiles import Field
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise import is_depthwise, lower_integer_depthwise
-from whence.kernels.integer.epilogue import BATCH, COLUMN, ROW
+from whence.kernels.integer.epilogue import ACCUMULATOR, BATCH, COLUMN, ROW
 from whence.kernels.integer.gather import Gather
 from whence.kernels.integer.packing import PackBytes, centre
 from whence.kernels.integer.product import (
     CODES,
     FLOPS_PER_NS,
     constants,
-    epilogue,
     packed_kernel,
     plan,
     zero_point,
@@ -93,7 +92,7 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
         weights_base=of(0),
         weights_signed=True,
         w_zero=None,
-        outputs=epilogue(group, anchor, flat),
+        outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
     return packed_kernel(group, anchor, micro, micro.scratch_bytes, FLOPS_PER_NS)
 

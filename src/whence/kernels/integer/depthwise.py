@@ -22,9 +22,9 @@ from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise_program import IntegerSlide
-from whence.kernels.integer.epilogue import COLUMN, ROW
+from whence.kernels.integer.epilogue import ACCUMULATOR, COLUMN, ROW
 from whence.kernels.integer.packing import PackChannels, centre
-from whence.kernels.integer.product import constants, epilogue, packed_kernel, zero_point
+from whence.kernels.integer.product import constants, packed_kernel, zero_point
 from whence.kernels.integer.window import fields
 from whence.kernels.ir import Kernel, Literal
 from whence.kernels.tile import Tile
@@ -80,6 +80,7 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     chunks = wanted if rows.is_open else min(rows.out, wanted)
     parts = min(-(-channels // lanes), -(-wanted // chunks))
     pixel = math.prod(out_shape[:-1])
+    flat = of(Var(ROW, pixel)) * channels + of(Var(COLUMN, channels))
     micro = IntegerSlide(
         images=images,
         channels=channels,
@@ -94,6 +95,6 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
         x_zero=x_zero,
         weights=input_buffer(group, anchor, weights),
         packing=packing,
-        outputs=epilogue(group, anchor, of(Var(ROW, pixel)) * channels + of(Var(COLUMN, channels))),
+        outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
     return packed_kernel(group, anchor, micro, micro.border_bytes, _FLOPS_PER_NS)

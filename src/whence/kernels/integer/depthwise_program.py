@@ -8,7 +8,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Pointer, splat
-from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, TileShape
 from whence.kernels.device.integer import integer_slide_on_device
 from whence.kernels.integer.byte_vectors import (
@@ -22,7 +21,7 @@ from whence.kernels.integer.byte_vectors import (
 )
 from whence.kernels.integer.epilogue import IntegerEpilogue
 from whence.kernels.integer.packing import PackChannels
-from whence.kernels.ir import Count, Expr, Kernel, Micro, Splat, Stmt, chosen, count, least
+from whence.kernels.ir import Count, Expr, Kernel, Micro, Splat, Stmt, Store, chosen, count, least
 from whence.types import DType
 
 _BORDER = -1
@@ -49,7 +48,7 @@ class IntegerSlide(Micro):
     x_zero: Expr
     weights: str
     packing: PackChannels
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
 
     @property
     def vectors(self) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory
-from whence.kernels.conv.epilogue import Output, Sums
+from whence.kernels.conv.epilogue import Sums
 from whence.kernels.index import Var
-from whence.kernels.ir import Count, Kernel, Name
+from whence.kernels.ir import Count, Kernel, Name, Store
 from whence.kernels.vectorise import Vectoriser
 from whence.types import DType
 
@@ -26,7 +26,7 @@ ACCUMULATOR = Name("acc", DType.I32)
 class IntegerEpilogue:
     """What to store for a tile of some neighbouring rows times some vectors of columns."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
     columns: int
     lanes: int
     rows: int

@@ -9,26 +9,24 @@ import math
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.extent import surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.expressions import cast
 from whence.kernels.group import Group, data_operands
-from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.integer.epilogue import BATCH, COLUMN, ROW
+from whence.kernels.index import Index, Var, of
+from whence.kernels.integer.epilogue import ACCUMULATOR, BATCH, COLUMN, ROW
 from whence.kernels.integer.packing import PackBytes, centre
 from whence.kernels.integer.product import (
     CODES,
     FLOPS_PER_NS,
     constants,
-    epilogue,
     packed_kernel,
     plan,
     zero_point,
 )
 from whence.kernels.integer.product_program import IntegerProduct
 from whence.kernels.ir import Expr, Kernel, Literal
-from whence.kernels.product.gemm import broadcast
+from whence.kernels.product.gemm import batch_base, broadcast
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -67,36 +65,21 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     micro = IntegerProduct(
         shape=shape,
         source=input_buffer(group, anchor, a),
-        base=_base(of(batch), batch_shape, a_shape),
+        base=batch_base(of(batch), batch_shape, a_shape),
         row_stride=depth,
         gather=None,
         is_signed=signed,
         x_zero=x_zero,
         weights=input_buffer(group, anchor, b),
         packing=packing,
-        weights_base=_base(of(batch), batch_shape, b_shape),
+        weights_base=batch_base(of(batch), batch_shape, b_shape),
         weights_signed=group.dtype(b) is DType.I8,
         w_zero=None
         if weights is not None or anchor.operand("b_zero_point") is None
         else _column_zero(group, anchor, anchor.operand("b_zero_point"), columns),
-        outputs=epilogue(group, anchor, flat),
+        outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
     return packed_kernel(group, anchor, micro, micro.scratch_bytes, FLOPS_PER_NS)
-
-
-def _base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:
-    """Where the matrix of a batch item begins, broadcasting its batch dimensions."""
-    own = shape[:-2]
-    if not batch_shape or not own:
-        return of(0)
-    places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
-    return ravel(
-        [
-            of(0) if surely_equal(extent, 1) else place
-            for place, extent in zip(places, own, strict=True)
-        ],
-        own,
-    ) * (shape[-2] * shape[-1])
 
 
 def _column_zero(group: Group, anchor: Node, ref: Ref | None, columns: int) -> Expr:

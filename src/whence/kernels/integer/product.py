@@ -25,14 +25,11 @@ from dataclasses import replace
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic
 from whence.graph import Node, Ref
-from whence.kernels.conv.epilogue import Output
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
-from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, literal
-from whence.kernels.group import Group, data_operands
-from whence.kernels.index import Index, ravel, unravel
+from whence.kernels.group import Group, Packed, data_operands
+from whence.kernels.index import Index
 from whence.kernels.integer.depthwise_program import IntegerSlide
-from whence.kernels.integer.epilogue import ACCUMULATOR
 from whence.kernels.integer.product_program import IntegerProduct, ProductShape
 from whence.kernels.ir import Expr, Kernel
 from whence.kernels.tile import Tile
@@ -159,48 +156,13 @@ def packed_kernel(
     flops_per_ns: int,
 ) -> Kernel:
     """A kernel whose weights, if they are packed, are bytes in another order."""
-    params, (_, ref) = list(group.params()), data_operands(anchor)
-    packings = {}
+    _, ref = data_operands(anchor)
+    packed = {}
     if micro.packing is not None:
         if any(other is not anchor and ref in other.inputs for other in group.members):
             raise UnsupportedError(
                 f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
             )
-        at = group.inputs.index(ref)
-        params[at] = replace(params[at], dtype=DType.I8, elements=micro.packing.elements)
-        packings[at] = micro.packing
-    costs = group.costs()
-    return Kernel(
-        group.name,
-        tuple(params),
-        micro.tasks,
-        (micro,),
-        costs,
-        scratch_bytes,
-        packings,
-        flops_per_ns,
-    )
-
-
-def epilogue(group: Group, anchor: Node, flat: Index) -> tuple[Output, ...]:
-    """What the group stores for the anchor's sum at position `flat`: the operators fused behind
-    it.
-    """
-    out_shape = group.shape(anchor.ref())
-
-    def given(index: Indices) -> Expr:
-        if ravel(index, out_shape) != flat:
-            raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
-        return ACCUMULATOR
-
-    tail = group.elements({anchor.ref(): given})
-    found = []
-    for number, result in enumerate(group.outputs):
-        if math.prod(group.shape(result)) != math.prod(out_shape):
-            raise UnsupportedError(
-                f"group '{group.name}' changes how many elements '{anchor.name}' makes"
-            )
-        found.append(
-            Output(f"out{number}", flat, tail.value(result, unravel(flat, group.shape(result))))
-        )
-    return tuple(found)
+        packed[ref] = Packed(micro.packing, micro.packing.elements, DType.I8)
+    kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch_bytes, packed=packed)
+    return replace(kernel, flops_per_ns=flops_per_ns)

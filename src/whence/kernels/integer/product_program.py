@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from whence.extent import Relation, decide
 from whence.kernels.builder import Builder, Pointer, splat
-from whence.kernels.conv.epilogue import Output
 from whence.kernels.device.integer import integer_product_on_device
 from whence.kernels.expressions import cast
 from whence.kernels.index import Index
@@ -36,6 +35,7 @@ from whence.kernels.ir import (
     Micro,
     Splat,
     Stmt,
+    Store,
     lanewise,
     least,
 )
@@ -113,7 +113,7 @@ class IntegerProduct(Micro):
     weights_signed: bool
     w_zero: Expr | None
     """Of a right-hand side that is not constant, over the variable `n`."""
-    outputs: tuple[Output, ...]
+    outputs: tuple[Store, ...]
 
     @property
     def tasks(self) -> int:

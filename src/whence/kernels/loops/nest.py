@@ -66,8 +66,7 @@ def lower_loopnest(group: Group) -> Kernel:
             for loop in _Nest(group, refs, shape, piece, tables).loops(tasks):
                 nests.append(loop)
                 tasks = loop.first + loop.var.extent
-    body = (*tables.fill, *nests)
-    return Kernel(group.name, group.params(), tasks, body, group.costs(), tables.scratch_bytes)
+    return group.kernel(tasks, *tables.fill, *nests, scratch_bytes=tables.scratch_bytes)
 
 
 class _Nest:

@@ -24,7 +24,6 @@ from whence.kernels.ir import (
     Loop,
     LoopKind,
     Stmt,
-    Store,
     count,
     least,
 )
@@ -64,33 +63,16 @@ class OutputRows:
 
     def kernel(self, group: Group, *body: Stmt) -> Kernel:
         """A kernel whose work items do this."""
-        return Kernel(
-            group.name,
-            group.params(),
-            self.task.extent,
-            (Loop(self.task, (*self._begins, *body)),),
-            group.costs(),
-        )
+        return group.kernel(self.task.extent, Loop(self.task, (*self._begins, *body)))
 
     def stores(self, group: Group, anchor: Node, value: Expr) -> tuple[Stmt, ...]:
         """The anchor's element, through whatever was fused behind it."""
-        flat = ravel(self.index, self.shape)
+        if any(not same_shape(group.shape(ref), self.shape) for ref in group.outputs):
+            raise UnsupportedError(
+                f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
+            )
         made = cast(value, compute_type(group.dtype(anchor.ref())))
-
-        def given(index: Indices) -> Expr:
-            if ravel(index, self.shape) != flat:
-                raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
-            return made
-
-        elements = group.elements({anchor.ref(): given})
-        found = []
-        for number, result in enumerate(group.outputs):
-            if not same_shape(group.shape(result), self.shape):
-                raise UnsupportedError(
-                    f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
-                )
-            found.append(Store(f"out{number}", flat, elements.value(result, self.index)))
-        return tuple(found)
+        return group.stores(anchor, made, ravel(self.index, self.shape))
 
 
 def _lanes(width: int) -> int:

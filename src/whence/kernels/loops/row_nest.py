@@ -339,13 +339,7 @@ class RowNest:
         """
         self._store_numbers(numbers)
         task = Var(TASK, self.tasks)
-        return Kernel(
-            self.group.name,
-            self.group.params(),
-            self.tasks,
-            (Loop(task, tuple(self.body)),),
-            self.group.costs(),
-        )
+        return self.group.kernel(self.tasks, Loop(task, tuple(self.body)))
 
     @property
     def row_number(self) -> Index:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import UnsupportedError
@@ -86,14 +87,7 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
         whole_copy = If(Not(SamePlace(f"in{position}", "out0")), (whole_copy,))
     update = Loop(lane, (write.store,), LoopKind.VECTOR, end=end)
     body = (whole_copy, *_nested(write.steps, update))
-    return Kernel(
-        group.name,
-        group.params(),
-        task.extent,
-        (Loop(task, body),),
-        group.costs(),
-        in_place=in_place,
-    )
+    return replace(group.kernel(task.extent, Loop(task, body)), in_place=in_place)
 
 
 def _is_state(group: Group, anchor: Node, data: Ref) -> bool:

@@ -107,4 +107,4 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
     order = (store, advance) if _int(anchor, "exclusive", 0) else (advance, store)
     first = Accumulator("total", Literal(float(start) if dtype.is_float else start, dtype), lane)
     body = (first, Loop(step, (Loop(lane, order, LoopKind.VECTOR),)))
-    return Kernel(group.name, group.params(), task.extent, (Loop(task, body),), group.costs())
+    return group.kernel(task.extent, Loop(task, body))

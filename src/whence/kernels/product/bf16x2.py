@@ -9,7 +9,7 @@ so that its weights are fetched once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from whence.kernels.bf16x2 import (
     packed_floats,
 )
 from whence.kernels.cost import imbalance
-from whence.kernels.group import Group
+from whence.kernels.group import Group, Packed
 from whence.kernels.ir import Kernel
 from whence.kernels.product.bf16x2_program import Bf16x2Gemm
 from whence.kernels.product.gemm import (
@@ -40,7 +40,6 @@ from whence.kernels.product.gemm import (
     lower_gemm,
     product_of,
     sizes_of,
-    with_packed,
 )
 from whence.kernels.tile import Tile
 from whence.ops.registry import operators
@@ -184,21 +183,10 @@ def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPl
     gemm = gemm_micro(group, anchor, tile, GemmPlan(GROUP, PANEL, plan.block_rows, sizes.depth))
     micro = Bf16x2Gemm(gemm, plan.parts, _is_far(sizes, tile))
     packing = _PackColumns(sizes.depth, sizes.columns, product.trans_b)
-    params, packings = with_packed(
-        group, product, packing, packed_floats(sizes.columns, 1, sizes.depth)
-    )
+    packed = {product.b: Packed(packing, packed_floats(sizes.columns, 1, sizes.depth))}
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
-    return Kernel(
-        group.name,
-        params,
-        micro.tasks,
-        (micro,),
-        group.costs(),
-        scratch,
-        packings,
-        flops_per_ns=FLOPS_PER_NS,
-        reduced_precision=True,
-    )
+    kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
+    return replace(kernel, flops_per_ns=FLOPS_PER_NS, reduced_precision=True)
 
 
 def lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:

@@ -10,7 +10,7 @@ run time into the worker's scratch, which costs one pass over B for M passes of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +20,10 @@ from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.cost import chunk_size
-from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, literal
-from whence.kernels.group import Group
+from whence.kernels.group import Group, Packed
 from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import Buffer, Expr, Fn, Kernel
+from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
@@ -33,8 +32,6 @@ from whence.ops.traits import Trait
 from whence.types import DType
 
 GEMM_OPS = operators(Trait.PRODUCT)
-
-Pack = Callable[[np.ndarray], np.ndarray]
 
 # Vectors of a register tile that are timed, and the height below which a tile is for products of so
 # few rows only.
@@ -205,19 +202,10 @@ def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = N
     micro = gemm_micro(group, anchor, tile, _plan(sizes, tile) if plan is None else plan)
     tasks = micro.batch * micro.panels * micro.blocks
     if not sizes.packed:
-        return Kernel(
-            group.name,
-            tuple(group.params()),
-            tasks,
-            (micro,),
-            group.costs(),
-            sizes.depth * micro.tile.width * 4,
-        )
+        return group.kernel(tasks, micro, scratch_bytes=sizes.depth * micro.tile.width * 4)
     packing = _Packing(sizes.depth, sizes.columns, product.trans_b, micro.tile.width)
-    params, packings = with_packed(
-        group, product, packing, micro.panels * sizes.depth * micro.tile.width
-    )
-    return Kernel(group.name, params, tasks, (micro,), group.costs(), 0, packings)
+    form = Packed(packing, micro.panels * sizes.depth * micro.tile.width)
+    return group.kernel(tasks, micro, packed={product.b: form})
 
 
 def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
@@ -229,12 +217,9 @@ def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
     a_row, a_column = (1, a_shape[-1]) if product.trans_a else (a_shape[-1], 1)
     b_row, b_column = (1, b_shape[-1]) if product.trans_b else (b_shape[-1], 1)
     batch = Var(BATCH, math.prod(batch_shape))
-    a = Matrix(
-        _buffer(group, product.a), _batch_base(of(batch), batch_shape, a_shape), a_row, a_column
-    )
-    b = Matrix(
-        _buffer(group, product.b), _batch_base(of(batch), batch_shape, b_shape), b_row, b_column
-    )
+    a_base, b_base = (batch_base(of(batch), batch_shape, shape) for shape in (a_shape, b_shape))
+    a = Matrix(group.input_name(product.a), a_base, a_row, a_column)
+    b = Matrix(group.input_name(product.b), b_base, b_row, b_column)
     tile = replace(tile, rows=plan.rows, vectors=plan.vectors)
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
     value = epilogue(group, anchor, product, flat, group.shape(anchor.ref()))
@@ -255,38 +240,18 @@ def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
     )
 
 
-def with_packed(
-    group: Group, product: Product, packing: Pack, elements: int
-) -> tuple[tuple[Buffer, ...], dict[int, Pack]]:
-    """The kernel's parameters and packings when B is packed to so many elements."""
-    position = group.inputs.index(product.b)
-    params = list(group.params())
-    params[position] = replace(params[position], dtype=DType.F32, elements=elements)
-    return tuple(params), {position: packing}
-
-
-def _buffer(group: Group, ref: Ref) -> str:
-    return f"in{group.inputs.index(ref)}"
-
-
-def _batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:
+def batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:
     """Where the matrix of a batch item begins, broadcasting its batch dimensions."""
     own = shape[:-2]
-    places = (
-        unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
-        if batch_shape
-        else (of(0),) * len(own)
-    )
-    flat = (
-        ravel(
-            [
-                of(0) if surely_equal(extent, 1) else place
-                for place, extent in zip(places, own, strict=True)
-            ],
-            own,
-        )
-        if own
-        else of(0)
+    if not batch_shape or not own:
+        return of(0)
+    places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
+    flat = ravel(
+        [
+            of(0) if surely_equal(extent, 1) else place
+            for place, extent in zip(places, own, strict=True)
+        ],
+        own,
     )
     return flat * (shape[-2] * shape[-1])
 
@@ -336,7 +301,6 @@ def epilogue(
 ) -> Expr:
     if len(group.outputs) != 1:
         raise UnsupportedError(f"group '{group.name}' exposes more than one value")
-    (result,) = group.outputs
     elements = group.elements()
     index = unravel(flat, out_shape)
     total: Expr = ACCUMULATOR
@@ -351,14 +315,8 @@ def epilogue(
             if product.beta == 1.0
             else apply(Fn.MUL, bias, literal(float(product.beta), DType.F32)),
         )
-    total = activated(anchor, total)
-
-    def given(place: Indices) -> Expr:
-        if ravel(place, out_shape) != flat:
-            raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
-        return total
-
-    return group.elements({anchor.ref(): given}).value(result, unravel(flat, group.shape(result)))
+    (store,) = group.stores(anchor, activated(anchor, total), flat)
+    return store.value
 
 
 def as_matrix(weights: np.ndarray, depth: int, columns: int, *, transposed: bool) -> np.ndarray:

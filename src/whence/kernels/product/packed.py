@@ -8,16 +8,16 @@ other side to int8 (`packed_program.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.graph import Node, Ref
-from whence.kernels.group import Group
+from whence.graph import Node
+from whence.kernels.group import Group, Packed
 from whence.kernels.index import Var, of
 from whence.kernels.ir import Kernel
-from whence.kernels.product.gemm import Pack, Product, epilogue
+from whence.kernels.product.gemm import Product, epilogue
 from whence.kernels.product.gemm_program import COLUMN, ROW
 from whence.kernels.product.packed_program import PackedProduct
 from whence.kernels.tile import Tile
@@ -57,10 +57,10 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
         get_int(attrs, "bits", 4),
         get_int(attrs, "block_size", 32),
         integer,
-        _buffer(group, a),
-        _buffer(group, b),
-        _buffer(group, scales),
-        None if zeros is None else _buffer(group, zeros),
+        group.input_name(a),
+        group.input_name(b),
+        group.input_name(scales),
+        None if zeros is None else group.input_name(zeros),
         tile.lanes,
         _PANEL_VECTORS,
         tile_rows,
@@ -71,30 +71,14 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
     )
     panels = _Panels(columns, micro.blocks, micro.width)
     elements = micro.panels * micro.blocks * micro.width
-    packed: dict[Ref, tuple[Pack, DType, int]] = {
-        b: (_Words(panels, micro.bits), DType.I32, elements * micro.block_words),
-        scales: (_Scales(panels), DType.F32, elements),
+    packed = {
+        b: Packed(_Words(panels, micro.bits), elements * micro.block_words, DType.I32),
+        scales: Packed(_Scales(panels), elements),
     }
     if zeros is not None:
-        packed[zeros] = (_Zeros(panels, micro.bits), DType.U8, elements)
-    params, packings = list(group.params()), {}
-    for ref, (packing, dtype, size) in packed.items():
-        position = group.inputs.index(ref)
-        params[position] = replace(params[position], dtype=dtype, elements=size)
-        packings[position] = packing
-    return Kernel(
-        group.name,
-        tuple(params),
-        micro.panels,
-        (micro,),
-        group.costs(),
-        4 * sum(micro.scratch),
-        packings,
-    )
-
-
-def _buffer(group: Group, ref: Ref) -> str:
-    return f"in{group.inputs.index(ref)}"
+        packed[zeros] = Packed(_Zeros(panels, micro.bits), elements, DType.U8)
+    scratch = 4 * sum(micro.scratch)
+    return group.kernel(micro.panels, micro, scratch_bytes=scratch, packed=packed)
 
 
 def _tile(rows: int, tile: Tile, *, integer: bool) -> tuple[int, int]:

@@ -252,8 +252,6 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
     # and variance itself
     if node.attrs.get("training_mode") or len(node.outputs) > 1:
         raise UnsupportedError(f"BatchNormalization '{node.name}' is in training mode")
-    if node.attrs.get("training_mode"):
-        raise UnsupportedError(f"BatchNormalization '{node.name}' is in training")
     x, scale, bias, mean, variance = (ref for ref in node.inputs if ref is not None)
     channel = (index[1],)
     factor = div(
