@@ -11,9 +11,9 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, both, compute_type, literal, position, select, within
+from whence.kernels.expressions import apply, compute_type, literal, select, within
 from whence.kernels.group import Group, data_operands
-from whence.kernels.index import Index, Var, of
+from whence.kernels.index import Var, of
 from whence.kernels.ir import (
     Accumulate,
     Accumulator,
@@ -24,13 +24,13 @@ from whence.kernels.ir import (
     Name,
 )
 from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.loops.window_taps import collected_places, read_places
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 from whence.ops.neural.window import make_transposition, make_window
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.types import DType
 
 CONV_GENERAL_OPS = (
     (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION))
@@ -83,12 +83,7 @@ def _direct(
     source, weights = data_operands(anchor)
     shape = group.shape(source)
     window = make_window(anchor.op, anchor.attrs, shape[2:], group.shape(weights)[2:])
-    places = [
-        place * stride + of(tap) * dilation - begin
-        for place, stride, tap, dilation, begin in zip(
-            out[2:], window.strides, taps, window.dilations, window.begins, strict=True
-        )
-    ]
+    places = read_places(window, out[2:], taps)
     # Without padding, no tap lies outside, whatever the size.
     inside = all_of(
         within(place, 0, size)
@@ -106,26 +101,10 @@ def _direct(
 def _transposed(
     group: Group, anchor: Node, out: Indices, groups: int, channels: Var, taps: list[Var]
 ) -> Access:
-    """Output position p collects input position q = (p + begin - tap·dilation) / stride where that
-    is whole and exists.
-    """
     source, weights = data_operands(anchor)
     shape, per_group = group.shape(source), group.shape(weights)[1]
     geometry = make_transposition(anchor.op, anchor.attrs, shape[2:], group.shape(weights)[2:])
-    window = geometry.window
-    places: list[Index] = []
-    inside: Expr = Literal(True, DType.BOOL)
-    for place, stride, tap, dilation, begin, size in zip(
-        out[2:], window.strides, taps, window.dilations, geometry.begins, shape[2:], strict=True
-    ):
-        spread = place + begin - of(tap) * dilation
-        whole = (
-            Literal(True, DType.BOOL)
-            if stride == 1
-            else apply(Fn.EQ, position(spread % stride), literal(0, DType.I64))
-        )
-        places.append(spread // stride)
-        inside = both(inside, both(whole, within(spread // stride, 0, size)))
+    inside, places = collected_places(geometry, out[2:], taps, shape[2:])
     outer = out[1] // per_group
     channel = outer * channels.extent + of(channels)
     return (

@@ -11,9 +11,9 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.depthwise import slide
-from whence.kernels.expressions import apply, compute_type, literal, select, within
+from whence.kernels.expressions import apply, compute_type, literal, select
 from whence.kernels.group import Group
-from whence.kernels.index import Var, of
+from whence.kernels.index import Var
 from whence.kernels.ir import (
     Accumulate,
     Accumulator,
@@ -24,8 +24,9 @@ from whence.kernels.ir import (
     Name,
     Stmt,
 )
-from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.loops.output_rows import OutputRows, nested
 from whence.kernels.loops.reduce import REDUCTIONS
+from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.neural.window import Window, make_window
@@ -72,7 +73,7 @@ def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
     window = _window(group, anchor, sizes)
     ceil_mode = bool(get_int(anchor.attrs, "ceil_mode", 0))
     if plain_name(anchor.op) == "AveragePool":
-        counted = tuple(_counted(anchor, window, axis, sizes[axis]) for axis in (0, 1))
+        counted = tuple(counted_limits(anchor, window, sizes))
         if any(map(is_symbolic, sizes)):
             micro = slide(group, anchor, tile, window.kernel, ceil_mode=ceil_mode, counted=counted)
         else:
@@ -82,16 +83,7 @@ def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
             )
     else:
         micro = slide(group, anchor, tile, window.kernel, fn=Fn.MAX, ceil_mode=ceil_mode)
-    return Kernel(group.name, group.params(), micro.tasks, (micro,), group.costs())
-
-
-def _counted(anchor: Node, window: Window, axis: int, size: int) -> tuple[int, int]:
-    """From where to where positions along an axis count in an average; what `ceil_mode` adds past
-    the given padding never does.
-    """
-    if get_int(anchor.attrs, "count_include_pad", 0):
-        return -window.begins[axis], size + window.ends[axis]
-    return 0, size
+    return group.kernel(micro.tasks, micro)
 
 
 def _shares(window: Window, axis: int, low: int, high: int) -> tuple[float, ...]:
@@ -123,26 +115,14 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     empty = Literal(float(start) if dtype.is_float else int(start), dtype)
     rows = OutputRows(group.shape(anchor.ref()))
     taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(window.kernel)]
-    places = [
-        place * stride + of(tap) * dilation - begin
-        for place, stride, tap, dilation, begin in zip(
-            rows.index[2:], window.strides, taps, window.dilations, window.begins, strict=True
-        )
-    ]
-    inside = all_of(within(place, 0, size) for place, size in zip(places, shape[2:], strict=True))
+    sizes = shape[2:]
+    places = read_places(window, rows.index[2:], taps)
+    inside = are_within(places, ((0, size) for size in sizes))
     value = _prepared(anchor, group.elements().value(source, (*rows.index[:2], *places)))
     folds: list[Stmt] = [Accumulate("total", fn, select(inside, value, empty), rows.lane)]
     begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
     counted: Expr = literal(float(math.prod(window.kernel)), dtype)
-    limits = [
-        (-begin, size + end)
-        for begin, size, end in zip(window.begins, shape[2:], window.ends, strict=True)
-    ]
-    if not get_int(anchor.attrs, "count_include_pad", 0):
-        limits = [(0, size) for size in shape[2:]]
-    counts = all_of(
-        within(place, low, high) for place, (low, high) in zip(places, limits, strict=True)
-    )
+    counts = are_within(places, counted_limits(anchor, window, sizes))
     if average and not isinstance(counts, Literal):
         # How many elements count differs from window to window.
         begins.append(Accumulator("count", literal(0.0, dtype), rows.lane))

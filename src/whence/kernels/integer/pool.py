@@ -8,9 +8,9 @@ import math
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.expressions import apply, cast, literal, select, within
+from whence.kernels.expressions import apply, cast, literal, select
 from whence.kernels.group import Group
-from whence.kernels.index import Var, of
+from whence.kernels.index import Var
 from whence.kernels.ir import (
     Accumulate,
     Accumulator,
@@ -21,7 +21,8 @@ from whence.kernels.ir import (
     Name,
     Stmt,
 )
-from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.loops.output_rows import OutputRows, nested
+from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.rules.elementwise import add, div, sub
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.neural.window import make_window
@@ -58,13 +59,9 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     working = DType.I32 if average else dtype
     rows = OutputRows(group.shape(anchor.ref()))
     taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(window.kernel)]
-    places = [
-        place * stride + of(tap) * dilation - begin
-        for place, stride, tap, dilation, begin in zip(
-            rows.index[1:-1], window.strides, taps, window.dilations, window.begins, strict=True
-        )
-    ]
-    inside = all_of(within(place, 0, size) for place, size in zip(places, shape[1:-1], strict=True))
+    sizes = shape[1:-1]
+    places = read_places(window, rows.index[1:-1], taps)
+    inside = are_within(places, ((0, size) for size in sizes))
     value = cast(group.elements().value(source, (rows.index[0], *places, rows.index[-1])), working)
     empty = literal(0 if average else integer_range(dtype)[0], working)
     begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
@@ -77,15 +74,7 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     ]
     total: Expr = Name("total[lane]", working)
     if average:
-        limits = [(0, size) for size in shape[1:-1]]
-        if get_int(anchor.attrs, "count_include_pad", 0):
-            limits = [
-                (-begin, size + end)
-                for begin, size, end in zip(window.begins, shape[1:-1], window.ends, strict=True)
-            ]
-        counts = all_of(
-            within(place, low, high) for place, (low, high) in zip(places, limits, strict=True)
-        )
+        counts = are_within(places, counted_limits(anchor, window, sizes))
         counted: Expr = literal(math.prod(window.kernel), DType.I32)
         if not isinstance(counts, Literal):
             # How many elements count differs from window to window.

@@ -12,24 +12,22 @@ from whence.errors import UnsupportedError
 from whence.extent import same_shape
 from whence.graph import Node
 from whence.kernels.conv.tiles import Field
-from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, both, cast, literal, position, select, within
+from whence.kernels.expressions import cast, literal, select
 from whence.kernels.group import Group, data_operands
-from whence.kernels.index import Index, Var, of
+from whence.kernels.index import Var, of
 from whence.kernels.ir import (
     Accumulate,
     Accumulator,
-    Expr,
     Fn,
     Kernel,
     Literal,
     Name,
 )
-from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.loops.output_rows import OutputRows, nested
+from whence.kernels.loops.window_taps import are_within, collected_places, read_places
 from whence.kernels.rules.elementwise import mul, sub
 from whence.ops.attributes import get_int
 from whence.ops.neural.window import make_transposition, make_window
-from whence.types import DType
 
 _ONE = Field(1, 1, 1, 1, 1, 0)
 _NARROW = (1, 1, 1, 0)
@@ -75,14 +73,18 @@ def lower_integer_window(group: Group, anchor: Node) -> Kernel:
     groups = get_int(anchor.attrs, "group", 1)
     channels = Var("c", x_shape[-1] // groups)
     taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(w_shape[1:-1])]
-    access = _transposed if anchor.op.endswith("Transpose") else _direct
-    inside, places = access(anchor, rows.index, x_shape, w_shape, taps)
+    sizes, kernel, out = x_shape[1:-1], w_shape[1:-1], rows.index[1:-1]
+    is_transposed = anchor.op.endswith("Transpose")
+    if is_transposed:
+        geometry = make_transposition(anchor.op, anchor.attrs, sizes, kernel)
+        inside, places = collected_places(geometry, out, taps, sizes)
+    else:
+        places = read_places(make_window(anchor.op, anchor.attrs, sizes, kernel), out, taps)
+        inside = are_within(places, ((0, size) for size in sizes))
     per_group = out_shape[-1] // groups
     channel = rows.index[-1] // per_group * channels.extent + of(channels)
     filters = (
-        (rows.index[-1] % per_group, channel)
-        if anchor.op.endswith("Transpose")
-        else (rows.index[-1], of(channels))
+        (rows.index[-1] % per_group, channel) if is_transposed else (rows.index[-1], of(channels))
     )
     elements = group.elements()
     x = cast(elements.value(source, (rows.index[0], *places, channel)), dtype)
@@ -101,49 +103,3 @@ def lower_integer_window(group: Group, anchor: Node) -> Kernel:
         *nested([*taps, channels], (rows.loop(fold),)),
         rows.loop(*rows.stores(group, anchor, Name("total[lane]", dtype))),
     )
-
-
-def _direct(
-    anchor: Node, out: Indices, x_shape: tuple[int, ...], w_shape: tuple[int, ...], taps: list[Var]
-) -> tuple[Expr, Indices]:
-    """When a tap counts, and which place of the input it reads."""
-    window = make_window(anchor.op, anchor.attrs, x_shape[1:-1], w_shape[1:-1])
-    places = tuple(
-        place * stride + of(tap) * dilation - begin
-        for place, stride, tap, dilation, begin in zip(
-            out[1:-1], window.strides, taps, window.dilations, window.begins, strict=True
-        )
-    )
-    return all_of(
-        within(place, 0, size) for place, size in zip(places, x_shape[1:-1], strict=True)
-    ), places
-
-
-def _transposed(
-    anchor: Node, out: Indices, x_shape: tuple[int, ...], w_shape: tuple[int, ...], taps: list[Var]
-) -> tuple[Expr, Indices]:
-    """Output position p collects input position q = (p + begin - tap·dilation) / stride where that
-    is whole and exists.
-    """
-    geometry = make_transposition(anchor.op, anchor.attrs, x_shape[1:-1], w_shape[1:-1])
-    window = geometry.window
-    places: list[Index] = []
-    inside: Expr = Literal(True, DType.BOOL)
-    for place, stride, tap, dilation, begin, size in zip(
-        out[1:-1],
-        window.strides,
-        taps,
-        window.dilations,
-        geometry.begins,
-        x_shape[1:-1],
-        strict=True,
-    ):
-        spread = place + begin - of(tap) * dilation
-        whole = (
-            Literal(True, DType.BOOL)
-            if stride == 1
-            else apply(Fn.EQ, position(spread % stride), literal(0, DType.I64))
-        )
-        places.append(spread // stride)
-        inside = both(inside, both(whole, within(spread // stride, 0, size)))
-    return inside, tuple(places)
