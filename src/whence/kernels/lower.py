@@ -79,26 +79,8 @@ FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(RUNNING_OPS, lambda group, anchor, _: lower_running(group, anchor)),
 }
 
-_OPEN = (
-    GEMM_OPS
-    | {"Attention"}
-    | {"BlockedConv"}
-    | CONV_GENERAL_OPS
-    | POOL_OPS
-    | {"IntegerConv"}
-    | {"IntegerConvTranspose"}
-    | {"MatMulInteger"}
-    | INTEGER_POOL_OPS
-    | set(REDUCTIONS)
-    | set(ROW_OPS)
-    | {"DynamicQuantizeLinear"}
-    | set(RUNNING_OPS)
-    | set(ARG_OPS)
-    | set(SCATTER_OPS)
-    | {"TopK"}
-    | {DISTINCT, PLACES}
-)
-"""The operators whose families have kernels that serve any sizes; others ask for numbers."""
+_CLOSED = RECURRENT_OPS | {blockwise.MATMUL, APPEND, "DetectionPostProcess"}
+"""The operators whose kernels are for numbers; those of other families serve any sizes."""
 _ONLY_SIZES = (PREFIX, ROWS)
 """What these make is a size."""
 
@@ -206,7 +188,7 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
     if _has_empty(group):
         raise UnsupportedError(f"'{anchor.name}' reads or makes a tensor without elements")
     dimensions = group.dimensions
-    if dimensions and anchor.op in FAMILIES and anchor.op not in _OPEN:
+    if dimensions and anchor.op in _CLOSED:
         group = replace(group, is_closed=True)
     kernel = _lowered(group, anchor, tile, choices)
     return replace(kernel, dimensions=dimensions) if dimensions else kernel

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
@@ -28,7 +29,8 @@ from whence.ops.registry import REGISTRY
 from whence.types import DType, TensorType
 
 
-def _out(node: Node) -> DType:
+def computed_type(node: Node) -> DType:
+    """What the first output is computed in."""
     kind = node.outputs[0]
     assert isinstance(kind, TensorType)
     return compute_type(kind.dtype)
@@ -37,21 +39,6 @@ def _out(node: Node) -> DType:
 def _number(node: Node, name: str, default: float) -> float:
     value = node.attrs.get(name, default)
     return float(value) if isinstance(value, int | float) else default
-
-
-def _fold(
-    make: Callable[[Expr, Expr], Expr], finish: Callable[[Expr, int], Expr] = lambda total, _: total
-) -> Rule:
-    """An operator of any number of inputs, from one of two."""
-
-    def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-        values = [elements.broadcast(ref, index) for ref in node.inputs if ref is not None]
-        total = values[0]
-        for value in values[1:]:
-            total = make(total, value)
-        return finish(total, len(values))
-
-    return rule
 
 
 def like(value: float, x: Expr) -> Literal:
@@ -260,7 +247,7 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
             Fn.SQRT,
             add(
                 elements.value(variance, channel),
-                literal(_number(node, "epsilon", 1e-5), _out(node)),
+                literal(_number(node, "epsilon", 1e-5), computed_type(node)),
             ),
         ),
     )
@@ -270,8 +257,10 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
     )
 
 
-def _mean_of(total: Expr, count: int) -> Expr:
-    return div(total, like(float(count), total))
+def _mean_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    values = [elements.broadcast(ref, index) for ref in node.inputs if ref is not None]
+    total = functools.reduce(add, values)
+    return div(total, like(float(len(values)), total))
 
 
 RULES: Mapping[str, Rule] = {
@@ -280,7 +269,7 @@ RULES: Mapping[str, Rule] = {
         for name, known in REGISTRY.items()
         if known.formula is not None
     },
-    "Mean": _fold(add, _mean_of),
+    "Mean": _mean_rule,
     "Dropout": _dropout_rule,
     "Gelu": _gelu_rule,
     "Clip": _clip_rule,

@@ -26,20 +26,14 @@ from whence.kernels.expressions import (
 )
 from whence.kernels.index import Index, of
 from whence.kernels.ir import Expr, Fn, Literal, LookupTable
-from whence.kernels.rules.elementwise import add, mul
-from whence.types import DType, TensorType
+from whence.kernels.rules.elementwise import add, computed_type, mul
+from whence.types import DType
 
 
 def _only(elements: Elements, ref: Ref | None) -> Expr:
     """The one element of a value, whatever its rank."""
     assert ref is not None
     return elements.value(ref, tuple(of(0) for _ in elements.shape(ref)))
-
-
-def _out(node: Node) -> DType:
-    kind = node.outputs[0]
-    assert isinstance(kind, TensorType)
-    return compute_type(kind.dtype)
 
 
 def _range(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -61,7 +55,7 @@ def _constant_of_shape(elements: Elements, node: Node, output: int, index: Indic
 
 def _eye_like(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     attrs: Any = node.attrs
-    dtype = _out(node)
+    dtype = computed_type(node)
     one, zero = (literal(float(number) if dtype.is_float else number, dtype) for number in (1, 0))
     return select(
         apply(Fn.EQ, position(index[1] - index[0]), literal(int(attrs.get("k", 0)), DType.I64)),
@@ -86,7 +80,7 @@ def _size(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 def _dimension_value(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     values = elements.const(node.ref())
     assert values is not None
-    return _one_of(values, index[0] if index else of(0), _out(node))
+    return _one_of(values, index[0] if index else of(0), computed_type(node))
 
 
 def _one_of(values: Sequence[int], at: Index, dtype: DType) -> Expr:
