@@ -4,6 +4,7 @@ panel's weights a step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from whence.extent import surely_equal
@@ -239,12 +240,38 @@ def _tile(build: Builder, item: _WorkItem, tile: TileAt, vectors: int) -> None:
     place = build.count("place", tile.row * build.size(column.out) + tile.column)
     epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, place, item.block)
     epilogue.prefetch(build, pixels, vectors)
-    offset = done = 0
-    for depth in conv.depths:
-        _depth(build, item, tile, depth, vectors, sums, at, offset, done)
-        done += depth.count * depth.lanes
-        offset += depth.size(row.kernel * column.kernel) * vectors * conv.lanes
+    reads_all = all(len(read.pixels) == pixels for read in tile.shape.reads)
+    if item.reach and not conv.ahead and row.kernel == column.kernel == 1 and reads_all:
+        _channels_in_reach(build, item, tile, item.reach, vectors, sums, at)
+    else:
+        offset = done = 0
+        for depth in conv.depths:
+            _depth(build, item, tile, depth, vectors, sums, at, offset, done)
+            done += depth.count * depth.lanes
+            offset += depth.size(row.kernel * column.kernel) * vectors * conv.lanes
     epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j])
+
+
+def _channels_in_reach(
+    build: Builder,
+    item: _WorkItem,
+    tile: TileAt,
+    reach: tuple[Count, Count],
+    vectors: int,
+    sums: Memory,
+    at: Count,
+) -> None:
+    """The channels that a panel depends on, of a kernel of one position, in one loop: loops over
+    blocks and over what is in reach of each leave the compiler short of registers between them.
+    """
+    conv, (first, last) = item.conv, reach
+    pixels, width = tile.shape.pixels, vectors * conv.lanes
+    plane = build.size(conv.depths[0].stride)
+    with build.loop("k", last, begin=first, unroll=_copies(pixels, vectors)) as k:
+        source = build.count("from", at + k // conv.block * plane + k % conv.block)
+        _products_of_channel(
+            build, conv, tile, range(pixels), vectors, sums, item.x, source, item.w, k * width
+        )
 
 
 def _depth(
@@ -400,22 +427,11 @@ def _read(
         )
         # Of columns and channels in one loop, each column has all channels.
         begin, end = channels if columns == 1 else (count(0), count(depth.lanes * columns))
+        stride = column_stride if depth.lanes == 1 else 1
         with build.loop("k", end, begin=begin, unroll=max(copies, 1)) as k:
-            weights = [
-                build.let(f"w{j}", wk.vector(k * width + j * conv.lanes, conv.lanes))
-                for j in range(vectors)
-            ]
-            for pixel in read.pixels:
-                down, right = divmod(pixel, tile.shape.columns)
-                offset = (
-                    down * conv.rows.stride * conv.row_stride
-                    + right * conv.columns.stride * conv.pixel_stride
-                )
-                with build.scope():
-                    value = xk[k * (column_stride if depth.lanes == 1 else 1) + offset]
-                    a = build.let("a", Splat(value, conv.lanes))
-                    for j in range(vectors):
-                        build.accumulate(sums[pixel, j], a * weights[j])
+            _products_of_channel(
+                build, conv, tile, read.pixels, vectors, sums, xk, k * stride, wk, k * width
+            )
 
     # Where the channels of neighbouring columns follow each other in the input as they do in the
     # weights, columns and channels are one loop.
@@ -424,3 +440,31 @@ def _read(
     else:
         with build.loop("kw", read.first + read.count, begin=read.first) as kw:
             products(kw, 1)
+
+
+def _products_of_channel(
+    build: Builder,
+    conv: Conv,
+    tile: TileAt,
+    pixels: Sequence[int],
+    vectors: int,
+    sums: Memory,
+    x: Pointer,
+    source: Count,
+    w: Pointer,
+    row: Count,
+) -> None:
+    """One input channel of each pixel times a row of the panel's weights."""
+    weights = [
+        build.let(f"w{j}", w.vector(row + j * conv.lanes, conv.lanes)) for j in range(vectors)
+    ]
+    for pixel in pixels:
+        down, right = divmod(pixel, tile.shape.columns)
+        offset = (
+            down * conv.rows.stride * conv.row_stride
+            + right * conv.columns.stride * conv.pixel_stride
+        )
+        with build.scope():
+            a = build.let("a", Splat(x[source + offset], conv.lanes))
+            for j in range(vectors):
+                build.accumulate(sums[pixel, j], a * weights[j])
