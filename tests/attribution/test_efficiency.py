@@ -131,6 +131,20 @@ def test_a_sum_is_bound_by_the_memory_that_holds_it(rows: int, bound: str) -> No
     assert 0 < kernel.of_peak < 1
 
 
+def test_a_kernel_quicker_than_memory_had_a_part_of_its_data_from_the_last_cache() -> None:
+    """Nothing is above the peak of memory unless it is above that of the cache, too."""
+    moved = 3 * 4 * 65536 * 1024
+    memory, cache = (RATES.bandwidth_of(level, 2) for level in (RATES.levels[-1], RATES.levels[-2]))
+    (slow,), (quick,), (impossible,) = (
+        profile_of(_sum(65536), round(moved / bandwidth)).kernels
+        for bandwidth in (memory / 2, (memory + cache) / 2, 2 * cache)
+    )
+    assert (slow.bound, quick.bound, impossible.bound) == ("memory", "memory", "cache")
+    assert slow.of_peak == pytest.approx(0.5, rel=0.01)
+    assert quick.of_peak == pytest.approx(1.0, rel=0.01)
+    assert impossible.of_peak == pytest.approx(2.0, rel=0.01)
+
+
 def _one_operator(op: str, *operands: Sequence[int] | np.ndarray, **attrs: object) -> Graph:
     """Shapes are those of inputs, arrays are constants."""
     build = GraphBuilder(op)
