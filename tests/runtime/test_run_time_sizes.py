@@ -85,6 +85,9 @@ def test_sizes_that_cannot_be(
 def test_a_profile_has_what_is_behind_the_size(engine: Engine) -> None:
     model = compile_model(parsed(NON_ZERO.model), engine=engine)
     found = profile_executable(model, NON_ZERO.calls[0], runs=3, warmup=1)
+    assert found.memory is not None
+    assert len(found.memory.alive_bytes) == len(found.kernels)
+    assert 0 < found.memory.peak_bytes <= found.memory.arena_bytes
     assert found.coverage.lost == 0
     spent = sum(row.time_ns for row in found.sources) + sum(found.residual_ns.values())
     assert spent == found.wall_ns

@@ -15,7 +15,7 @@ from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of, 
 from whence.attribution.equal_pressure import quantiles
 from whence.attribution.executed_work import executed_work
 from whence.attribution.leave_out import Measured
-from whence.attribution.memory_use import memory_use
+from whence.attribution.memory_use import is_continued, memory_use
 from whence.attribution.modules import Module, find_modules
 from whence.attribution.noise import block_lows
 from whence.attribution.outcome_text import OutcomeFacts, describe
@@ -158,7 +158,7 @@ def assemble(
         made_in = {node: step.number for step in steps for node in step.nodes}
         made_by = {edge.child: edge.pass_name for edge in part.graph.ledger.edges}
         for step in steps:
-            if _is_replaced(step) and not measured.step_calls[step.number]:
+            if is_continued(step) and not measured.step_calls[step.number]:
                 continue
             items = divided.get(step.number - first, NOT_DIVIDED)
             busy_ps = 1000 * items.workers(threads) * measured.usual_ns(step.number)
@@ -227,18 +227,13 @@ def assemble(
         ),
         environment=dict(environment or {}),
         rates=rates if engine == "cpu" else None,
-        memory=memory_use(program) if engine == "cpu" else None,
+        memory=memory_use(parts, [row.id for row in kernels]) if engine == "cpu" else None,
         # What is written about a program knows no parts of it yet.
         background=(
             Background(source_graph, program, split, measured.samples) if len(parts) == 1 else None
         ),
         writers=tuple(writers),
     )
-
-
-def _is_replaced(step: ProgramStep) -> bool:
-    """Do the steps of another program run in its place, if they can?"""
-    return any(member.op == "Continuation" for member in step.members)
 
 
 def _kernel(

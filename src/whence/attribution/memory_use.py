@@ -4,13 +4,14 @@ peak.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from whence.building.location import MemoryRegion
-from whence.building.program import Program
+from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Ref
+from whence.runtime.profiler import ProgramPart
 from whence.types import TensorType
 
 _MOST_HELD = 20
@@ -39,9 +40,9 @@ class MemoryUse:
     scratch_bytes: int
     """What kernels keep while they run, for each thread."""
     alive_bytes: tuple[int, ...]
-    """By step: tensors in the arena that are made, read, or kept for later then."""
+    """By kernel: tensors in the arena that are made, read, or kept for later then."""
     held: tuple[Held, ...]
-    """The largest that are alive at the peak."""
+    """The largest that are alive at the peak; steps as the kernels' numbers."""
 
     @property
     def peak_bytes(self) -> int:
@@ -49,31 +50,63 @@ class MemoryUse:
 
     @property
     def peak_step(self) -> int:
-        """The first step at which most is alive."""
+        """The place of the first kernel at which most is alive."""
         return self.alive_bytes.index(self.peak_bytes) if self.alive_bytes else 0
 
 
-def memory_use(program: Program) -> MemoryUse:
-    """As the program was planned. What is known only when it runs, is not in it."""
-    count = len(program.steps)
-    tensors = list(_tensors(program))
-    change = [0] * (count + 1)
-    for held in tensors:
-        change[held.first] += held.bytes
-        change[held.last + 1] -= held.bytes
-    alive, now = [], 0
-    for each in change[:-1]:
-        now += each
-        alive.append(now)
-    peak = alive.index(max(alive)) if alive else 0
-    there = [held for held in tensors if held.first <= peak <= held.last]
+def memory_use(parts: Sequence[ProgramPart], kernels: Sequence[int]) -> MemoryUse:
+    """As the program and its parts were planned; what a part is planned for is known when it runs.
+    Only the steps that are `kernels` are told of. While a part runs, what the program holds at the
+    step that it continues stays alive.
+    """
+    tensors = [
+        [held._replace(first=first + held.first, last=first + held.last) for held in _tensors(each)]
+        for first, each in parts
+    ]
+    outside = _held_for_parts(parts[0].program, tensors[0])
+    alive: dict[int, int] = {}
+    for number, ((first, program), inside) in enumerate(zip(parts, tensors, strict=True)):
+        base = sum(held.bytes for held in outside) if number else 0
+        alive.update(_alive(first, len(program.steps), inside, base))
+    shown = {step: alive[step] for step in kernels if step in alive}
+    peak = max(shown, key=lambda step: shown[step], default=0)
+    there = [held for inside in tensors for held in inside if held.first <= peak <= held.last]
+    if parts[0].program is not _part_of(parts, peak):
+        there += outside
+    programs = [each.program for each in parts]
     return MemoryUse(
-        int(program.packed.nbytes),
-        program.plan.arena_bytes,
-        program.plan.scratch_bytes,
-        tuple(alive),
+        sum(int(each.packed.nbytes) for each in programs),
+        sum(each.plan.arena_bytes for each in programs),
+        max(each.plan.scratch_bytes for each in programs),
+        tuple(shown.values()),
         tuple(sorted(there, key=lambda held: -held.bytes)[:_MOST_HELD]),
     )
+
+
+def _part_of(parts: Sequence[ProgramPart], step: int) -> Program:
+    return next(each.program for each in reversed(parts) if each.first_step <= step)
+
+
+def _held_for_parts(program: Program, tensors: Sequence[Held]) -> list[Held]:
+    """What is alive while other programs run in the place of a step."""
+    replaced = [step.number for step in program.steps if is_continued(step)]
+    return [each for each in tensors if any(each.first <= step <= each.last for step in replaced)]
+
+
+def is_continued(step: ProgramStep) -> bool:
+    """Do the steps of another program run in its place, if they can?"""
+    return any(member.op == "Continuation" for member in step.members)
+
+
+def _alive(first: int, count: int, tensors: Sequence[Held], base: int) -> Iterator[tuple[int, int]]:
+    change = [0] * (count + 1)
+    for held in tensors:
+        change[held.first - first] += held.bytes
+        change[held.last + 1 - first] -= held.bytes
+    now = base
+    for step, each in enumerate(change[:-1], first):
+        now += each
+        yield step, now
 
 
 def _tensors(program: Program) -> Iterator[Held]:

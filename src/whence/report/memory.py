@@ -18,9 +18,10 @@ def print_memory(console: Console, profile: Profile) -> None:
     if use is None:
         console.print(Text(" memory: not known for this engine"))
         return
+    peak = profile.kernels[use.peak_step].id if profile.kernels else 0
     facts = (
         f" memory: weights {size(use.weights_bytes)}, arena {size(use.arena_bytes)}, of which"
-        f" {size(use.peak_bytes)} are alive at kernel {use.peak_step}; scratch"
+        f" {size(use.peak_bytes)} are alive at kernel {peak}; scratch"
         f" {size(use.scratch_bytes)} per thread"
     )
     console.print(Text(facts), soft_wrap=True)

@@ -36,7 +36,7 @@ class MemoryChart {
 
   facts() {
     const { alive_bytes: alive, peak_step: peak, weights_bytes: weights, arena_bytes: arena } = this.use;
-    return `weights ${bytes(weights)} · arena ${bytes(arena)} · peak ${bytes(alive[peak] || 0)} alive at kernel ${peak}`;
+    return `weights ${bytes(weights)} · arena ${bytes(arena)} · peak ${bytes(alive[peak] || 0)} alive at kernel ${KERNELS.id[peak] ?? peak}`;
   }
 
   leave() {
@@ -56,7 +56,7 @@ class MemoryChart {
     this.point(Math.floor(((event.clientX - box.left) / this.size[0]) * this.use.alive_bytes.length));
     const held = this.at === this.use.peak_step
       ? this.use.held.slice(0, 6).map(([size, operators, type]) => `${bytes(size)} ${operators.map((item) => OPS.name[item]).join(', ')} ${type}`) : [];
-    showTip(event, `${bytes(this.use.alive_bytes[this.at])} alive at kernel ${this.at}`, held);
+    showTip(event, `${bytes(this.use.alive_bytes[this.at])} alive at kernel ${KERNELS.id[this.at] ?? this.at}`, held);
   }
 
   filter() {
