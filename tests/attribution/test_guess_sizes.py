@@ -7,7 +7,7 @@ import numpy as np
 from tests.attribution.test_sample_inputs import taking
 from whence.api import compile_model
 from whence.attribution.guess_sizes import guesses, likely_shapes
-from whence.attribution.sample_inputs import taken_sizes, working_inputs
+from whence.attribution.sample_inputs import sample_inputs, taken_sizes, working_inputs
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.types import Dim, DType
@@ -97,3 +97,17 @@ def test_a_size_that_is_reached_through_arithmetic_is_found() -> None:
 def test_a_size_that_is_given_is_never_changed() -> None:
     graph = product(["n", "features"], 7)
     assert all(shapes["x"][1] == 5 for shapes in guesses(graph, {"features": 5}))
+
+
+def test_one_length_beside_numbers_of_samples_is_found() -> None:
+    """As in recurrent models of speech, whose state has its samples second."""
+    graph = taking(input=(DType.F32, [None, None]), state=(DType.F32, [2, None, 128]))
+    assert {"input": (1, 512), "state": (2, 1, 128)} in list(guesses(graph))
+
+
+def test_a_rate_of_samples_is_a_usual_one() -> None:
+    graph = taking(sr=(DType.I64, []), sample_rate=(DType.I32, [1]), other=(DType.I64, []))
+    values = sample_inputs(graph).values
+    assert values["sr"] == 16_000
+    assert np.asarray(values["sample_rate"]).tolist() == [16_000]
+    assert values["other"] != 16_000

@@ -90,6 +90,10 @@ def _candidates(
         if group:
             for size in usual:
                 yield independent({**first, **dict.fromkeys(group, size)}, given)
+    # One is the length of what comes in, the others are numbers of samples that nobody called so.
+    for length in sorted(lengths) if len(lengths) > 1 else ():
+        for size in _LENGTHS:
+            yield independent({**first, **dict.fromkeys(lengths, 1), length: size}, given)
 
 
 # ---- the first guess ----

@@ -4,6 +4,7 @@ that the model leaves open (`attribution/guess_sizes.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from whence.runtime.executable import Executable
 
 _MOST_BYTES = 1 << 32
+_SAMPLE_RATE, _IS_SAMPLE_RATE = 16_000, re.compile(r"sr|sampl(e|ing)_?rate", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None
 def _drawn(
     graph: Graph, guessed: Mapping[str, tuple[int, ...]], dims: Mapping[str, int] | None
 ) -> SampleInputs:
-    values = dict(random_inputs(graph))
+    values = {**random_inputs(graph), **_usual_values(graph)}
     rng, limits = np.random.default_rng(0), index_limits(graph)
     for node in graph.inputs:
         if node.name in guessed:
@@ -150,6 +152,19 @@ def _drawn(
             limit = limits.get(node.id)
             values[node.name] = value if limit is None else as_indices(value, limit)
     return SampleInputs(values, guessed, declared_shapes(graph), dims or {})
+
+
+def _usual_values(graph: Graph) -> dict[str, np.ndarray]:
+    """Models of speech branch on the rate of the samples, and have no branch for a random one."""
+    return {
+        node.name: np.full(node.type.static_shape, _SAMPLE_RATE, node.type.dtype.numpy)
+        for node in graph.inputs
+        if isinstance(node.type, TensorType)
+        and node.type.dtype.is_integer
+        and node.type.dtype.bits >= 32
+        and node.type.static_shape in ((), (1,))
+        and _IS_SAMPLE_RATE.fullmatch(node.name)
+    }
 
 
 def declared_shapes(graph: Graph) -> dict[str, Sequence[Dim]]:

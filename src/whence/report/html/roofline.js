@@ -152,7 +152,8 @@ class Roofline {
       // Read from the right, where a roof has nothing under it but kernels.
       lines.push({ text: `${unit} ${rate.toFixed(0)}`, from: [width - MARGIN.right, y], to: [from, y], colour: place ? '--faint' : '--ink' });
     }
-    const top = machine.peaks[0][1];
+    // Up to the highest roof: kernels of bytes are beyond that of float32.
+    const top = Math.max(...machine.peaks.map(([, rate]) => rate));
     for (const [name, rate] of machine.levels) {
       const from = Math.max(xRange[0], this.lowest(rate));
       if (from * rate >= top) continue;
