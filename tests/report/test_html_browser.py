@@ -76,6 +76,18 @@ def test_light_and_dark(page: Any) -> None:
     assert len(grounds) == 2
 
 
+def test_the_heading_is_whole_in_a_notebook(page: Any) -> None:
+    """Beside its cells there are some 950 pixels."""
+    size = {"width": 950, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    name, per_run = find(page, "#model"), find(page, "#per-run")
+    try:
+        assert page.execute_script("return arguments[0].clientWidth", name) > 300
+        assert name.rect["x"] + name.rect["width"] <= per_run.rect["x"]
+    finally:
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "width": 1280})
+
+
 # ---- the table ----
 
 
