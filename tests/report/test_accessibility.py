@@ -1,7 +1,11 @@
-"""axe-core finds no serious fault in any view of the report, in light and dark, wide and narrow."""
+"""axe-core finds no serious fault in any view of the report, nor in the pages of `diff`, `compare` and
+of growth, in light and dark, wide and narrow.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +13,15 @@ from typing import Any
 
 import pytest
 
+from tests.report.browser import attacked_profile
 from tools.fetch_axe import FILE
+from whence.attribution.compare import compare
+from whence.attribution.dimension_sweep import DimensionSweep
+from whence.attribution.rows import Band
+from whence.foreign.engine_comparison import compare_profiles
+from whence.foreign.engines_page import engines_page
+from whence.report.diff_page import diff_page
+from whence.report.growth import growth_page
 
 REQUIRED = "WHENCE_REQUIRE_AXE"
 VIEWS = ("time", "graph", "lineage", "advice")
@@ -61,6 +73,43 @@ def test_no_serious_fault(
         found = browser.execute_async_script(_RUN)
         assert found["faults"] == [], f"in the view '{view}'"
         assert found["checked"] > 20
+
+
+def _pages() -> dict[str, str]:
+    before = dataclasses.replace(attacked_profile(), background=None)
+    after = dataclasses.replace(
+        before,
+        wall_ns=3 * before.wall_ns,
+        runs_ns=tuple(3 * each for each in before.runs_ns),
+        sources=tuple(
+            dataclasses.replace(
+                row, time_ns=3 * row.time_ns, band=Band(*(3 * each for each in row.band))
+            )
+            for row in before.sources
+        ),
+    )
+    pair = before, after
+    edges = [(one.id, two.id) for one, two in itertools.pairwise(before.sources)]
+    return {
+        "diff": diff_page(*pair, compare(*pair), ["a warning"]),
+        "compare": engines_page(compare_profiles({"one": before, "other": after}, edges)),
+        "growth": growth_page(DimensionSweep("length", (16, 64, 256), (before, after, after))),
+    }
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+@pytest.mark.parametrize("name", ["diff", "compare", "growth"])
+def test_no_serious_fault_in_other_pages(
+    browser: Any, screen: Any, axe: str, tmp_path: Path, name: str, width: int, scheme: str
+) -> None:
+    screen(width, scheme)
+    path = tmp_path / f"{name}.html"
+    path.write_text(_pages()[name], encoding="utf-8")
+    browser.get(path.as_uri())
+    browser.execute_script(f"{axe}; window.axe = axe")
+    found = browser.execute_async_script(_RUN)
+    assert found["faults"] == []
+    assert found["checked"] > 10
 
 
 def test_a_fault_would_be_found(browser: Any, axe: str, file: Path) -> None:
