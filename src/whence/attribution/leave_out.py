@@ -199,10 +199,8 @@ class _Bench:
             each.kernel for trial in trials for each in (trial.whole, *trial.without.values())
         ]
         emitted = emit(kernels, [["left out"] for _ in kernels])
-        symbols, reasons = (
-            iter(emitted.symbols),
-            iter(emitted.refused.get(number, "") for number in range(len(kernels))),
-        )
+        symbols = iter(emitted.symbols)
+        reasons = iter(emitted.refused.get(number, "") for number in range(len(kernels)))
         self._known: list[dict[int | SupernodePart, Saving | int]] = []
         """By trial: what leaving out saves where that is known without measuring, else the number
         of the offer.

@@ -309,10 +309,8 @@ def _known_first(measured: Savings, modelled: Savings) -> Savings:
     def scaled(of: Mapping[int, int]) -> dict[int, int]:
         return {key: saved * measured.whole // max(1, modelled.whole) for key, saved in of.items()}
 
-    members, sources = (
-        {**scaled(modelled.members), **measured.members},
-        {**scaled(modelled.sources), **measured.sources},
-    )
+    members = {**scaled(modelled.members), **measured.members}
+    sources = {**scaled(modelled.sources), **measured.sources}
     return Savings(measured.whole, members, sources)
 
 

@@ -52,10 +52,8 @@ def print_findings(console: Console, findings: Sequence[TunedProblem]) -> None:
 def _row(name: str, findings: Sequence[TunedProblem]) -> tuple[str, ...]:
     usual = sum(each.layers * each.winner.usual_nanoseconds for each in findings)
     best = sum(each.layers * each.winner.nanoseconds for each in findings)
-    layers, differing = (
-        sum(each.layers for each in findings),
-        sum(each.differs for each in findings),
-    )
+    layers = sum(each.layers for each in findings)
+    differing = sum(each.differs for each in findings)
     return (
         f"  {name}",
         str(layers),

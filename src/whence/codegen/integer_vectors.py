@@ -110,12 +110,10 @@ def _quads(lanes: int) -> str:
     The order is hidden from the compiler, which would make a dozen simpler shuffles of a known one.
     It is asked for once, outside the loops.
     """
-    vec, joined = (
-        f"w_i32x{lanes}",
-        " | ".join(
-            f"(__builtin_convertvector({name}, w_i32x{lanes}) << {8 * byte})"
-            for byte, name in enumerate("abcd")
-        ),
+    vec = f"w_i32x{lanes}"
+    joined = " | ".join(
+        f"(__builtin_convertvector({name}, w_i32x{lanes}) << {8 * byte})"
+        for byte, name in enumerate("abcd")
     )
     head = (
         f"{vec} w_quads_x{lanes}(w_u8x{lanes} a, w_u8x{lanes} b, w_u8x{lanes} c, w_u8x{lanes} d, {vec}"
@@ -178,10 +176,8 @@ def _tables() -> str:
     quick, plain = [], []
     for lanes in _LANES:
         head = f"W_INLINE w_u8x{lanes} w_look_up_x{lanes}(w_table table, w_u8x{lanes} code)"
-        widened, narrowed = (
-            ", ".join(str(j) if j < lanes else "-1" for j in range(64)),
-            ", ".join(str(j) for j in range(lanes)),
-        )
+        widened = ", ".join(str(j) if j < lanes else "-1" for j in range(64))
+        narrowed = ", ".join(str(j) for j in range(lanes))
         quick.append(f"""{head} {{
   const w_i8x64 wide = (w_i8x64)__builtin_shufflevector(code, code, {widened});
   const w_i8x64 low = (w_i8x64)__builtin_ia32_vpermi2varqi512(table.part[0], (m64_i8)wide, table.part[1]);

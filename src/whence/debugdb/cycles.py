@@ -124,10 +124,8 @@ def _measured(
     found, met = [0] * len(db.queue), set()
     for number, cells in enumerate(rows[first:], first + 1):
         given = dict(zip(names, cells, strict=False))
-        offset, cycles = (
-            _whole(given.get("offset", ""), path, number, "offset"),
-            _whole(given.get("cycles", ""), path, number, "cycles"),
-        )
+        offset = _whole(given.get("offset", ""), path, number, "offset")
+        cycles = _whole(given.get("cycles", ""), path, number, "cycles")
         stream = (
             _whole(given["cmdstream_id"], path, number, "cmdstream_id")
             if given.get("cmdstream_id", "").strip()
@@ -161,10 +159,8 @@ def _per_layer(
     """Vela's report has a line for each operation that it scheduled on the NPU, in order; an
     operation's commands stand together.
     """
-    kind, cycles = (
-        header.index("nng operator") if "nng operator" in header else -1,
-        header.index("op cycles"),
-    )
+    kind = header.index("nng operator") if "nng operator" in header else -1
+    cycles = header.index("op cycles")
     target = header.index("target") if "target" in header else -1
     runs: list[list[int]] = []
     for position, row in enumerate(db.queue):

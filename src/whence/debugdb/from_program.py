@@ -203,10 +203,8 @@ def sample_rows(samples: np.ndarray) -> Iterable[SampleRow]:
 
 def _add_step(db: DebugDatabase, step: ProgramStep, weights: Weights) -> None:
     costs = {member.node: member for member in step.members}
-    flops, moved = (
-        sum(member.flops for member in step.members),
-        sum(member.bytes for member in step.members),
-    )
+    flops = sum(member.flops for member in step.members)
+    moved = sum(member.bytes for member in step.members)
     db.kernel.append(StepRow(step.number, step.name, step.symbol, flops, moved, step.why_reference))
     given = [weights.get((step.number, node), 0.0) for node in step.nodes]
     times = given if any(given) else [_time(costs.get(node)) for node in step.nodes]

@@ -234,10 +234,8 @@ def _explain(
     plain = plain_miss(wiring, producer, consumer)
     if plain is not None:
         return plain
-    ours, theirs = (
-        partition.group(partition.group_of[producer]),
-        partition.group(partition.group_of[consumer]),
-    )
+    ours = partition.group(partition.group_of[producer])
+    theirs = partition.group(partition.group_of[consumer])
     if ours.pattern is Pattern.COMM_REDUCE:
         return miss(wiring, producer, consumer, MissReason.REDUCTION)
     if consumer in split and ours.anchor is None:

@@ -62,12 +62,10 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
     # A single query of each head: the heads that share their keys are the rows.
     stacked = shapes.queries == 1 and shapes.shared > 1
     heads, rows = (shapes.kv_heads, shapes.shared) if stacked else (shapes.heads, shapes.queries)
-    batch, head, row, key = (
-        Var(BATCH, shapes.batch),
-        Var(HEAD, heads),
-        Var(ROW, rows),
-        Var(KEY, shapes.keys),
-    )
+    batch = Var(BATCH, shapes.batch)
+    head = Var(HEAD, heads)
+    row = Var(ROW, rows)
+    key = Var(KEY, shapes.keys)
     query_head = of(head) * shapes.shared + of(row) if stacked else of(head)
     kv_head = of(head) if stacked else of(head) // shapes.shared
     query = of(0) if stacked else of(row)
@@ -248,10 +246,8 @@ def _visible(
 ) -> tuple[Expr, int | None]:
     """Whether a query sees a key, as far as positions and lengths tell."""
     causal = bool(_number(anchor, "is_causal", 0))
-    left, right = (
-        int(_number(anchor, "left_window_size", -1)),
-        int(_number(anchor, "right_window_size", -1)),
-    )
+    left = int(_number(anchor, "left_window_size", -1))
+    right = int(_number(anchor, "right_window_size", -1))
     lengths = anchor.operand("nonpad_kv_seqlen")
     seen: Expr = Literal(True, DType.BOOL)
     distance = position(key - query)

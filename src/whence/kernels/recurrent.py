@@ -119,10 +119,8 @@ def _functions(anchor: Node, directions: int) -> list[list[_Function]]:
     attrs: Any = anchor.attrs
     defaults = CELLS[anchor.op].functions
     names = attrs.get("activations") or defaults * directions
-    alphas, betas = (
-        iter(attrs.get("activation_alpha") or ()),
-        iter(attrs.get("activation_beta") or ()),
-    )
+    alphas = iter(attrs.get("activation_alpha") or ())
+    betas = iter(attrs.get("activation_beta") or ())
     limit = float(attrs.get("clip", math.inf))
     if len(names) < len(defaults) * directions:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' names too few activations")
@@ -155,11 +153,9 @@ def _lstm(functions: Sequence[_Function], peepholes: bool, coupled: bool) -> Pha
             add(_sum(gate), mul(Name(f"p{peephole}", DType.F32), cell)) if peepholes else _sum(gate)
         )
 
-    enter, forget, new_cell = (
-        Name("enter", DType.F32),
-        Name("forget", DType.F32),
-        Name(NEW_CELL, DType.F32),
-    )
+    enter = Name("enter", DType.F32)
+    forget = Name("forget", DType.F32)
+    new_cell = Name(NEW_CELL, DType.F32)
     return Phase(
         (0, 1, 2, 3),
         False,
@@ -174,11 +170,9 @@ def _lstm(functions: Sequence[_Function], peepholes: bool, coupled: bool) -> Pha
 
 def _gru(functions: Sequence[_Function], linear_before_reset: bool) -> tuple[Phase, ...]:
     f, g = functions
-    update, candidate, late = (
-        Name("update", DType.F32),
-        Name("candidate", DType.F32),
-        Name("late", DType.F32),
-    )
+    update = Name("update", DType.F32)
+    candidate = Name("candidate", DType.F32)
+    late = Name("late", DType.F32)
     blend = add(mul(sub(like(1.0, update), update), candidate), mul(update, BEFORE))
     if linear_before_reset:
         return (

@@ -43,10 +43,8 @@ def _packets(profile: Profile) -> Iterator[bytes]:
     )
     yield _track(_KERNELS, parent=_PROCESS, thread=thread)
     yield _track(_OPERATORS, parent=_PROCESS, name="operators of the file")
-    rows, kernels = (
-        {row.id: row for row in profile.sources},
-        {row.id: row for row in profile.kernels},
-    )
+    rows = {row.id: row for row in profile.sources}
+    kernels = {row.id: row for row in profile.kernels}
     yield _event(
         0,
         _BEGIN,

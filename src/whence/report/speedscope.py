@@ -96,10 +96,8 @@ def _flame(profile: Profile, frames: _Frames) -> dict[str, Any]:
 
 
 def _timeline(profile: Profile, frames: _Frames) -> dict[str, Any]:
-    rows, kernels = (
-        {row.id: row for row in profile.sources},
-        {row.id: row for row in profile.kernels},
-    )
+    rows = {row.id: row for row in profile.sources}
+    kernels = {row.id: row for row in profile.kernels}
     events: list[dict[str, Any]] = []
 
     def slice_of(frame: int, begin: int, end: int, inner: list[tuple[int, int]]) -> None:

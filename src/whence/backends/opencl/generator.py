@@ -170,10 +170,8 @@ def _compile(engine: OpenClBackend, source: str) -> Any:
     device = engine.found.handle
     # Denormals and infinities behave as on the CPU; nothing else is relaxed.
     options = ["-cl-std=CL1.2", "-cl-mad-enable"]
-    cache, key = (
-        Cache(),
-        cache_key("opencl", source, device.name, device.version, device.driver_version, *options),
-    )
+    cache = Cache()
+    key = cache_key("opencl", source, device.name, device.version, device.driver_version, *options)
     cached = cache.map(key)
     if cached is not None:
         # A binary that the driver no longer takes is compiled anew.

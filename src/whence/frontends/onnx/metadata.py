@@ -31,10 +31,8 @@ def _first(metadata: Mapping[str, str], key: str) -> str:
 
 
 def _module(metadata: Mapping[str, str]) -> tuple[str, str]:
-    scopes, classes = (
-        _texts(_first(metadata, "name_scopes")),
-        _texts(_first(metadata, "class_hierarchy")),
-    )
+    scopes = _texts(_first(metadata, "name_scopes"))
+    classes = _texts(_first(metadata, "class_hierarchy"))
     if len(scopes) >= 2:
         # The last entry is the operator itself; the one before it is the module it stands in.
         return scopes[-2], classes[-2] if len(classes) == len(scopes) else ""

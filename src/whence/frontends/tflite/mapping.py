@@ -168,10 +168,8 @@ class OperatorCall(OperatorOfFile):
         """
         if not self.has(index):
             return None
-        tensor, codes = (
-            self.tensor(index),
-            self.constant_codes(index) if self.stored(index) else None,
-        )
+        tensor = self.tensor(index)
+        codes = self.constant_codes(index) if self.stored(index) else None
         if tensor.type not in ("INT32", "INT64"):
             ref = self.real(index)
             return ref if self.rank(index) == 1 else self.op("Reshape", ref, self.ints(-1))

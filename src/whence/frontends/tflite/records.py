@@ -328,10 +328,8 @@ def _sparsity(read: SchemaReader, found: Any | None) -> SparsityRecord | None:
         return None
     dimensions = []
     for each in read.tables(found, "DimMetadata"):
-        segments, indices = (
-            read.member(each, "ArraySegments", "SparseIndexVector"),
-            read.member(each, "ArrayIndices", "SparseIndexVector"),
-        )
+        segments = read.member(each, "ArraySegments", "SparseIndexVector")
+        indices = read.member(each, "ArrayIndices", "SparseIndexVector")
         values = [
             np.empty(0, np.int64) if part is None else read.array(part, "Values").astype(np.int64)
             for part in (segments, indices)

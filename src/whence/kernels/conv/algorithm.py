@@ -26,10 +26,8 @@ def plan_algorithm(group: Group, anchor: Node, tile: Tile) -> Bf16x2ConvPlan | W
         return None
     # Convolutions by matrix units lay out the input of fixed sizes.
     is_open = any(map(is_symbolic, group.shape(anchor.ref())))
-    split, transformed = (
-        None if is_open else cheapest_bf16x2_conv(group, anchor, tile),
-        cheapest_winograd(group, anchor, tile),
-    )
+    split = None if is_open else cheapest_bf16x2_conv(group, anchor, tile)
+    transformed = cheapest_winograd(group, anchor, tile)
     if split is None:
         return None if transformed is None else transformed[1]
     if transformed is None or _CAUTION * split[0] < transformed[0]:

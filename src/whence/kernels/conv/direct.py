@@ -92,11 +92,9 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
     source, weights = data_operands(anchor)
     attrs = anchor.attrs
     block, plain = get_int(attrs, "block", 0), bool(get_int(attrs, "plain_input", 0))
-    groups, taken, made = (
-        get_int(attrs, "group", 1),
-        get_int(attrs, "channels_in", 0),
-        get_int(attrs, "channels_out", 0),
-    )
+    groups = get_int(attrs, "group", 1)
+    taken = get_int(attrs, "channels_in", 0)
+    made = get_int(attrs, "channels_out", 0)
     require_floats(group, anchor)
     if block % tile.lanes:
         raise UnsupportedError(

@@ -63,10 +63,8 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
     depth = math.prod(values.shape[1:])
     pixels = math.prod(out_shape[:-1])
     shape = plan(groups, pixels, made, depth, tile)
-    x_zero, signed = (
-        zero_point(group, anchor.operand("x_zero_point")),
-        group.dtype(source) is DType.I8,
-    )
+    x_zero = zero_point(group, anchor.operand("x_zero_point"))
+    signed = group.dtype(source) is DType.I8
     w_zero = constants(group, anchor, anchor.operand("w_zero_point"))
     has_sums = bool(
         np.any(centre(values.reshape(groups, made, depth).transpose(0, 2, 1), w_zero)[1])

@@ -59,10 +59,8 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     channels, images = x_shape[-1], x_shape[0]
     rows, columns = fields(anchor, x_shape[1:-1], values.shape[1:-1])
     lanes = next(size for size in (16, 8, 4) if size <= min(tile.lanes, channels))
-    x_zero, signed = (
-        zero_point(group, anchor.operand("x_zero_point")),
-        group.dtype(source) is DType.I8,
-    )
+    x_zero = zero_point(group, anchor.operand("x_zero_point"))
+    signed = group.dtype(source) is DType.I8
     w_zero = constants(group, anchor, anchor.operand("w_zero_point"))
     has_sums = bool(np.any(centre(values.reshape(1, channels, -1).transpose(0, 2, 1), w_zero)[1]))
     known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None

@@ -134,10 +134,8 @@ def centre(weights: np.ndarray, w_zero: tuple[int, ...]) -> tuple[np.ndarray, np
     zero = np.broadcast_to(
         zero.reshape(batch, columns) if zero.size > 1 else zero, (batch, columns)
     )
-    low, high = (
-        weights.min(axis=1).astype(np.int64) - zero,
-        weights.max(axis=1).astype(np.int64) - zero,
-    )
+    low = weights.min(axis=1).astype(np.int64) - zero
+    high = weights.max(axis=1).astype(np.int64) - zero
     fits = (low >= -128) & (high <= 127)
     shift = np.where(fits, zero, 128 if weights.dtype == np.uint8 else 0)
     return (weights.astype(np.int16) - shift[:, np.newaxis].astype(np.int16)).astype(

@@ -61,11 +61,9 @@ def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> t
 def lower_integer_window(group: Group, anchor: Node) -> Kernel:
     """A kernel for a group whose anchor is an IntegerConv or IntegerConvTranspose."""
     source, weights = data_operands(anchor)
-    out_shape, x_shape, w_shape = (
-        group.shape(anchor.ref()),
-        group.shape(source),
-        group.shape(weights),
-    )
+    out_shape = group.shape(anchor.ref())
+    x_shape = group.shape(source)
+    w_shape = group.shape(weights)
     if 0 in (*out_shape, *x_shape, *w_shape):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
     dtype = group.dtype(anchor.ref())

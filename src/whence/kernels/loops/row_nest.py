@@ -302,10 +302,8 @@ class RowNest:
         `numbers` are the anchor's further outputs.
         """
         group, anchor = self.group, self.anchor
-        shape, extra = (
-            group.shape(self.source),
-            {anchor.ref(number + 1): value for number, value in enumerate(numbers)},
-        )
+        shape = group.shape(self.source)
+        extra = {anchor.ref(number + 1): value for number, value in enumerate(numbers)}
         mapped = [ref for ref in group.outputs if ref not in extra]
         if any(math.prod(group.shape(ref)) != math.prod(shape) for ref in mapped):
             raise UnsupportedError(f"group '{group.name}' broadcasts after '{anchor.name}'")

@@ -152,11 +152,9 @@ def _plans(sizes: Sizes, tile: Tile) -> Iterator[Bf16x2GemmPlan]:
 
 def _cycles(sizes: Sizes, plan: Bf16x2GemmPlan, tile: Tile) -> float:
     """What it takes, with what threads lose by work items that they cannot share evenly."""
-    groups, height, vectors = (
-        -(-sizes.rows // GROUP),
-        -(-plan.block_rows // GROUP),
-        -(-sizes.columns // TILE),
-    )
+    groups = -(-sizes.rows // GROUP)
+    height = -(-plan.block_rows // GROUP)
+    vectors = -(-sizes.columns // TILE)
     blocks = -(-groups // height)
     steps = groups * -(-vectors // PANEL) * -(-sizes.depth // DEPTH)
     split = plan.parts * sizes.rows * -(-sizes.depth // TILE)

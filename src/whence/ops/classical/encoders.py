@@ -53,10 +53,8 @@ def _normalizer(call: Call) -> tuple[Value]:
 def _imputer(call: Call) -> tuple[Value]:
     x = tensor(call, 0)
     if x.dtype.kind == "f":
-        wanted, filling = (
-            get_float(call.attrs, "replaced_value_float", 0.0),
-            np.array(get_floats(call.attrs, "imputed_value_floats")),
-        )
+        wanted = get_float(call.attrs, "replaced_value_float", 0.0)
+        filling = np.array(get_floats(call.attrs, "imputed_value_floats"))
         found = np.isnan(x) if np.isnan(wanted) else x == np.array(wanted, x.dtype)
     else:
         filling = np.array(get_ints(call.attrs, "imputed_value_int64s"))
@@ -150,11 +148,9 @@ def _label_encoder(call: Call) -> tuple[Value]:
 
 
 def _category_mapper(call: Call) -> tuple[Value]:
-    x, texts, numbers = (
-        tensor(call, 0),
-        get_strs(call.attrs, "cats_strings"),
-        get_ints(call.attrs, "cats_int64s"),
-    )
+    x = tensor(call, 0)
+    texts = get_strs(call.attrs, "cats_strings")
+    numbers = get_ints(call.attrs, "cats_int64s")
     if x.dtype == np.object_:
         return (
             _mapped(

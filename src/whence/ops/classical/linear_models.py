@@ -35,11 +35,9 @@ def floats(attrs: Attrs, name: str) -> np.ndarray:
 
 def linear_scores(call: Call, rows: int) -> np.ndarray:
     """X · Wᵀ + b with one row of `coefficients` for each of `rows` results."""
-    x, weights, offsets = (
-        features(call),
-        floats(call.attrs, "coefficients"),
-        floats(call.attrs, "intercepts"),
-    )
+    x = features(call)
+    weights = floats(call.attrs, "coefficients")
+    offsets = floats(call.attrs, "intercepts")
     if weights.size != rows * x.shape[1] or offsets.size not in {0, rows}:
         raise ModelError(
             f"{weights.size} coefficients do not fit {rows} results of {x.shape[1]} features"
@@ -97,16 +95,12 @@ def _svm_regressor(call: Call) -> tuple[Value]:
 
 
 def _svm_classifier(call: Call) -> tuple[Value, Value]:
-    x, labels, kind = (
-        features(call),
-        class_labels(call.attrs),
-        get_str(call.attrs, "post_transform", "NONE"),
-    )
-    weights, rho, sizes = (
-        floats(call.attrs, "coefficients"),
-        floats(call.attrs, "rho"),
-        get_ints(call.attrs, "vectors_per_class"),
-    )
+    x = features(call)
+    labels = class_labels(call.attrs)
+    kind = get_str(call.attrs, "post_transform", "NONE")
+    weights = floats(call.attrs, "coefficients")
+    rho = floats(call.attrs, "rho")
+    sizes = get_ints(call.attrs, "vectors_per_class")
     if not get_floats(call.attrs, "support_vectors"):
         scores = kernel(call, x, weights.reshape(len(labels), -1)) + rho[0]
         return labels[scores.argmax(axis=1)], transform(scores, kind)

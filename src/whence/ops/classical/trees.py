@@ -109,15 +109,11 @@ class Ensemble:
         start = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
         combine = {"MIN": np.minimum, "MAX": np.maximum}.get(aggregate, np.add)
         parts = self.contributions
-        total, seen = (
-            np.full((x.shape[0], parts.targets), start),
-            np.zeros((x.shape[0], parts.targets), np.bool_),
-        )
+        total = np.full((x.shape[0], parts.targets), start)
+        seen = np.zeros((x.shape[0], parts.targets), np.bool_)
         rows, nodes = np.arange(x.shape[0]), np.arange(self.mode.size)
-        first, end = (
-            np.searchsorted(parts.leaf, nodes, "left"),
-            np.searchsorted(parts.leaf, nodes, "right"),
-        )
+        first = np.searchsorted(parts.leaf, nodes, "left")
+        end = np.searchsorted(parts.leaf, nodes, "right")
         for leaf in self.leaves(x).T:
             # A leaf may contribute to several targets: each pass takes one contribution of every
             # row that has one left.
@@ -209,10 +205,8 @@ def _regressor(call: Call) -> tuple[Value]:
 
 
 def _classifier(call: Call) -> tuple[Value, Value]:
-    labels, kind = (
-        class_labels(call.attrs, "classlabels_int64s"),
-        get_str(call.attrs, "post_transform", "NONE"),
-    )
+    labels = class_labels(call.attrs, "classlabels_int64s")
+    kind = get_str(call.attrs, "post_transform", "NONE")
     ensemble = _from_lists(call, "class", max(len(labels), 1))
     scores, seen = ensemble.scores(_inputs(call), "SUM")
     base = _number_array(call.attrs, "base_values").astype(np.float64)
@@ -253,10 +247,8 @@ def _tree_ensemble(call: Call) -> tuple[Value]:
     """The newer form: leaves apart from inner nodes, everything by index."""
     attrs, x = call.attrs, _inputs(call)
     inner = len(get_ints(attrs, "nodes_featureids"))
-    weights, targets = (
-        attrs.get("leaf_weights"),
-        np.array(get_ints(attrs, "leaf_targetids"), np.int64),
-    )
+    weights = attrs.get("leaf_weights")
+    targets = np.array(get_ints(attrs, "leaf_targetids"), np.int64)
     modes, splits = attrs.get("nodes_modes"), attrs.get("nodes_splits")
     if (
         not isinstance(weights, np.ndarray)

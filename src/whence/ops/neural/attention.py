@@ -40,10 +40,8 @@ def attention_bias(
     """
     mask, lengths = optional_tensor(call, 3), optional_tensor(call, 6)
     causal = bool(get_int(call.attrs, "is_causal", 0))
-    left, right = (
-        get_int(call.attrs, "left_window_size", -1),
-        get_int(call.attrs, "right_window_size", -1),
-    )
+    left = get_int(call.attrs, "left_window_size", -1)
+    right = get_int(call.attrs, "right_window_size", -1)
     visible: np.ndarray | None = None
     if causal or left >= 0 or right >= 0:
         # With an external cache the queries are the last of the valid keys, sample by sample.
@@ -79,10 +77,8 @@ def _attention(call: Call) -> tuple[Value, ...]:
     query, key, value = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     dtype, packed = query.dtype, query.ndim == 3
     if packed:
-        q_heads, kv_heads = (
-            get_int(call.attrs, "q_num_heads", 0),
-            get_int(call.attrs, "kv_num_heads", 0),
-        )
+        q_heads = get_int(call.attrs, "q_num_heads", 0)
+        kv_heads = get_int(call.attrs, "kv_num_heads", 0)
         if q_heads <= 0 or kv_heads <= 0:
             raise ModelError(
                 f"{call.op}: three-dimensional inputs need q_num_heads and kv_num_heads"
@@ -218,10 +214,8 @@ def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
         return None
     keys = k[-2] + past_shape[2]
     if len(q) == 3:
-        heads, kv_heads = (
-            get_int(query.attrs, "q_num_heads", 1),
-            get_int(query.attrs, "kv_num_heads", 1),
-        )
+        heads = get_int(query.attrs, "q_num_heads", 1)
+        kv_heads = get_int(query.attrs, "kv_num_heads", 1)
         return 2 * q[0] * q[1] * keys * (q[2] + v[2] // max(kv_heads, 1) * heads)
     return 2 * q[0] * q[1] * q[2] * keys * (q[3] + v[3])
 

@@ -90,10 +90,8 @@ def _from_blocked(call: Call) -> tuple[Value]:
 
 def _blocked_conv(call: Call) -> tuple[Value]:
     x, z = tensor(call, 0), optional_tensor(call, 3)
-    channels_in, channels_out = (
-        get_int(call.attrs, "channels_in", 0),
-        get_int(call.attrs, "channels_out", 0),
-    )
+    channels_in = get_int(call.attrs, "channels_in", 0)
+    channels_out = get_int(call.attrs, "channels_out", 0)
     plain = x if get_int(call.attrs, "plain_input", 0) else from_blocked(x, channels_in)
     y = conv(Call(call.op, call.attrs, (plain, *call.inputs[1:3]), 1))
     if z is not None:

@@ -203,12 +203,10 @@ def _col2im(call: Call) -> tuple[Value]:
 
 
 def _causal_conv(call: Call) -> tuple[Value, ...]:
-    x, w, bias, past = (
-        tensor(call, 0),
-        tensor(call, 1),
-        optional_tensor(call, 2),
-        optional_tensor(call, 3),
-    )
+    x = tensor(call, 0)
+    w = tensor(call, 1)
+    bias = optional_tensor(call, 2)
+    past = optional_tensor(call, 3)
     kept = w.shape[-1] - 1
     history = np.zeros((*x.shape[:2], kept), dtype=x.dtype) if past is None else past
     joined = np.concatenate((history, x), axis=2)

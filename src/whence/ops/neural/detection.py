@@ -154,10 +154,8 @@ def _fast(
 ) -> tuple[list[_Found], int]:
     """Suppress by each box's best class; then list the best classes of the boxes that are left."""
     each = get_int(call.attrs, "max_classes_per_detection", 1)
-    threshold, floor = (
-        get_float(call.attrs, "nms_iou_threshold", 0.0),
-        get_float(call.attrs, "nms_score_threshold", 0.0),
-    )
+    threshold = get_float(call.attrs, "nms_iou_threshold", 0.0)
+    floor = get_float(call.attrs, "nms_score_threshold", 0.0)
     kept = _suppress(boxes, scores.max(axis=1), limit, threshold, floor)
     ranked = np.argsort(-scores[kept], axis=1, kind="stable")[:, :each]
     found = [
@@ -173,10 +171,8 @@ def _regular(
 ) -> tuple[list[_Found], int]:
     """Suppress within each class, then take the best of all classes."""
     each = get_int(call.attrs, "detections_per_class", 100)
-    threshold, floor = (
-        get_float(call.attrs, "nms_iou_threshold", 0.0),
-        get_float(call.attrs, "nms_score_threshold", 0.0),
-    )
+    threshold = get_float(call.attrs, "nms_iou_threshold", 0.0)
+    floor = get_float(call.attrs, "nms_score_threshold", 0.0)
     best: list[tuple[float, int, int]] = []
     for label in range(scores.shape[1]):
         best.extend(
@@ -191,10 +187,8 @@ def _regular(
 
 def detection_rows(call: Call | TypeQuery) -> int:
     """How many rows the lists of a `DetectionPostProcess` have."""
-    limit, each = (
-        get_int(call.attrs, "max_detections", 0),
-        get_int(call.attrs, "max_classes_per_detection", 1),
-    )
+    limit = get_int(call.attrs, "max_detections", 0)
+    each = get_int(call.attrs, "max_classes_per_detection", 1)
     rows = limit if get_int(call.attrs, "use_regular_nms", 0) else limit * each
     if limit < 0 or each < 1 or rows > _MOST:
         raise ModelError(f"max_detections {limit} with {each} classes each")
@@ -218,11 +212,9 @@ def _post_process(call: Call) -> tuple[Value, Value, Value, Value]:
     found, count = (_regular if get_int(call.attrs, "use_regular_nms", 0) else _fast)(
         call, boxes, scores, limit
     )
-    places, labels, values = (
-        np.zeros((1, rows, 4), np.float32),
-        np.zeros((1, rows), np.float32),
-        np.zeros((1, rows), np.float32),
-    )
+    places = np.zeros((1, rows, 4), np.float32)
+    labels = np.zeros((1, rows), np.float32)
+    values = np.zeros((1, rows), np.float32)
     for row, box, label, score in found:
         places[0, row], labels[0, row], values[0, row] = boxes[box], label, score
     return places, labels, values, np.array([count], np.float32)

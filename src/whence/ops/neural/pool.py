@@ -76,10 +76,8 @@ def _max_pool(call: Call) -> tuple[Value, ...]:
     indices = np.full(best.shape, -1, dtype=np.int64)
     for tap in window.taps():
         values = padded[window.tap_index(tap)]
-        place, real = (
-            np.zeros(window.output, dtype=np.int64),
-            np.ones(window.output, dtype=np.bool_),
-        )
+        place = np.zeros(window.output, dtype=np.int64)
+        real = np.ones(window.output, dtype=np.bool_)
         for axis, position in enumerate(tap):
             along = (
                 np.arange(window.output[axis]) * window.strides[axis]
@@ -150,10 +148,8 @@ def _global_lp_pool(call: Call) -> tuple[Value]:
 def _max_unpool(call: Call) -> tuple[Value]:
     x, indices, wanted = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     rank = x.ndim - 2
-    kernel, strides = (
-        get_ints(call.attrs, "kernel_shape"),
-        get_ints(call.attrs, "strides", (1,) * rank),
-    )
+    kernel = get_ints(call.attrs, "kernel_shape")
+    strides = get_ints(call.attrs, "strides", (1,) * rank)
     pads = get_ints(call.attrs, "pads", (0,) * (2 * rank))
     if wanted is None:
         sizes = (
@@ -194,10 +190,8 @@ def _bilinear_taps(
 def _roi_align(call: Call) -> tuple[Value]:
     x, rois, batch = tensor(call, 0), widen(tensor(call, 1)), tensor(call, 2)
     rows, columns = get_int(call.attrs, "output_height", 1), get_int(call.attrs, "output_width", 1)
-    ratio, scale = (
-        get_int(call.attrs, "sampling_ratio", 0),
-        get_float(call.attrs, "spatial_scale", 1.0),
-    )
+    ratio = get_int(call.attrs, "sampling_ratio", 0)
+    scale = get_float(call.attrs, "spatial_scale", 1.0)
     shifted = get_str(call.attrs, "coordinate_transformation_mode", "half_pixel") == "half_pixel"
     average = get_str(call.attrs, "mode", "avg") == "avg"
     images, (height, width) = widen(x), x.shape[2:]

@@ -105,11 +105,9 @@ def _run(
     input's; the rest keep it apart.
     """
     x, w, r = widen(tensor(call, 0)), widen(tensor(call, 1)), widen(tensor(call, 2))
-    bias, lengths, peepholes = (
-        optional_tensor(call, 3),
-        optional_tensor(call, 4),
-        optional_tensor(call, 7),
-    )
+    bias = optional_tensor(call, 3)
+    lengths = optional_tensor(call, 4)
+    peepholes = optional_tensor(call, 7)
     dtype, batch_first = tensor(call, 0).dtype, bool(get_int(call.attrs, "layout", 0))
     x = x.swapaxes(0, 1) if batch_first else x
     time, batch = x.shape[:2]
@@ -121,10 +119,8 @@ def _run(
         raise ModelError(f"direction {way!r} does not fit weights for {directions} directions")
     limit = get_float(call.attrs, "clip", math.inf)
     names = get_strs(call.attrs, "activations") or tuple(defaults) * directions
-    alphas, betas = (
-        iter(get_floats(call.attrs, "activation_alpha")),
-        iter(get_floats(call.attrs, "activation_beta")),
-    )
+    alphas = iter(get_floats(call.attrs, "activation_alpha"))
+    betas = iter(get_floats(call.attrs, "activation_beta"))
     # Gates are clipped; the cell state on its way through h is not, as in ONNX Runtime.
     functions = [
         _activation(name, alphas, betas, limit if at % len(defaults) < 2 else math.inf)

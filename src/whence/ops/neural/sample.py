@@ -99,10 +99,8 @@ def reflect(position: np.ndarray, low: float, high: float) -> np.ndarray:
 def grid_sample(call: Call) -> tuple[Value]:
     """ONNX's GridSample over any number of spatial axes."""
     x, grid = tensor(call, 0), widen(tensor(call, 1))
-    mode, padding = (
-        get_str(call.attrs, "mode", "linear"),
-        get_str(call.attrs, "padding_mode", "zeros"),
-    )
+    mode = get_str(call.attrs, "mode", "linear")
+    padding = get_str(call.attrs, "padding_mode", "zeros")
     # Opset 16 wrote bilinear and bicubic for what is now linear and cubic.
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     aligned = bool(get_int(call.attrs, "align_corners", 0))
@@ -147,11 +145,9 @@ def grid_sample(call: Call) -> tuple[Value]:
 def deform_columns(call: Call, window: Window) -> Iterator[np.ndarray]:
     """Each image's unfolded patches (C, kernel..., output...) at the displaced positions."""
     x, offset, mask = widen(tensor(call, 0)), widen(tensor(call, 2)), optional_tensor(call, 4)
-    groups, rank, taps = (
-        get_int(call.attrs, "offset_group", 1),
-        x.ndim - 2,
-        math.prod(window.kernel),
-    )
+    groups = get_int(call.attrs, "offset_group", 1)
+    rank = x.ndim - 2
+    taps = math.prod(window.kernel)
     per_group = x.shape[1] // groups
     offsets = offset.reshape(x.shape[0], groups, *window.kernel, rank, *window.output)
     masks = (

@@ -153,14 +153,10 @@ def make_transposition(
 ) -> Transposition:
     """Geometry of a ConvTranspose: padding by `output_shape` or `auto_pad`, else `pads`."""
     rank = len(spatial)
-    strides, dilations = (
-        get_ints(attrs, "strides", (1,) * rank),
-        get_ints(attrs, "dilations", (1,) * rank),
-    )
-    pads, extra = (
-        get_ints(attrs, "pads", (0,) * (2 * rank)),
-        get_ints(attrs, "output_padding", (0,) * rank),
-    )
+    strides = get_ints(attrs, "strides", (1,) * rank)
+    dilations = get_ints(attrs, "dilations", (1,) * rank)
+    pads = get_ints(attrs, "pads", (0,) * (2 * rank))
+    extra = get_ints(attrs, "output_padding", (0,) * rank)
     wanted, auto_pad = get_ints(attrs, "output_shape"), get_str(attrs, "auto_pad", "NOTSET")
     if (
         not len(kernel) == len(strides) == len(dilations) == len(extra) == rank

@@ -164,11 +164,9 @@ def _elements_along(query: TypeQuery) -> None:
 
 
 def _by_tuples(query: TypeQuery) -> None:
-    x, indices, batch = (
-        shape_of(query, 0),
-        shape_of(query, 1),
-        get_int(query.attrs, "batch_dims", 0),
-    )
+    x = shape_of(query, 0)
+    indices = shape_of(query, 1)
+    batch = get_int(query.attrs, "batch_dims", 0)
     demand_elements(query, 1, _INDICES, "indices of 32 or 64 bits")
     demand_rank(query, 0, 1)
     demand_rank(query, 1, 1)

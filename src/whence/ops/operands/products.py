@@ -191,10 +191,8 @@ def _zero_points(query: TypeQuery, index: int, count: Dim) -> None:
 def _gemm(query: TypeQuery) -> None:
     a, b = shape_of(query, 0), shape_of(query, 1)
     if a is not None and b is not None and len(a) == len(b) == 2:
-        rows, columns = (
-            a[1 if get_int(query.attrs, "transA", 0) else 0],
-            b[0 if get_int(query.attrs, "transB", 0) else 1],
-        )
+        rows = a[1 if get_int(query.attrs, "transA", 0) else 0]
+        columns = b[0 if get_int(query.attrs, "transB", 0) else 1]
         demand_broadcast(query, 2, (rows, columns), "the addend")
         demand_same_elements(query, 2, 0)
 

@@ -146,12 +146,10 @@ def _centred(call: Call) -> tuple[np.ndarray, np.ndarray]:
     """Activations (N, C, spatial...) and weights (O, I, k...), both without their zero points, in
     float64, which holds every sum exactly.
     """
-    x, w, x_zero, w_zero = (
-        tensor(call, 0),
-        tensor(call, 1),
-        optional_tensor(call, 2),
-        optional_tensor(call, 3),
-    )
+    x = tensor(call, 0)
+    w = tensor(call, 1)
+    x_zero = optional_tensor(call, 2)
+    w_zero = optional_tensor(call, 3)
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ModelError(f"weights {list(w.shape)} do not fit an input {list(x.shape)}")
     x, w = x.astype(np.float64), w.astype(np.float64)

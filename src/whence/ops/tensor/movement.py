@@ -208,11 +208,9 @@ def _expand(call: Call) -> tuple[Value]:
 
 
 def _image(call: Call) -> tuple[np.ndarray, int, str]:
-    x, block, mode = (
-        tensor(call, 0),
-        get_int(call.attrs, "blocksize", 0),
-        get_str(call.attrs, "mode", "DCR"),
-    )
+    x = tensor(call, 0)
+    block = get_int(call.attrs, "blocksize", 0)
+    mode = get_str(call.attrs, "mode", "DCR")
     if x.ndim != 4 or block < 1 or mode not in {"DCR", "CRD"}:
         raise ModelError(
             f"needs rank 4, a positive blocksize and mode DCR or CRD, found rank"
@@ -260,10 +258,8 @@ def _trilu(call: Call) -> tuple[Value]:
 
 def _reverse_sequence(call: Call) -> tuple[Value]:
     x, lengths = tensor(call, 0), ints(call, 1)
-    time_axis, batch_axis = (
-        get_int(call.attrs, "time_axis", 0),
-        get_int(call.attrs, "batch_axis", 1),
-    )
+    time_axis = get_int(call.attrs, "time_axis", 0)
+    batch_axis = get_int(call.attrs, "batch_axis", 1)
     if {time_axis, batch_axis} != {0, 1} or x.ndim < 2 or len(lengths) != x.shape[batch_axis]:
         raise ModelError(
             f"axes {time_axis} and {batch_axis} with {len(lengths)} lengths do not fit"

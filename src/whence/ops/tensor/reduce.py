@@ -172,10 +172,8 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
         axis = normalise_axis(call.op, int(tensor(call, 1).reshape(-1)[0]), x.ndim)
-        exclusive, reverse = (
-            bool(get_int(call.attrs, "exclusive", 0)),
-            bool(get_int(call.attrs, "reverse", 0)),
-        )
+        exclusive = bool(get_int(call.attrs, "exclusive", 0))
+        reverse = bool(get_int(call.attrs, "reverse", 0))
         return (accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse),)
 
     return OpDef(

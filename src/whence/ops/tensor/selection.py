@@ -107,11 +107,9 @@ def _unique_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def _one_hot(call: Call) -> tuple[Value]:
-    indices, depth, values = (
-        tensor(call, 0),
-        int(tensor(call, 1).reshape(-1)[0]),
-        tensor(call, 2).reshape(-1),
-    )
+    indices = tensor(call, 0)
+    depth = int(tensor(call, 1).reshape(-1)[0])
+    values = tensor(call, 2).reshape(-1)
     if depth < 0:
         raise ModelError(f"the depth is {depth}")
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), indices.ndim + 1)

@@ -65,10 +65,8 @@ def _dft(call: Call) -> tuple[Value]:
     x, given, at = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
     signal = _complex(x)
     axis = normalise_axis(call.op, -2 if at is None else int(at.reshape(-1)[0]), x.ndim)
-    inverse, onesided = (
-        bool(get_int(call.attrs, "inverse", 0)),
-        bool(get_int(call.attrs, "onesided", 0)),
-    )
+    inverse = bool(get_int(call.attrs, "inverse", 0))
+    onesided = bool(get_int(call.attrs, "onesided", 0))
     if axis == x.ndim - 1:
         raise ModelError("the last axis holds real and imaginary parts and cannot be transformed")
     length = None if given is None else int(given.reshape(-1)[0])

@@ -39,11 +39,9 @@ def _concat(call: Call) -> tuple[Value]:
 
 
 def _split(call: Call) -> tuple[Value, Value]:
-    x, delimiter, most = (
-        tensor(call, 0),
-        get_str(call.attrs, "delimiter", ""),
-        get_int(call.attrs, "maxsplit", -1),
-    )
+    x = tensor(call, 0)
+    delimiter = get_str(call.attrs, "delimiter", "")
+    most = get_int(call.attrs, "maxsplit", -1)
     # Without a delimiter any run of white space divides; Python drops it at both ends, as ONNX
     # asks.
     parts = [text.split(delimiter or None, most) if text else [] for text in _texts(x)]

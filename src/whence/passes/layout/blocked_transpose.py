@@ -53,10 +53,8 @@ def _phases(size: int, kernel: int, stride: int, dilation: int, begin: int, out:
     offsets = {
         tap: ((tap * dilation) % stride, -((tap * dilation) // stride)) for tap in range(kernel)
     }
-    low, high = (
-        min(offset for _, offset in offsets.values()),
-        max(offset for _, offset in offsets.values()),
-    )
+    low = min(offset for _, offset in offsets.values())
+    high = max(offset for _, offset in offsets.values())
     taps = tuple((phase, offset - low, tap) for tap, (phase, offset) in offsets.items())
     window, steps, before = high - low + 1, last - first + 1, -(first + low)
     return _Phases(
@@ -75,11 +73,9 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
     sum, as a blocked convolution and a shuffle.
     """
     source, bias = node.inputs[0], graph.const_value(node.operand("B"))
-    x, y, weights = (
-        static_float(graph, source),
-        static_float(graph, node.ref()),
-        graph.const_value(node.operand("W")),
-    )
+    x = static_float(graph, source)
+    y = static_float(graph, node.ref())
+    weights = graph.const_value(node.operand("W"))
     if (
         source is None
         or x is None

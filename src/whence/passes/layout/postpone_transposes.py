@@ -47,11 +47,9 @@ class PostponeTransposes(RulePass):
             or not is_single_consumer(graph, transpose, node)
         ):
             return
-        perm, kind, made = (
-            perm_of(graph, transpose),
-            tensor_of(graph, transpose.inputs[0]),
-            node.type,
-        )
+        perm = perm_of(graph, transpose)
+        kind = tensor_of(graph, transpose.inputs[0])
+        made = node.type
         if (
             perm is None
             or kind is None

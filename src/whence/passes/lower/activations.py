@@ -78,10 +78,8 @@ def _prelu(graph: Graph, node: Node) -> ActivationMatch | None:
 
 
 def _clip(graph: Graph, node: Node) -> ActivationMatch | None:
-    low, high = (
-        _bound(graph, node.operand("min"), -math.inf),
-        _bound(graph, node.operand("max"), math.inf),
-    )
+    low = _bound(graph, node.operand("min"), -math.inf)
+    high = _bound(graph, node.operand("max"), math.inf)
     return None if low is None or high is None else ActivationMatch("Clip", low, high, (node,))
 
 

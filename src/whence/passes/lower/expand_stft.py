@@ -74,11 +74,9 @@ def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
     """The real and the imaginary wave of every bin, in turn, through the window, and the step
     between frames.
     """
-    signal, window, step = (
-        tensor_of(graph, node.inputs[0]),
-        graph.const_value(node.operand("window")),
-        graph.const_value(node.operand("frame_step")),
-    )
+    signal = tensor_of(graph, node.inputs[0])
+    window = graph.const_value(node.operand("window"))
+    step = graph.const_value(node.operand("frame_step"))
     given = graph.const_value(node.operand("frame_length"))
     shape = None if signal is None else signal.static_shape
     if (

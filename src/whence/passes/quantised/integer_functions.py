@@ -70,10 +70,8 @@ def _relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarra
 def _leaky_relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:
     alpha = np.float32(get_float(node.attrs, "alpha", 0.01))
     x = _centred(source)
-    above, below = (
-        _scaled(x, float(source.step / result.step), result),
-        _scaled(x, float(source.step * alpha / result.step), result),
-    )
+    above = _scaled(x, float(source.step / result.step), result)
+    below = _scaled(x, float(source.step * alpha / result.step), result)
     return None if above is None or below is None else np.where(x >= 0, above, below)
 
 
@@ -133,10 +131,8 @@ def between_known(
     """
     number: Any = np.float32 if isinstance(scale, np.float32) else np.float64
     first, last = (number(scale) * number(end - zero) for end in (-32768, 32767))
-    step, per_number = (
-        (last - first) / number(512),
-        number(65536) / (number(result) * number(65535)),
-    )
+    step = (last - first) / number(512)
+    per_number = number(65536) / (number(result) * number(65535))
     places = first + np.arange(513).astype(number) * step
 
     def at(x: np.ndarray) -> np.ndarray:
@@ -234,10 +230,8 @@ def _multiplier_of_16_bits(multiplier: int) -> int:
 
 def _hard_swish(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:
     fine_step = np.float32(1 / 128) * source.step
-    to_output, to_gate = (
-        fixed_point(float(fine_step / result.step)),
-        fixed_point(float(fine_step / np.float32(3 / 32768))),
-    )
+    to_output = fixed_point(float(fine_step / result.step))
+    to_gate = fixed_point(float(fine_step / np.float32(3 / 32768)))
     if to_output is None or to_gate is None or to_output.shift > 0:
         return None
     x = _centred(source).astype(np.int64) << 7

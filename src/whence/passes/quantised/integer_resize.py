@@ -119,10 +119,8 @@ def _taken(
 def _added_up(edit: Edit, codes: Ref, rows: _Axis, columns: _Axis, of: list[Node]) -> Ref:
     """In the order in which LiteRT adds, on which the last bit depends."""
     x, one = edit.node("Cast", [codes], {"to": int(DType.F32)}, of=of).ref(), np.float32(1)
-    above, below = (
-        _taken(edit, x, rows, rows.first, one - rows.weight, of),
-        _taken(edit, x, rows, rows.second, rows.weight, of),
-    )
+    above = _taken(edit, x, rows, rows.first, one - rows.weight, of)
+    below = _taken(edit, x, rows, rows.second, rows.weight, of)
     total: Ref | None = None
     for places, weight in ((columns.first, one - columns.weight), (columns.second, columns.weight)):
         for row in (above, below):

@@ -49,11 +49,9 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
     codes = None if before is None else before.input(0)
     if before is None or codes is None:
         return False
-    coding, kind, value = (
-        coding_of(graph, before, codes),
-        tensor_of(graph, node.ref()),
-        graph.const_value(codes),
-    )
+    coding = coding_of(graph, before, codes)
+    kind = tensor_of(graph, node.ref())
+    value = graph.const_value(codes)
     if coding is None or kind is None or (value is None and coding.dtype not in CODES):
         return False
     attrs: dict[str, Attr] = dict(before.attrs)

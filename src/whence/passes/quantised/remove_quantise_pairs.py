@@ -96,11 +96,9 @@ class _Coding(NamedTuple):
         """Does every code survive being made a number and rounded back?"""
         # The rounding error of code · scale / scale must stay below half a step for the largest
         # code, and nothing overflow or vanish.
-        limits, scale, reach = (
-            _LIMITS[self.real],
-            self.scale.astype(np.float64),
-            2.0**self.dtype.bits,
-        )
+        limits = _LIMITS[self.real]
+        scale = self.scale.astype(np.float64)
+        reach = 2.0**self.dtype.bits
         is_ordinary = bool(
             np.all(scale >= limits.smallest) and np.all(scale * reach <= limits.largest)
         )
@@ -125,11 +123,9 @@ def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
     """The parameters of a QuantizeLinear or DequantizeLinear between `codes` and `reals`, when they
     are constant.
     """
-    code_type, real_type, scale = (
-        tensor_of(graph, codes),
-        tensor_of(graph, reals),
-        graph.const_value(node.operand("x_scale", "y_scale")),
-    )
+    code_type = tensor_of(graph, codes)
+    real_type = tensor_of(graph, reals)
+    scale = graph.const_value(node.operand("x_scale", "y_scale"))
     if (
         code_type is None
         or real_type is None
@@ -166,10 +162,8 @@ def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
 def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
     codes, reals = first.first_input, last.first_input
-    before, after = (
-        _coding(graph, first, codes, first.ref()),
-        _coding(graph, last, last.ref(), reals),
-    )
+    before = _coding(graph, first, codes, first.ref())
+    after = _coding(graph, last, last.ref(), reals)
     if before is None or after is None or not before.equals(after) or not before.is_exact:
         return
     if not between:

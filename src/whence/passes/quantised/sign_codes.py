@@ -76,10 +76,8 @@ class SignCodes(RulePass):
 def _reads_alike(graph: Graph, quantise: Node, reader: Node) -> bool:
     if reader.op != "DequantizeLinear" or reader.inputs[0] != quantise.ref():
         return False
-    ours, theirs = (
-        graph.const_value(quantise.operand("y_zero_point")),
-        graph.const_value(reader.operand("x_zero_point")),
-    )
+    ours = graph.const_value(quantise.operand("y_zero_point"))
+    theirs = graph.const_value(reader.operand("x_zero_point"))
     both = [
         np.zeros(1) if value is None else np.asarray(value, np.float64).reshape(-1)
         for value in (ours, theirs)

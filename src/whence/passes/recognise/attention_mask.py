@@ -50,11 +50,9 @@ def masked_scores(graph: Graph, node: Node) -> tuple[Ref, Mask] | None:
         return None
     seen = node.inputs[0]
     for index in (1, 2):
-        kept, number, inverted = (
-            node.inputs[index],
-            scalar(graph, node.inputs[3 - index]),
-            index == 2,
-        )
+        kept = node.inputs[index]
+        number = scalar(graph, node.inputs[3 - index])
+        inverted = index == 2
         if seen is None or kept is None or number is None or not _is_product(graph, kept):
             continue
         if number == -math.inf or (number <= _LOW and _every_query_sees(graph, seen, inverted)):

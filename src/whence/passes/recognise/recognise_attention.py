@@ -176,11 +176,9 @@ def _unscaled(graph: Graph, ref: Ref, nodes: list[Node]) -> tuple[float, Ref]:
 
 def _score_shape(graph: Graph, weights: _Weights, scores: _Scores) -> Shape | None:
     """(b, h, q, k), when Q, Kᵀ and V certainly are (b, h, q, d), (b, h, d, k) and (b, h, k, e)."""
-    q, k, v = (
-        shape_of(graph, scores.q),
-        shape_of(graph, scores.k_transposed),
-        shape_of(graph, weights.v),
-    )
+    q = shape_of(graph, scores.q)
+    k = shape_of(graph, scores.k_transposed)
+    v = shape_of(graph, weights.v)
     if q is None or k is None or v is None or not len(q) == len(k) == len(v) == 4:
         return None
     keys = v[3] if weights.transposed else v[2]

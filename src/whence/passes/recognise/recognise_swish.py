@@ -142,10 +142,8 @@ def _ramp(gate: Gate, top: float) -> Polynomial:
     """The line that is cut off at 0 and 1."""
     alpha, beta = 1 / top, 0.0
     if gate.middle.op == "HardSigmoid":
-        alpha, beta = (
-            get_float(gate.middle.attrs, "alpha", 0.2),
-            get_float(gate.middle.attrs, "beta", 0.5),
-        )
+        alpha = get_float(gate.middle.attrs, "alpha", 0.2)
+        beta = get_float(gate.middle.attrs, "beta", 0.5)
     terms = {power: alpha * value for power, value in gate.argument.terms.items()}
     return Polynomial({**terms, 0: terms.get(0, 0.0) + beta}, gate.argument.nodes)
 

@@ -220,10 +220,8 @@ class _Walk:
 
     # x[a : length of x] = x[a:]
     def _slice_to_the_end(self, node: Node) -> None:
-        ends, starts = (
-            self.values.of(node.operand("ends")),
-            self.values.numbers(node.operand("starts")),
-        )
+        ends = self.values.of(node.operand("ends"))
+        starts = self.values.numbers(node.operand("starts"))
         dims = self.values.dims(node.inputs[0]) if node.inputs[0] is not None else None
         if (
             ends is None

@@ -228,11 +228,9 @@ def _gather(values: ShapeValues, node: Node) -> KnownElements | None:
 
 
 def _slice(values: ShapeValues, node: Node) -> KnownElements | None:
-    data, start, end = (
-        values.of(node.inputs[0]),
-        values.numbers(node.operand("starts")),
-        values.numbers(node.operand("ends")),
-    )
+    data = values.of(node.inputs[0])
+    start = values.numbers(node.operand("starts"))
+    end = values.numbers(node.operand("ends"))
     step = (1,) if node.operand("steps") is None else values.numbers(node.operand("steps"))
     if (
         data is None

@@ -249,10 +249,8 @@ def _pad(graph: Graph, node: Node) -> Ref | None:
 
 # x[0:] = x
 def _slice(graph: Graph, node: Node) -> Ref | None:
-    starts, ends = (
-        const_ints(graph, node.operand("starts")),
-        const_ints(graph, node.operand("ends")),
-    )
+    starts = const_ints(graph, node.operand("starts"))
+    ends = const_ints(graph, node.operand("ends"))
     steps = (
         (1,) * len(starts or ())
         if node.operand("steps") is None

@@ -91,10 +91,8 @@ def _axis(graph: Graph, node: Node, ref: Ref | None) -> int | None:
 
 def _cuts(graph: Graph, node: Node) -> dict[int, Cut] | None:
     """What a `Slice` takes, by axis; `None` unless all of it is constant."""
-    starts, ends = (
-        const_ints(graph, node.operand("starts")),
-        const_ints(graph, node.operand("ends")),
-    )
+    starts = const_ints(graph, node.operand("starts"))
+    ends = const_ints(graph, node.operand("ends"))
     if starts is None or ends is None or node.inputs[0] is None:
         return None
     axes = (

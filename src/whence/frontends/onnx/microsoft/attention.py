@@ -83,10 +83,8 @@ def mask_bias(
         total = build.op("Shape", key, start=2, end=3)
         first = build.op("Sub", total, build.op("Shape", query, start=2, end=3))
         zero = build.ints(0)
-        starts, ends = (
-            build.op("Concat", first, zero, axis=0),
-            build.op("Concat", total, total, axis=0),
-        )
+        starts = build.op("Concat", first, zero, axis=0)
+        ends = build.op("Concat", total, total, axis=0)
         keep = build.cast(build.op("Slice", mask, starts, ends, build.ints(2, 3)), DType.BOOL)
     else:
         raise build.record.unsupported(f"a mask of {rank} dimensions")

@@ -103,10 +103,8 @@ def _gather_block_quantised(record: OpRecord, scope: FileScope) -> Sequence[OpRe
     if dtype is None or bits not in _DTYPES:
         raise record.unsupported(f"a table of {bits}-bit numbers, or of unknown element type")
     block = record.integer("block_size", 128)
-    gather_axis, block_axis = (
-        record.integer("gather_axis", 0) % rank,
-        record.integer("quantize_axis", 1) % rank,
-    )
+    gather_axis = record.integer("gather_axis", 0) % rank
+    block_axis = record.integer("quantize_axis", 1) % rank
     zero_points = record.input(3)
     parts = [table, scales, zero_points] if zero_points else [table, scales]
     by_row = gather_axis == 0 and block_axis == rank - 1 and rank > 1

@@ -244,10 +244,8 @@ class ExportCall:
         name = "" if ref is None else self._constant_name(ref)
         if not self.is_quantised:
             return self.const(value.astype(self.output_type().dtype.numpy), name)
-        source, weighing = (
-            self.codes_of_input(0),
-            self.writer.subgraph.tensors[weights].quantisation,
-        )
+        source = self.codes_of_input(0)
+        weighing = self.writer.subgraph.tensors[weights].quantisation
         if source is None or weighing is None:
             self.unsupported("the scales of its input and weights are not known")
         scales = (np.float32(source.scales[0]) * weighing.scales.astype(np.float32)).astype(

@@ -341,10 +341,8 @@ class GraphWriter:
         spread = [1] * np.ndim(stored)
         if not codes.per_tensor:
             spread[codes.axis] = -1
-        scales, zeros = (
-            np.array(codes.scales, np.float64).reshape(spread),
-            np.array(codes.zeros, np.float64).reshape(spread),
-        )
+        scales = np.array(codes.scales, np.float64).reshape(spread)
+        zeros = np.array(codes.zeros, np.float64).reshape(spread)
         return np.asarray((np.asarray(stored, np.float64) - zeros) * scales).astype(np.float32)
 
     def is_hybrid(self, node: Node, dequantise: Node) -> bool:

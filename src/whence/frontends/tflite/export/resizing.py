@@ -58,10 +58,8 @@ def _resize(call: ExportCall) -> None:
 def _kind(
     call: ExportCall, before: tuple[int, ...], after: tuple[int, ...]
 ) -> tuple[str, dict[str, Option]]:
-    mode, coordinates = (
-        call.text("mode", "nearest"),
-        call.text("coordinate_transformation_mode", "half_pixel"),
-    )
+    mode = call.text("mode", "nearest")
+    coordinates = call.text("coordinate_transformation_mode", "half_pixel")
     whole = all(new % old == 0 for old, new in zip(before, after, strict=True))
     if (
         call.integer("antialias")

@@ -68,11 +68,9 @@ def _matrix(call: OperatorCall) -> None:
     """
     _check_version(call)
     options, count = FlexibleOptions(call), call.shape(0)[1]
-    left, right, subset = (
-        options.integer("left_rotation_idx", -1),
-        options.integer("right_rotation_idx", -1),
-        options.integers("subset_idxs"),
-    )
+    left = options.integer("left_rotation_idx", -1)
+    right = options.integer("right_rotation_idx", -1)
+    subset = options.integers("subset_idxs")
     width, height = options.integer("output_width", 0), options.integer("output_height", 0)
     if (
         call.rank(0) != 3

@@ -183,10 +183,8 @@ def integer_layer(layer: Layer, x: Ref) -> LayerOutputs:
         return call.const(np.ascontiguousarray(np.concatenate(codes, axis=0).T))
 
     units = call.shape(layer.input_weight("output"))[0]
-    inputs, recurrent = (
-        [layer.input_weight(gate) for gate in gates],
-        [layer.recurrent_weight(gate) for gate in gates],
-    )
+    inputs = [layer.input_weight(gate) for gate in gates]
+    recurrent = [layer.recurrent_weight(gate) for gate in gates]
     biases = [
         value.reshape(-1)
         for gate in gates

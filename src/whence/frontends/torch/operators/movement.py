@@ -133,11 +133,9 @@ def _sliced(call: AtenCall, x: Ref, axis: int, begin: Any, end: Any, step: int =
 
 
 def _narrow(call: AtenCall) -> None:
-    axis, begin, length = (
-        call.axis("dim", call.rank("self")),
-        call.args["start"],
-        call.args["length"],
-    )
+    axis = call.axis("dim", call.rank("self"))
+    begin = call.args["start"]
+    length = call.args["length"]
     if is_node(begin) or is_node(length):
         call.unsupported("a part of open size")
     call.result(_sliced(call, call.ref("self"), axis, begin, begin + length))

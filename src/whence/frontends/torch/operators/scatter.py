@@ -64,10 +64,8 @@ def _index_put(call: AtenCall) -> None:
     if len(axes) == 1 and dtype_of(meta_of(given[axes[0]]).dtype) is DType.BOOL:
         if call.plain("accumulate") or call.rank("values"):
             call.unsupported("several values written where a mask holds")
-        mask, missing = (
-            call.value(given[axes[0]]),
-            call.rank("self") - len(meta_of(given[axes[0]]).shape),
-        )
+        mask = call.value(given[axes[0]])
+        missing = call.rank("self") - len(meta_of(given[axes[0]]).shape)
         if axes[0]:
             call.unsupported("a mask for an axis that is not the first")
         if missing:
