@@ -338,11 +338,9 @@ def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None
         outputs.update(
             (node.ref(index), None) for index in range(len(node.outputs)) if node.ref(index) in used
         )
-    return (
-        Nest(prepared, step.nodes, tuple(outputs), anchor_of(program, step, members).node)
-        if outputs
-        else None
-    )
+    if outputs:
+        return Nest(prepared, step.nodes, tuple(outputs), anchor_of(program, step, members).node)
+    return None
 
 
 def _savings(

@@ -95,11 +95,9 @@ class Neighbourhood:
     def without_kernel(self, source: SourceOp) -> str:
         """Why there is no step that does its work."""
         carriers = self._carriers.get(source.id)
-        return (
-            without_kernel({node.op for node in carriers})
-            if carriers
-            else "runs inside a nested graph"
-        )
+        if carriers:
+            return without_kernel({node.op for node in carriers})
+        return "runs inside a nested graph"
 
     def feeders(self, source: SourceOp) -> list[Neighbour]:
         """What it reads. Behind an operator that does not run any more stands the one that feeds

@@ -60,11 +60,9 @@ def describe(ledger: Ledger, ends: Mapping[int, Elimination], about: OutcomeFact
         end = ends[about.source]
         return f"{_VERBS[end.reason]} ({end.pass_name})"
     if not about.kernels:
-        return (
-            f"runs inside {ledger.source(about.holder).name}"
-            if about.holder is not None
-            else without_kernel(about.stands_as)
-        )
+        if about.holder is not None:
+            return f"runs inside {ledger.source(about.holder).name}"
+        return without_kernel(about.stands_as)
     listed = ", ".join(str(kernel) for kernel in about.kernels[:4]) + (
         ", ..." if len(about.kernels) > 4 else ""
     )

@@ -138,11 +138,9 @@ class Splitter:
                 weight * _FINE, prices, {source: saved * _FINE for source, saved in added.items()}
             )
             shares += [Share(source, node.id, part, inserted) for source, part in parts.items()]
-        return (
-            shares
-            if any(share.weight for share in shares)
-            else [share._replace(weight=1) for share in shares]
-        )
+        if any(share.weight for share in shares):
+            return shares
+        return [share._replace(weight=1) for share in shares]
 
     def folded(self, node_id: int) -> Origin:
         """The source operators that are in the node only through constants."""

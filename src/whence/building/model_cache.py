@@ -198,11 +198,9 @@ class CachedModel:
         if not plan.is_native:
             # The first run needs it: now is the time to find that it is damaged.
             content = self._cache.map(details)
-            return (
-                None
-                if content is None
-                else Program(plan, weights, library, lambda: _loaded(content))
-            )
+            if content is None:
+                return None
+            return Program(plan, weights, library, lambda: _loaded(content))
         return Program(plan, weights, library, lambda: self._load(details))
 
     def closed(self, shapes: Shapes) -> tuple[str, ...]:

@@ -40,11 +40,9 @@ def decode_plan(record: Mapping[str, Any], library: Library | None) -> Plan:
 
 
 def _encode_block(block: Block | None) -> list[Any] | None:
-    return (
-        None
-        if block is None
-        else [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
-    )
+    if block is None:
+        return None
+    return [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
 
 
 def _decode_block(row: Sequence[Any] | None) -> Block | None:

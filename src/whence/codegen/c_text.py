@@ -99,11 +99,9 @@ def c_literal(literal: Literal) -> str:
             return f'__builtin_nan{suffix}("")'
         if math.isinf(value):
             return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
-        return (
-            f"{float(value).hex()}{suffix}"
-            if not float(value).is_integer() or abs(value) > 1e6
-            else f"{float(value):.1f}{suffix}"
-        )
+        if not float(value).is_integer() or abs(value) > 1e6:
+            return f"{float(value).hex()}{suffix}"
+        return f"{float(value):.1f}{suffix}"
     if dtype is DType.I64 and value == -(2**63):
         return "INT64_MIN"
     if dtype is DType.U64:
@@ -179,11 +177,9 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
         return f"w_div_{c_type(dtype)}({', '.join(args)})"
     if fn in _INFIX:
         text = f"({f' {_INFIX[fn]} '.join(args)})"
-        return (
-            text
-            if floating or fn in (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.XOR)
-            else f"(({c_type(dtype)}){text})"
-        )
+        if floating or fn in (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.XOR):
+            return text
+        return f"(({c_type(dtype)}){text})"
     if fn in _PREFIX:
         return f"(({c_type(dtype)})({_PREFIX[fn]}{args[0]}))"
     if fn in _OWN and floating:
@@ -195,11 +191,9 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
     if fn is Fn.RSQRT and floating:
         return f"(1.0{builtin_suffix} / __builtin_sqrt{builtin_suffix}({args[0]}))"
     if fn is Fn.ABS:
-        return (
-            f"__builtin_fabs{builtin_suffix}({args[0]})"
-            if floating
-            else f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
-        )
+        if floating:
+            return f"__builtin_fabs{builtin_suffix}({args[0]})"
+        return f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
     if fn is Fn.CHECKED:
         return f"w_checked({args[0]}, {args[1]}, &{OUTSIDE})"
     if fn in (Fn.ORDER, Fn.UNORDER, *FIXED_POINT):

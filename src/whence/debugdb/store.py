@@ -212,11 +212,11 @@ def read_duckdb(path: Path) -> DebugDatabase:
         }
 
         def select(name: str, columns: str) -> list[tuple[object, ...]] | None:
-            return (
-                connection.execute(f'SELECT {columns} FROM main."{name}" ORDER BY rowid').fetchall()
-                if name in known
-                else None
-            )
+            if name in known:
+                return connection.execute(
+                    f'SELECT {columns} FROM main."{name}" ORDER BY rowid'
+                ).fetchall()
+            return None
 
         return _read(select, str(path))
 
@@ -227,13 +227,11 @@ def read_parquet(folder: Path) -> DebugDatabase:
 
         def select(name: str, columns: str) -> list[tuple[object, ...]] | None:
             file = folder / f"{name}.parquet"
-            return (
-                connection.execute(
+            if file.is_file():
+                return connection.execute(
                     f"SELECT {columns} FROM read_parquet([?])", [pattern_free(file)]
                 ).fetchall()
-                if file.is_file()
-                else None
-            )
+            return None
 
         return _read(select, str(folder))
 

@@ -183,11 +183,9 @@ def _mended(data: bytes) -> bytes | None:
         if value is not None
     ]
     head = f"<debug {' '.join(parts)}>\n".encode()
-    return (
-        None
-        if head.strip() == root[0].strip()
-        else data[: root.start()] + head + data[root.end() :]
-    )
+    if head.strip() == root[0].strip():
+        return None
+    return data[: root.start()] + head + data[root.end() :]
 
 
 class _Document:

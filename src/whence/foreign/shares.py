@@ -96,11 +96,9 @@ def weights_of(
     total = sum(arithmetic[each] for each in anchors)
     for each in anchors:
         weights[each] = rest * arithmetic[each] // total if total else rest // len(anchors)
-    return (
-        weights
-        if any(weights.values())
-        else dict.fromkeys(working, 1) | {each: 0 for each in members if each not in working}
-    )
+    if any(weights.values()):
+        return weights
+    return dict.fromkeys(working, 1) | {each: 0 for each in members if each not in working}
 
 
 def _folded(source: SourceGraph, members: Sequence[int]) -> set[int]:

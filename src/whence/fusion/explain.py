@@ -91,11 +91,9 @@ def shared_miss(wiring: Wiring, producer: int, consumer: int) -> MissedFusion | 
         if len(readers) == 1
         else len(readers)
     )
-    return (
-        miss(wiring, producer, consumer, MissReason.SEVERAL_CONSUMERS, count=uses)
-        if uses > 1
-        else None
-    )
+    if uses > 1:
+        return miss(wiring, producer, consumer, MissReason.SEVERAL_CONSUMERS, count=uses)
+    return None
 
 
 def nnvm_miss(

@@ -24,11 +24,9 @@ def readable_name(members: Sequence[Node]) -> str:
         for node in members
     )
     name = "_".join(("fuse", *parts))
-    return (
-        name
-        if len(name) <= _LONGEST
-        else f"{name[:_LONGEST]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    )
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[:_LONGEST]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 class Names:

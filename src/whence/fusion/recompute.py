@@ -142,11 +142,9 @@ def _flops(wiring: Wiring, member: int) -> float:
     """Arithmetic for one element, roughly."""
     definition = REGISTRY.get(wiring.nodes[member].op)
     if definition is None or not isinstance(definition.flops, int):
-        return (
-            1
-            if definition is not None and OpClass.ELEMENTWISE in definition.classes
-            else _COMPLEX_FLOPS
-        )
+        if definition is not None and OpClass.ELEMENTWISE in definition.classes:
+            return 1
+        return _COMPLEX_FLOPS
     return definition.flops
 
 

@@ -84,11 +84,9 @@ def _line(node: Node, numbers: dict[int, int], labels: dict[int, str], values: b
 
 
 def _exact(value: Attr) -> str:
-    return (
-        f"{TensorType.of(value)}{_contents(value)}"
-        if isinstance(value, np.ndarray)
-        else repr(value)
-    )
+    if isinstance(value, np.ndarray):
+        return f"{TensorType.of(value)}{_contents(value)}"
+    return repr(value)
 
 
 def _contents(value: np.ndarray) -> str:

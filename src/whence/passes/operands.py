@@ -65,11 +65,9 @@ def with_const(graph: Graph, node: Node) -> WithConst | None:
     first, second = graph.const_value(left), graph.const_value(right)
     if (first is None) == (second is None):
         return None
-    return (
-        WithConst(right, first, True)
-        if first is not None
-        else WithConst(left, np.asarray(second), False)
-    )
+    if first is not None:
+        return WithConst(right, first, True)
+    return WithConst(left, np.asarray(second), False)
 
 
 def other_operand(node: Node, value: Ref) -> Ref | None:

@@ -51,11 +51,9 @@ def _texts(written: str) -> list[str]:
         value = ast.literal_eval(written)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return []
-    return (
-        [item for item in value if isinstance(item, str)]
-        if isinstance(value, (list, tuple))
-        else []
-    )
+    if isinstance(value, (list, tuple)):
+        return [item for item in value if isinstance(item, str)]
+    return []
 
 
 def _module_from_name(name: str) -> str:

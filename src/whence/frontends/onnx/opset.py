@@ -149,11 +149,9 @@ def _type_name(kind: ValueType | None) -> str:
         return f"tensor({_TYPE_NAMES[kind.dtype]})" if kind.dtype in _TYPE_NAMES else ""
     if isinstance(kind, (SequenceType, OptionalType)):
         element = _type_name(kind.element)
-        return (
-            f"{'seq' if isinstance(kind, SequenceType) else 'optional'}({element})"
-            if element
-            else ""
-        )
+        if element:
+            return f"{'seq' if isinstance(kind, SequenceType) else 'optional'}({element})"
+        return ""
     return ""
 
 

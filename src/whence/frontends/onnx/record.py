@@ -223,11 +223,9 @@ class Rewrite:
     def dtype(self, value: str) -> DType | None:
         """The element type of a tensor, when it is known."""
         known = self.scope.type_of(value)
-        return (
-            known.dtype
-            if isinstance(known, TensorType) and known.dtype is not DType.UNDEFINED
-            else None
-        )
+        if isinstance(known, TensorType) and known.dtype is not DType.UNDEFINED:
+            return known.dtype
+        return None
 
     def shape(self, value: str) -> tuple[int | str | None, ...] | None:
         known = self.scope.type_of(value)

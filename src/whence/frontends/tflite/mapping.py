@@ -96,11 +96,9 @@ class OperatorCall(OperatorOfFile):
         """As `input`, of an input that the operator cannot do without."""
         tensor = self.tensor(index)
         found = quantisation_of(tensor)
-        return (
-            self.needed(index)
-            if found is None
-            else self._dequantise(self.needed(index), tensor, found)
-        )
+        if found is None:
+            return self.needed(index)
+        return self._dequantise(self.needed(index), tensor, found)
 
     def constant_codes(self, index: int) -> np.ndarray | None:
         """An input's value in codes, when it is stored or follows from shapes."""
@@ -156,11 +154,9 @@ class OperatorCall(OperatorOfFile):
     def whole(self, index: int) -> Ref:
         """An input of integers, such as a shape, as int64, which canonical operators take."""
         value = self.constant_codes(index) if self.stored(index) else None
-        return (
-            self.cast(self.needed(index), DType.I64)
-            if value is None
-            else self.const(value.astype(np.int64))
-        )
+        if value is None:
+            return self.cast(self.needed(index), DType.I64)
+        return self.const(value.astype(np.int64))
 
     def bias(self, index: int, scale: np.ndarray | None = None) -> Ref | None:
         """A bias, a list of real numbers: whole numbers of 32 or 64 bits are multiples of `scale`,

@@ -176,11 +176,9 @@ _ENDS_EARLY = re.compile(r"at least (?P<needed>\d+) bytes.*actual buffer size is
 def _one_line(error: Exception) -> str:
     if isinstance(error, struct.error):
         found = _ENDS_EARLY.search(str(error))
-        return (
-            f"the file ends early: {found['size']} bytes, at least {found['needed']} needed"
-            if found
-            else "an offset points outside the file"
-        )
+        if found:
+            return f"the file ends early: {found['size']} bytes, at least {found['needed']} needed"
+        return "an offset points outside the file"
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 

@@ -309,11 +309,9 @@ class SubgraphScope:
         if self.state_key(index) is not None:
             return None
         ref = self._values.get(index)
-        return (
-            self.scope.value_of(ref)
-            if ref is not None
-            else self.scope.reading.array(self.index, index)
-        )
+        if ref is not None:
+            return self.scope.value_of(ref)
+        return self.scope.reading.array(self.index, index)
 
     def stored_tensor(self, index: int) -> np.ndarray | None:
         """What the file stores for a tensor, if there is such a tensor and it does."""
@@ -324,11 +322,9 @@ class SubgraphScope:
     def is_stored(self, index: int) -> bool:
         ref = self._values.get(index)
         node = None if ref is None else self.scope.graph.get(ref.node)
-        return (
-            self.scope.reading.array(self.index, index) is not None
-            if ref is None
-            else node is not None and node.is_const
-        )
+        if ref is None:
+            return self.scope.reading.array(self.index, index) is not None
+        return node is not None and node.is_const
 
     def define(self, index: int, ref: Ref) -> None:
         if index in self._values:
@@ -342,13 +338,9 @@ class SubgraphScope:
     def declared(self, index: int) -> TensorType:
         """What the file says of a tensor, as far as it can be trusted."""
         known = declared_type(self.tensor(index))
-        return (
-            known
-            if self.scope.reading.trust_shapes
-            else TensorType(
-                known.dtype, None if known.shape is None else (None,) * len(known.shape)
-            )
-        )
+        if self.scope.reading.trust_shapes:
+            return known
+        return TensorType(known.dtype, None if known.shape is None else (None,) * len(known.shape))
 
     def _constant(self, index: int, tensor: TensorRecord) -> np.ndarray:
         array = self.scope.reading.array(self.index, index)

@@ -41,11 +41,9 @@ def lower_pool(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is a pool."""
     if len(anchor.outputs) != 1:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' also returns positions")
-    return (
-        _lower_blocked(group, anchor, tile)
-        if anchor.op.startswith("Blocked")
-        else _lower_plain(group, anchor)
-    )
+    if anchor.op.startswith("Blocked"):
+        return _lower_blocked(group, anchor, tile)
+    return _lower_plain(group, anchor)
 
 
 def _window(group: Group, anchor: Node, sizes: Sequence[int]) -> Window:

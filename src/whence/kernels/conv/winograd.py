@@ -158,11 +158,9 @@ class _Shape:
 
     def _fetch(self, places: int, rounds: int) -> float:
         """For weights that the second-level cache does not hold."""
-        return (
-            0.0
-            if self._is_near(self._weight_bytes(places))
-            else rounds * self._weight_bytes(places) / _BYTES_PER_CYCLE
-        )
+        if self._is_near(self._weight_bytes(places)):
+            return 0.0
+        return rounds * self._weight_bytes(places) / _BYTES_PER_CYCLE
 
     def _is_near(self, weight_bytes: int) -> bool:
         return weight_bytes <= self.tile.cache_bytes // 2

@@ -127,19 +127,15 @@ class IntegerProduct(Micro):
     @property
     def has_sums(self) -> bool:
         """Is the sum of each row needed?"""
-        return (
-            self.packing.has_sums
-            if self.packing is not None
-            else self.w_zero is not None or not self.weights_signed
-        )
+        if self.packing is not None:
+            return self.packing.has_sums
+        return self.w_zero is not None or not self.weights_signed
 
     @property
     def copy_bytes(self) -> int:
-        return (
-            -(-self.shape.most_rows * self.shape.words * 4 // CACHE_LINE) * CACHE_LINE
-            if self.is_copied
-            else 0
-        )
+        if self.is_copied:
+            return -(-self.shape.most_rows * self.shape.words * 4 // CACHE_LINE) * CACHE_LINE
+        return 0
 
     @property
     def sums_bytes(self) -> int:

@@ -192,8 +192,6 @@ def lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
     quicker.
     """
     found = cheapest_bf16x2_gemm(group, anchor, tile)
-    return (
-        lower_gemm(group, anchor, tile)
-        if found is None
-        else lower_bf16x2_gemm(group, anchor, tile, found[1])
-    )
+    if found is None:
+        return lower_gemm(group, anchor, tile)
+    return lower_bf16x2_gemm(group, anchor, tile, found[1])

@@ -131,11 +131,9 @@ class Ensemble:
 def _number_array(attrs: Attrs, name: str) -> np.ndarray:
     """A list of numbers given as floats or, under the same name with `_as_tensor`, as a tensor."""
     given = attrs.get(f"{name}_as_tensor")
-    return (
-        given.reshape(-1)
-        if isinstance(given, np.ndarray)
-        else np.array(get_floats(attrs, name), np.float32)
-    )
+    if isinstance(given, np.ndarray):
+        return given.reshape(-1)
+    return np.array(get_floats(attrs, name), np.float32)
 
 
 def _from_lists(call: Call, prefix: str, targets: int) -> Ensemble:

@@ -76,13 +76,11 @@ def _det(call: Call) -> tuple[Value]:
 
 def _per_row(parameter: np.ndarray) -> np.ndarray:
     """A left-hand parameter that broadcasts against its matrix: a vector has one per row."""
-    return (
-        parameter.reshape(())
-        if parameter.size == 1
-        else parameter[:, np.newaxis]
-        if parameter.ndim == 1
-        else parameter
-    )
+    if parameter.size == 1:
+        return parameter.reshape(())
+    if parameter.ndim == 1:
+        return parameter[:, np.newaxis]
+    return parameter
 
 
 def _per_column(parameter: np.ndarray) -> np.ndarray:
@@ -91,11 +89,9 @@ def _per_column(parameter: np.ndarray) -> np.ndarray:
 
 
 def _centre(x: np.ndarray, zero_point: np.ndarray | None) -> np.ndarray:
-    return (
-        x.astype(np.float64)
-        if zero_point is None
-        else x.astype(np.float64) - zero_point.astype(np.float64)
-    )
+    if zero_point is None:
+        return x.astype(np.float64)
+    return x.astype(np.float64) - zero_point.astype(np.float64)
 
 
 def _matmul_integer(call: Call) -> tuple[Value]:

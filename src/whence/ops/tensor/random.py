@@ -27,11 +27,9 @@ from whence.types import DType, TensorType, ValueType
 def _generator(call: Call) -> np.random.RandomState:
     seed = get_float(call.attrs, "seed", math.nan)
     # Seeds are 32 bits wide in NumPy; a model may hold any number.
-    return (
-        np.random.RandomState()
-        if math.isnan(seed)
-        else np.random.RandomState(int(seed) & 0xFFFFFFFF)
-    )
+    if math.isnan(seed):
+        return np.random.RandomState()
+    return np.random.RandomState(int(seed) & 0xFFFFFFFF)
 
 
 def _dtype(call: Call, default: DType) -> DType:

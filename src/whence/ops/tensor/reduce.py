@@ -75,11 +75,9 @@ def _limit(dtype: np.dtype[Any], lowest: bool) -> Any:
 
 
 def _root(x: Any) -> Any:
-    return (
-        np.sqrt(x)
-        if np.asarray(x).dtype.kind not in "iu"
-        else np.sqrt(np.asarray(x).astype(np.float64))
-    )
+    if np.asarray(x).dtype.kind not in "iu":
+        return np.sqrt(x)
+    return np.sqrt(np.asarray(x).astype(np.float64))
 
 
 def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:

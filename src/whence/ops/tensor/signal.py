@@ -169,22 +169,18 @@ def _transform_flops(
     if not isinstance(y, TensorType) or y.elements is None:
         return None
     length = length_of(query, y)
-    return (
-        None
-        if length is None
-        else 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
-    )
+    if length is None:
+        return None
+    return 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
 
 
 def _dft_length(query: TypeQuery, y: TensorType) -> int | None:
     x, shape = query.types[0], y.static_shape
     at = query.values[2] if len(query.values) > 2 else None
     axis = -2 if not isinstance(at, np.ndarray) else int(at.reshape(-1)[0])
-    return (
-        shape[axis]
-        if isinstance(x, TensorType) and shape is not None and -len(shape) <= axis < len(shape)
-        else None
-    )
+    if isinstance(x, TensorType) and shape is not None and -len(shape) <= axis < len(shape):
+        return shape[axis]
+    return None
 
 
 def _stft_length(query: TypeQuery, y: TensorType) -> int | None:

@@ -178,11 +178,9 @@ def _linear_before(graph: Graph, bn: Node) -> _Found | None:
             return None
         if node.op in LINEAR_OPS:
             linear = linear_of(graph, node)
-            return (
-                _Found(linear, between[::-1])
-                if linear is not None and linear.out_axis == axis
-                else None
-            )
+            if linear is not None and linear.out_axis == axis:
+                return _Found(linear, between[::-1])
+            return None
         before = _axis_before(graph, node, axis)
         if before is None:
             return None

@@ -67,11 +67,9 @@ def _affine(node: Node, operands: WithConst, vector: np.ndarray) -> Affine | Non
     if is_addition(node):
         return Affine(np.asarray(one), vector)
     if node.op == "Sub":
-        return (
-            Affine(np.asarray(-one), vector)
-            if operands.const_first
-            else Affine(np.asarray(one), -vector)
-        )
+        if operands.const_first:
+            return Affine(np.asarray(-one), vector)
+        return Affine(np.asarray(one), -vector)
     return None
 
 

@@ -138,11 +138,9 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
     )
     repeated = None if bias is None else _spread_bias(bias.reshape(-1), axes, made, whole)
     conv = BlockedStep("BlockedConv", (taken, spread, repeated), attrs)
-    return (
-        _shuffled_blocks(conv, axes, x[0], y, block)
-        if whole
-        else _shuffled_plain(conv, axes, x[0], y)
-    )
+    if whole:
+        return _shuffled_blocks(conv, axes, x[0], y, block)
+    return _shuffled_plain(conv, axes, x[0], y)
 
 
 def _spread_weights(

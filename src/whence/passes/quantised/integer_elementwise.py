@@ -166,11 +166,9 @@ def _centred(edit: Edit, operand: QuantisedOperand, of: list[Node]) -> Ref:
         if operand.coding.dtype is DType.I32
         else edit.node("Cast", [operand.codes], {"to": int(DType.I32)}, of=of).ref()
     )
-    return (
-        edit.node("Sub", [value, edit.const(np.int32(operand.coding.zero))], of=of).ref()
-        if operand.coding.zero
-        else value
-    )
+    if operand.coding.zero:
+        return edit.node("Sub", [value, edit.const(np.int32(operand.coding.zero))], of=of).ref()
+    return value
 
 
 def _scale(edit: Edit, value: Ref, scale: FixedPoint, of: list[Node]) -> Ref:

@@ -88,11 +88,9 @@ def bias_of(
     if is_sum and (is_fixed_point or np.allclose(scale, units, rtol=1e-4, atol=0.0)):
         fits = codes.dtype != np.int32 or _leaves_room(codes.astype(np.int64))
         return Bias(codes, operand.node) if fits else None
-    return (
-        None
-        if is_fixed_point
-        else _rounded((codes.astype(np.int64) - zeros) * scale / units, operand.node)
-    )
+    if is_fixed_point:
+        return None
+    return _rounded((codes.astype(np.int64) - zeros) * scale / units, operand.node)
 
 
 def _leaves_room(bias: np.ndarray) -> bool:

@@ -183,11 +183,9 @@ def _constant(
     unchanged = seen.shape == value.shape and np.array_equal(
         seen, value, equal_nan=seen.dtype.kind == "f"
     )
-    return (
-        mask.ref
-        if unchanged
-        else edit.const(np.ascontiguousarray(seen), name=graph.producer(mask.ref).name)
-    )
+    if unchanged:
+        return mask.ref
+    return edit.const(np.ascontiguousarray(seen), name=graph.producer(mask.ref).name)
 
 
 def _is_causal(mask: np.ndarray) -> bool:

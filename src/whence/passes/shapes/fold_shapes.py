@@ -63,11 +63,9 @@ class FoldShapes(Pass):
             walk.visit(node)
 
     def why_skip(self, graph: Graph) -> str:
-        return (
-            "no operator that reads or takes a shape"
-            if (_READS_SHAPE | _TAKES_SIZES).isdisjoint(graph.op_counts)
-            else ""
-        )
+        if (_READS_SHAPE | _TAKES_SIZES).isdisjoint(graph.op_counts):
+            return "no operator that reads or takes a shape"
+        return ""
 
 
 class _Walk:
@@ -280,13 +278,11 @@ class _Walk:
     def _dim(self, size: Item) -> Dim:
         if size is None:
             return None
-        return (
-            self.values.sizes.name_of(size)
-            if size.number is None
-            else size.number
-            if size.number >= 0
-            else None
-        )
+        if size.number is None:
+            return self.values.sizes.name_of(size)
+        if size.number >= 0:
+            return size.number
+        return None
 
     # the length of 0, 1, ..., n - 1 is n
     def _type_of_range(self, node: Node) -> None:

@@ -303,11 +303,9 @@ def _elementwise(
 
 
 def _mod(values: ShapeValues, node: Node) -> KnownElements | None:
-    return (
-        None
-        if _attr(node, "fmod", 0)
-        else _elementwise(lambda sizes: sizes.remainder)(values, node)
-    )
+    if _attr(node, "fmod", 0):
+        return None
+    return _elementwise(lambda sizes: sizes.remainder)(values, node)
 
 
 def _not(item: Item) -> Item:
@@ -317,11 +315,9 @@ def _not(item: Item) -> Item:
 def _unary(function: Callable[[Item], Item]) -> Callable[[ShapeValues, Node], KnownElements | None]:
     def rule(values: ShapeValues, node: Node) -> KnownElements | None:
         found = values.of(node.inputs[0])
-        return (
-            None
-            if found is None
-            else KnownElements(tuple(map(function, found.items)), found.scalar)
-        )
+        if found is None:
+            return None
+        return KnownElements(tuple(map(function, found.items)), found.scalar)
 
     return rule
 

@@ -85,11 +85,9 @@ def _size(terms: Mapping[Monomial, int]) -> Size | None:
             key=lambda term: term[0],
         )
     )
-    return (
-        Size(kept)
-        if len(kept) <= _MAX_TERMS and all(len(monomial) <= _MAX_DEGREE for monomial, _ in kept)
-        else None
-    )
+    if len(kept) <= _MAX_TERMS and all(len(monomial) <= _MAX_DEGREE for monomial, _ in kept):
+        return Size(kept)
+    return None
 
 
 def add(left: Size, right: Size) -> Size | None:

@@ -94,11 +94,9 @@ def _target(graph: Graph, node: Node) -> DType:
     if node.op == "CastLike":
         return _dtype(graph, node, 1)
     number = node.attrs.get("to")
-    return (
-        DType(number)
-        if isinstance(number, int) and number in DType._value2member_map_
-        else DType.UNDEFINED
-    )
+    if isinstance(number, int) and number in DType._value2member_map_:
+        return DType(number)
+    return DType.UNDEFINED
 
 
 def is_lossless(narrow: DType, wide: DType) -> bool:

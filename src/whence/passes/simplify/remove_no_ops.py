@@ -60,11 +60,9 @@ class RemoveNoOps(Pass):
         sweep.finish()
 
     def why_skip(self, graph: Graph) -> str:
-        return (
-            "no operator that may return its input"
-            if _RULES.keys().isdisjoint(graph.op_counts)
-            else ""
-        )
+        if _RULES.keys().isdisjoint(graph.op_counts):
+            return "no operator that may return its input"
+        return ""
 
 
 _Rule: TypeAlias = Callable[[Graph, Node], Ref | None]
@@ -159,11 +157,9 @@ def _reduce(graph: Graph, node: Node) -> Ref | None:
 def _cast(graph: Graph, node: Node) -> Ref | None:
     kind = graph.type_of(node.inputs[0]) if node.inputs[0] is not None else None
     known = isinstance(kind, TensorType) and kind.dtype is not DType.UNDEFINED
-    return (
-        node.inputs[0]
-        if known and isinstance(kind, TensorType) and kind.dtype == node.attrs.get("to")
-        else None
-    )
+    if known and isinstance(kind, TensorType) and kind.dtype == node.attrs.get("to"):
+        return node.inputs[0]
+    return None
 
 
 # CastLike(x: T, y: T) = x
@@ -205,11 +201,9 @@ def _flatten(graph: Graph, node: Node) -> Ref | None:
 
 # Squeeze(x, no axes) = Unsqueeze(x, no axes) = x
 def _squeeze(graph: Graph, node: Node) -> Ref | None:
-    return (
-        node.inputs[0]
-        if const_ints(graph, node.operand("axes")) == () or _same_shape(graph, node)
-        else None
-    )
+    if const_ints(graph, node.operand("axes")) == () or _same_shape(graph, node):
+        return node.inputs[0]
+    return None
 
 
 # Transpose(x, 0 1 2 ...) = x
@@ -226,13 +220,9 @@ def _expand(graph: Graph, node: Node) -> Ref | None:
     before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(target) > len(before):
         return node.inputs[0] if _same_shape(graph, node) else None
-    return (
-        node.inputs[0]
-        if all(
-            dim in (1, was) for dim, was in zip(reversed(target), reversed(before), strict=False)
-        )
-        else None
-    )
+    if all(dim in (1, was) for dim, was in zip(reversed(target), reversed(before), strict=False)):
+        return node.inputs[0]
+    return None
 
 
 # Tile(x, 1 1 ...) = x
@@ -340,11 +330,9 @@ def _pool(graph: Graph, node: Node) -> Ref | None:
 # the mean or the maximum of one element is the element
 def _global_pool(graph: Graph, node: Node) -> Ref | None:
     shape = _shape(graph, node.inputs[0])
-    return (
-        node.inputs[0]
-        if shape is not None and len(shape) > 2 and all(same_dim(dim, 1) for dim in shape[2:])
-        else None
-    )
+    if shape is not None and len(shape) > 2 and all(same_dim(dim, 1) for dim in shape[2:]):
+        return node.inputs[0]
+    return None
 
 
 # ---- wrappers ----
@@ -388,11 +376,9 @@ def _sequence_at(graph: Graph, node: Node) -> Ref | None:
 # ConcatFromSequence([x]) = x
 def _concat_from_sequence(graph: Graph, node: Node) -> Ref | None:
     items = _items(graph, node)
-    return (
-        items[0]
-        if items is not None and len(items) == 1 and not _int(node, "new_axis", 0)
-        else None
-    )
+    if items is not None and len(items) == 1 and not _int(node, "new_axis", 0):
+        return items[0]
+    return None
 
 
 def _items(graph: Graph, node: Node) -> tuple[Ref | None, ...] | None:

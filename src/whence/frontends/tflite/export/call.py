@@ -74,11 +74,9 @@ class ExportCall:
     @property
     def activation(self) -> int:
         """The number of the activation that belongs to the operator."""
-        return (
-            NONE
-            if self.unit.activation is None
-            else activation_of(self.graph, self.unit.activation)
-        )
+        if self.unit.activation is None:
+            return NONE
+        return activation_of(self.graph, self.unit.activation)
 
     def has(self, index: int) -> bool:
         return self.node.input(index) is not None
@@ -86,11 +84,9 @@ class ExportCall:
     def absorbed(self) -> list[int] | None:
         """Operands of the operator before, where both are written as one; else `None`."""
         inner = self.writer.absorbed.get(self.node.id)
-        return (
-            None
-            if inner is None
-            else [self.writer.tensor(ref) for ref in inner.inputs if ref is not None]
-        )
+        if inner is None:
+            return None
+        return [self.writer.tensor(ref) for ref in inner.inputs if ref is not None]
 
     def ref(self, index: int) -> Ref:
         found = self.node.input(index)
@@ -164,11 +160,9 @@ class ExportCall:
 
     def operand(self, ref: Ref) -> int:
         kind = self._tensor_type(ref)
-        return (
-            self.writer.codes_tensor(ref)
-            if self.is_quantised and kind.dtype.is_float
-            else self.writer.tensor(ref)
-        )
+        if self.is_quantised and kind.dtype.is_float:
+            return self.writer.codes_tensor(ref)
+        return self.writer.tensor(ref)
 
     def index_input(self, index: int) -> int:
         """Positions, sizes or axes as 32-bit numbers, which is what operators of a file take."""
@@ -220,11 +214,9 @@ class ExportCall:
                 codes.along(axis(codes.axis)),
             )
         value = self.value(index)
-        return (
-            None
-            if value is None
-            else self.const(np.ascontiguousarray(arrange(value)), self._constant_name(ref))
-        )
+        if value is None:
+            return None
+        return self.const(np.ascontiguousarray(arrange(value)), self._constant_name(ref))
 
     def bias(self, ref: Ref | None, count: int, weights: int) -> int:
         """A bias of `count` elements, zero where there is none; of a quantised operator in units of
@@ -264,11 +256,9 @@ class ExportCall:
     def codes_of_tensor(self, tensor: int) -> Codes | None:
         """The scale and zero point of a tensor of the file that has one pair."""
         found = self.writer.subgraph.tensors[tensor].quantisation
-        return (
-            None
-            if found is None or len(found.scales) != 1
-            else Codes((float(found.scales[0]),), (int(found.zero_points[0]),))
-        )
+        if found is None or len(found.scales) != 1:
+            return None
+        return Codes((float(found.scales[0]),), (int(found.zero_points[0]),))
 
     def output(self, index: int = 0) -> int:
         """The tensor that the operator makes."""

@@ -160,11 +160,9 @@ def _bound(graph: Graph, node: Node, name: str) -> float | None:
 
 def _only_reader(graph: Graph, node: Node) -> Node | None:
     uses = graph.uses(node.ref())
-    return (
-        uses[0][0]
-        if len(uses) == 1 and uses[0][1] == 0 and uses[0][0].op not in ("Output", "Assign")
-        else None
-    )
+    if len(uses) == 1 and uses[0][1] == 0 and uses[0][0].op not in ("Output", "Assign"):
+        return uses[0][0]
+    return None
 
 
 def _unit(graph: Graph, node: Node) -> ExportUnit:

@@ -85,11 +85,9 @@ def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) ->
         if call.stored(index) and not legacy and not in_blocks
         else None
     )
-    return (
-        call.op("Transpose", real_weights(call, index, x), perm=tuple(order))
-        if stored is None
-        else stored
-    )
+    if stored is None:
+        return call.op("Transpose", real_weights(call, index, x), perm=tuple(order))
+    return stored
 
 
 def _convolution(

@@ -98,11 +98,9 @@ class Layer:
         if self.is_normalised and (found := self.call.quantisation(self.norm(gate))) is not None:
             return found.scales / np.float32(1024)
         given, weights = self.call.quantisation(0), self.call.quantisation(self.input_weight(gate))
-        return (
-            np.ones(1, np.float32)
-            if given is None or weights is None
-            else given.scales * weights.scales
-        )
+        if given is None or weights is None:
+            return np.ones(1, np.float32)
+        return np.asarray(given.scales * weights.scales)
 
 
 def stacked(

@@ -110,11 +110,9 @@ def activate(at: Emitter, value: Ref, kind: str) -> Ref:
 
 def _transposed(call: OperatorCall, ref: Ref) -> Ref:
     known = call.scope.value_of(ref)
-    return (
-        call.op("Transpose", ref, perm=(1, 0))
-        if known is None
-        else call.const(np.ascontiguousarray(known.T))
-    )
+    if known is None:
+        return call.op("Transpose", ref, perm=(1, 0))
+    return call.const(np.ascontiguousarray(known.T))
 
 
 def _cell(layer: Layer) -> LstmCell:
