@@ -134,20 +134,19 @@ def _graph(
     graph.metadata = metadata
     graph.dimensions = dimensions
     for node_id, op, refs, types, attrs, label, origin, value, bodies, flags in nodes:
-        graph._adopt(
-            Node(
-                node_id,
-                op,
-                refs,
-                types,
-                attrs,
-                name=label,
-                origin=origin,
-                value=value,
-                bodies=bodies,
-                flags=flags,
-            )
+        made = Node(
+            node_id,
+            op,
+            refs,
+            types,
+            attrs,
+            name=label,
+            origin=origin,
+            value=value,
+            bodies=bodies,
+            flags=flags,
         )
+        graph._adopt(made)
     # The order of the signature is not that of the list when an input was put in or moved later.
     graph._inputs, graph._outputs = dict.fromkeys(inputs), dict.fromkeys(outputs)
     return graph

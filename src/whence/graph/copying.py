@@ -22,20 +22,19 @@ def copy_graph(graph: Graph, ledger: Ledger | None = None) -> Graph:
     twin.claims = dict(graph.claims)
     for node in graph:
         bodies = {name: copy_graph(body, own) for name, body in node.bodies.items()}
-        twin._adopt(
-            Node(
-                node.id,
-                node.op,
-                node.inputs,
-                node.outputs,
-                node.attrs,
-                name=node.name,
-                origin=node.origin,
-                value=node.value,
-                bodies=bodies,
-                flags=node.flags,
-            )
+        made = Node(
+            node.id,
+            node.op,
+            node.inputs,
+            node.outputs,
+            node.attrs,
+            name=node.name,
+            origin=node.origin,
+            value=node.value,
+            bodies=bodies,
+            flags=node.flags,
         )
+        twin._adopt(made)
     # The order of the signature is not that of the list when an input was put in or moved later.
     twin._inputs, twin._outputs = dict(graph._inputs), dict(graph._outputs)
     twin._variables, twin._assigns = dict(graph._variables), dict(graph._assigns)

@@ -158,10 +158,8 @@ def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
     # conv(BN(x)) = conv'(x) with w' = w·s per input channel, b' = b + Σ w·t; not with padding,
     # which is zero after BN, not before.
     edit = rewriter.edit(linear.node, rule="conv(BN(x), w, b) = conv(x, w·s, b+Σw·t)", folded=(bn,))
-    edit.replace(
-        linear.node,
-        rebuild(edit, linear, constants, bn.first_input, linear.node.outputs, (linear.node, bn)),
-    )
+    made = rebuild(edit, linear, constants, bn.first_input, linear.node.outputs, (linear.node, bn))
+    edit.replace(linear.node, made)
     edit.apply()
     return True
 

@@ -236,12 +236,8 @@ class ConstantFolder:
             return
         for body in node.bodies.values():
             for position, producer in sunk.items():
-                _sink(
-                    body,
-                    capture_input(body, captures, position),
-                    producer,
-                    self._rewriter.pass_name,
-                )
+                made = capture_input(body, captures, position)
+                _sink(body, made, producer, self._rewriter.pass_name)
         drop_captures(node, sunk)
         self._rewriter.rules[_CAPTURE] += len(sunk)
         refs = [producer.ref() for producer in sunk.values()]

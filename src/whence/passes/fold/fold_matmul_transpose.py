@@ -88,14 +88,12 @@ def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
         edit = rewriter.edit(
             transpose, node, rule=f"gemm with transposed {'ab'[index]} = gemm with {flag}"
         )
-        edit.replace(
-            node,
-            edit.node(
-                *_gemm(node, inputs, {flag: 1 - get_int(node.attrs, flag, 0)}),
-                types=node.outputs,
-                name=node.name,
-            ),
+        made = edit.node(
+            *_gemm(node, inputs, {flag: 1 - get_int(node.attrs, flag, 0)}),
+            types=node.outputs,
+            name=node.name,
         )
+        edit.replace(node, made)
         edit.apply()
         return True
     return False
@@ -126,10 +124,8 @@ def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
         "transA": 1 - get_int(node.attrs, "transB", 0),
         "transB": 1 - get_int(node.attrs, "transA", 0),
     }
-    edit.replace(
-        transpose,
-        edit.node(*_gemm(node, swapped, changes), types=transpose.outputs, name=node.name),
-    )
+    made = edit.node(*_gemm(node, swapped, changes), types=transpose.outputs, name=node.name)
+    edit.replace(transpose, made)
     edit.apply()
     return True
 
@@ -154,9 +150,8 @@ def _scaled_operand(node: Node, rewriter: Rewriter) -> bool:
             node,
             rule=f"gemm with s·{'ab'[index]} = gemm with s·alpha",
         )
-        edit.replace(
-            node, edit.node(*_gemm(node, inputs, changes), types=node.outputs, name=node.name)
-        )
+        made = edit.node(*_gemm(node, inputs, changes), types=node.outputs, name=node.name)
+        edit.replace(node, made)
         edit.apply()
         return True
     return False
@@ -180,10 +175,8 @@ def _scaled_result(node: Node, rewriter: Rewriter) -> bool:
         scaling,
         rule="s·gemm(a, b, c) = gemm with s·alpha, s·beta",
     )
-    edit.replace(
-        scaling,
-        edit.node(*_gemm(node, node.inputs, changes), types=scaling.outputs, name=node.name),
-    )
+    made = edit.node(*_gemm(node, node.inputs, changes), types=scaling.outputs, name=node.name)
+    edit.replace(scaling, made)
     edit.apply()
     return True
 

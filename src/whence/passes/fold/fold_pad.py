@@ -78,12 +78,10 @@ class FoldPad(RulePass):
         if not rule:
             return
         edit = rewriter.edit(*consts_with_origin(graph, pad.inputs), pad, node, rule=rule)
-        edit.replace(
-            node,
-            edit.node(
-                node.op, (padding.data, *node.inputs[1:]), attrs, node.outputs, name=node.name
-            ),
+        made = edit.node(
+            node.op, (padding.data, *node.inputs[1:]), attrs, node.outputs, name=node.name
         )
+        edit.replace(node, made)
         edit.apply()
 
 

@@ -134,10 +134,8 @@ def _fold_into_batch_norm(node: Node, operands: WithConst, rewriter: Rewriter) -
     edit = rewriter.edit(bn, rule=f"{_text(node, operands, 'BN(x)')} = BN'(x)", folded=(node,))
     inputs = (bn.inputs[0], edit.const(new_scale), edit.const(new_bias), *bn.inputs[3:])
     parents = (*consts_with_origin(graph, (*bn.inputs[1:3], *node.inputs)), bn, node)
-    edit.replace(
-        node,
-        edit.node("BatchNormalization", inputs, bn.attrs, node.outputs, of=parents, name=bn.name),
-    )
+    made = edit.node("BatchNormalization", inputs, bn.attrs, node.outputs, of=parents, name=bn.name)
+    edit.replace(node, made)
     edit.apply()
     return True
 

@@ -67,9 +67,8 @@ class FuseMatmulBias(RulePass):
         )
         edit = rewriter.edit(*consts_with_origin(graph, node.inputs[2:]), node, addition, rule=rule)
         attrs = {name: value for name, value in node.attrs.items() if name != "beta"}
-        edit.replace(
-            addition, edit.node("Gemm", (*node.inputs[:2], addend), attrs, addition.outputs)
-        )
+        made = edit.node("Gemm", (*node.inputs[:2], addend), attrs, addition.outputs)
+        edit.replace(addition, made)
         edit.apply()
 
 

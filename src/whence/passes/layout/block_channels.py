@@ -337,8 +337,6 @@ def _see_as_reshape(node: Node, rewriter: Rewriter) -> None:
         return
     target = before if node.op == "FromBlocked" else after
     edit = rewriter.edit(node, rule=f"{node.op} of one pixel = Reshape")
-    edit.replace(
-        node,
-        edit.node("Reshape", [node.inputs[0], edit.sizes(target)], types=node.outputs),
-    )
+    made = edit.node("Reshape", [node.inputs[0], edit.sizes(target)], types=node.outputs)
+    edit.replace(node, made)
     edit.apply()

@@ -55,10 +55,8 @@ class CancelReshapes(RulePass):
             target = reshape_target(first, last)
             if target is not None:
                 edit = rewriter.edit(before, node, rule="reshape(reshape(x)) = reshape(x)")
-                edit.replace(
-                    node,
-                    edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs),
-                )
+                made = edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs)
+                edit.replace(node, made)
                 edit.apply()
 
 

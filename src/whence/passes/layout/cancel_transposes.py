@@ -130,10 +130,8 @@ def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
     if kept != sorted(kept) or target is None:
         return False
     edit = rewriter.edit(node, rule="transpose of axes of size 1 = reshape")
-    edit.replace(
-        node,
-        edit.node("Reshape", [source, edit.sizes(target)], types=node.outputs),
-    )
+    made = edit.node("Reshape", [source, edit.sizes(target)], types=node.outputs)
+    edit.replace(node, made)
     edit.apply()
     return True
 
@@ -220,9 +218,8 @@ def _move_as_one(node: Node, rewriter: Rewriter) -> None:
         kind = TensorType(dtype_of(graph, x), shape)
         source = edit.node("Reshape", [x, edit.sizes(target)], types=kind, of=[first]).ref()
     full: Perm = inverse_perm(order)
-    edit.replace(
-        last, edit.node("Transpose", [source], {"perm": full}, of=[node, last] if target else None)
-    )
+    made = edit.node("Transpose", [source], {"perm": full}, of=[node, last] if target else None)
+    edit.replace(last, made)
     edit.apply()
 
 

@@ -38,7 +38,6 @@ class ExpandChannelsLast(RulePass):
         plain = edit.node(
             plain_name(node.op), [first.ref(), *node.inputs[1:]], node.attrs, name=node.name
         )
-        edit.replace(
-            node, edit.node("Transpose", [plain.ref()], {"perm": to_last(x.rank)}, node.outputs)
-        )
+        made = edit.node("Transpose", [plain.ref()], {"perm": to_last(x.rank)}, node.outputs)
+        edit.replace(node, made)
         edit.apply()

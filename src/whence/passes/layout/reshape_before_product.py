@@ -72,17 +72,15 @@ class ReshapeBeforeProduct(RulePass):
             of=(reshape,),
             name=reshape.name,
         )
-        edit.replace(
-            reshape,
-            edit.node(
-                op,
-                [before.ref(), *node.inputs[1:]],
-                attrs,
-                reshape.outputs,
-                of=(node,),
-                name=node.name,
-            ),
+        made = edit.node(
+            op,
+            [before.ref(), *node.inputs[1:]],
+            attrs,
+            reshape.outputs,
+            of=(node,),
+            name=node.name,
         )
+        edit.replace(reshape, made)
         edit.apply()
 
 

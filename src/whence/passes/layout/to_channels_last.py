@@ -68,16 +68,14 @@ class ToChannelsLast(RulePass):
     def _reduce(self, node: Node, rewriter: Rewriter, rank: int) -> None:
         edit = rewriter.edit(node, rule="global_pool(x) = reduce(x over the spatial axes)")
         axes = edit.const(np.arange(2, rank, dtype=np.int64))
-        edit.replace(
-            node,
-            edit.node(
-                REGISTRY[node.op].over_space,
-                [node.inputs[0], axes],
-                {"keepdims": 1},
-                node.outputs,
-                name=node.name,
-            ),
+        made = edit.node(
+            REGISTRY[node.op].over_space,
+            [node.inputs[0], axes],
+            {"keepdims": 1},
+            node.outputs,
+            name=node.name,
         )
+        edit.replace(node, made)
         edit.apply()
 
     # instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift
@@ -111,7 +109,6 @@ class ToChannelsLast(RulePass):
             for ref in node.inputs[1:3]
         )
         scaled = edit.node("Mul", [edit.node("Mul", [centred.ref(), root.ref()]).ref(), scale])
-        edit.replace(
-            node, edit.node("Add", [scaled.ref(), shift], None, node.outputs, name=node.name)
-        )
+        made = edit.node("Add", [scaled.ref(), shift], None, node.outputs, name=node.name)
+        edit.replace(node, made)
         edit.apply()

@@ -178,10 +178,8 @@ def _shape(node: Node, prefix: Node, rewriter: Rewriter) -> None:
     if len(data.static_shape) == 1:
         edit.replace(node, edit.node("Reshape", (count, edit.const(np.array([1], np.int64)))))
     else:
-        edit.replace(
-            node,
-            edit.node("Concat", (count, edit.sizes(list(data.static_shape[1:]))), {"axis": 0}),
-        )
+        made = edit.node("Concat", (count, edit.sizes(list(data.static_shape[1:]))), {"axis": 0})
+        edit.replace(node, made)
     edit.apply()
 
 

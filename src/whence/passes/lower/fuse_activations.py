@@ -78,10 +78,8 @@ class FuseActivations(RulePass):
             *plan.matched,
             rule=f"{'·'.join(plan.story)} = {plan.op}",
         )
-        edit.replace(
-            plan.last,
-            edit.node(plan.op, plan.inputs, plan.attrs, plan.last.outputs, name=node.name),
-        )
+        made = edit.node(plan.op, plan.inputs, plan.attrs, plan.last.outputs, name=node.name)
+        edit.replace(plan.last, made)
         edit.apply()
 
 

@@ -202,7 +202,6 @@ def rewrite_max_pool(node: Node, rewriter: Rewriter) -> None:
     edit = rewriter.edit(node, rule="max_pool(x) = max_pool(x), channels last")
     last = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(kind.rank)})
     pooled = edit.node("ChannelsLastMaxPool", [last.ref()], node.attrs, name=node.name)
-    edit.replace(
-        node, edit.node("Transpose", [pooled.ref()], {"perm": to_second(kind.rank)}, node.outputs)
-    )
+    made = edit.node("Transpose", [pooled.ref()], {"perm": to_second(kind.rank)}, node.outputs)
+    edit.replace(node, made)
     edit.apply()

@@ -132,7 +132,6 @@ def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
     constant = edit.const(np.ascontiguousarray(np.moveaxis(weights, 1, -1)))
     attrs = {name: value for name, value in node.attrs.items() if name != "kernel_shape"}
     sums = edit.node("IntegerConv", [codes, constant, *node.inputs[2:]], attrs)
-    edit.replace(
-        node, edit.node("Transpose", [sums.ref()], {"perm": to_second(x.rank)}, node.outputs)
-    )
+    made = edit.node("Transpose", [sums.ref()], {"perm": to_second(x.rank)}, node.outputs)
+    edit.replace(node, made)
     edit.apply()

@@ -189,14 +189,12 @@ def rewrite_real_product(node: Node, rewriter: Rewriter) -> None:
     sums = _sums(edit, product, product.nodes)
     scales = np.asarray(product.a.coding.step * product.b.coding.scale, np.float32)
     real = edit.node("Cast", [sums], {"to": int(DType.F32)}).ref()
-    edit.replace(
-        node,
-        edit.node(
-            "Mul",
-            [real, edit.const(scales.reshape(()) if scales.size == 1 else scales)],
-            types=node.outputs,
-        ),
+    made = edit.node(
+        "Mul",
+        [real, edit.const(scales.reshape(()) if scales.size == 1 else scales)],
+        types=node.outputs,
     )
+    edit.replace(node, made)
     edit.apply()
 
 

@@ -118,15 +118,13 @@ def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
         of=[last],
         name=last.name,
     )
-    edit.replace(
-        last,
-        edit.node(
-            node.op,
-            [first.ref(), *node.inputs[1:]],
-            node.attrs,
-            last.outputs,
-            of=[node],
-            name=node.name,
-        ),
+    made = edit.node(
+        node.op,
+        [first.ref(), *node.inputs[1:]],
+        node.attrs,
+        last.outputs,
+        of=[node],
+        name=node.name,
     )
+    edit.replace(last, made)
     edit.apply()

@@ -67,9 +67,8 @@ class RecogniseGelu(RulePass):
         for gate in gates(graph, node):
             if _fits(gate, form, rewriter) and is_closed(gate.nodes, gate.root):
                 edit = rewriter.edit(*gate.nodes, rule=form.rule)
-                edit.replace(
-                    gate.root, edit.node("Gelu", [gate.x], {"approximate": form.approximate})
-                )
+                made = edit.node("Gelu", [gate.x], {"approximate": form.approximate})
+                edit.replace(gate.root, made)
                 edit.apply()
                 return
 

@@ -51,9 +51,8 @@ class MergeCasts(RulePass):
             attrs = {
                 key: value for key, value in node.attrs.items() if key in ("saturate", "round_mode")
             }
-            edit.replace(
-                node, edit.node("Cast", node.inputs[:1], {**attrs, "to": int(target)}, node.outputs)
-            )
+            made = edit.node("Cast", node.inputs[:1], {**attrs, "to": int(target)}, node.outputs)
+            edit.replace(node, made)
             edit.apply()
             return
         inner = producer_of(graph, node.inputs[0], "Cast")

@@ -222,15 +222,13 @@ def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
                 edit = rewriter.edit(
                     node, rule="a slice within one part of a concatenation is a slice of that part"
                 )
-                edit.replace(
-                    node,
-                    _slice_node(
-                        edit,
-                        ref,
-                        {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)},
-                        node.type,
-                    ),
+                made = _slice_node(
+                    edit,
+                    ref,
+                    {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)},
+                    node.type,
                 )
+                edit.replace(node, made)
                 edit.apply()
             return True
         offset += length
@@ -318,9 +316,8 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
         )
         return True
     edit = rewriter.edit(*pieces, node, rule="a concatenation of neighbouring slices is one slice")
-    edit.replace(
-        node, _slice_node(edit, source, {axis: Cut(taken.start, taken.stop, 1)}, node.type)
-    )
+    made = _slice_node(edit, source, {axis: Cut(taken.start, taken.stop, 1)}, node.type)
+    edit.replace(node, made)
     edit.apply()
     return True
 
@@ -425,12 +422,10 @@ def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
         )
         return True
     edit = rewriter.edit(node, rule="an element of a concatenation is an element of one part")
-    edit.replace(
-        node,
-        edit.node(
-            "Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs
-        ),
+    made = edit.node(
+        "Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs
     )
+    edit.replace(node, made)
     edit.apply()
     return True
 

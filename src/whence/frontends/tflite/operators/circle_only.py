@@ -42,9 +42,8 @@ def _rms_norm(call: OperatorCall) -> None:
     x = call.real(0)
     width = call.shape(0)[-1]
     scale = call.real(1) if call.has(1) else call.const(np.ones(width, np.float32))
-    call.output(
-        0, call.op("RMSNormalization", x, scale, axis=-1, epsilon=call.number("epsilon", 1e-6))
-    )
+    made = call.op("RMSNormalization", x, scale, axis=-1, epsilon=call.number("epsilon", 1e-6))
+    call.output(0, made)
 
 
 def _rope(call: OperatorCall) -> None:

@@ -26,16 +26,13 @@ def _concatenation(call: OperatorCall) -> None:
     given = range(call.n_inputs)
     axis = _axis(call, call.integer("axis"), call.rank(0))
     if all(keeps_codes(call, index) for index in given):
-        call.output_codes(
-            0, call.emit("Concat", [call.needed(index) for index in given], {"axis": axis})
-        )
+        made = call.emit("Concat", [call.needed(index) for index in given], {"axis": axis})
+        call.output_codes(0, made)
     else:
-        call.output(
-            0,
-            call.activate(
-                call.emit("Concat", [call.real(index) for index in given], {"axis": axis})
-            ),
+        made = call.activate(
+            call.emit("Concat", [call.real(index) for index in given], {"axis": axis})
         )
+        call.output(0, made)
 
 
 def _pack(call: OperatorCall) -> None:
@@ -153,16 +150,13 @@ def _resize(call: OperatorCall, mode: str) -> None:
     }
     if mode == "nearest":
         attrs["nearest_mode"] = "round_prefer_ceil" if aligned or centred else "floor"
-        call.output_codes(
-            0, call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs)
-        )
+        made = call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs)
+        call.output_codes(0, made)
     else:
-        call.output(
-            0,
-            call.emit(
-                "Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs
-            ),
+        made = call.emit(
+            "Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs
         )
+        call.output(0, made)
 
 
 MAPPINGS: Mappings = {

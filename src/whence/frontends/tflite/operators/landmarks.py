@@ -125,14 +125,12 @@ def _matrix(call: OperatorCall) -> None:
     f = n.sub(y, n.add(n.mul(d, width / 2), n.mul(e, height / 2)))
     zero = call.const(np.zeros(1, np.float32))
     rest = call.const(np.array([0, 0, 1, 0, 0, 0, 0, 1], np.float32))
-    call.output(
-        0,
-        call.op(
-            "Reshape",
-            call.op("Concat", a, b, zero, c, d, e, zero, f, rest, axis=0),
-            call.ints(1, 4, 4),
-        ),
+    made = call.op(
+        "Reshape",
+        call.op("Concat", a, b, zero, c, d, e, zero, f, rest, axis=0),
+        call.ints(1, 4, 4),
     )
+    call.output(0, made)
 
 
 def _transform_landmarks(call: OperatorCall) -> None:
@@ -193,9 +191,8 @@ def _transform_picture(call: OperatorCall) -> None:
         "GridSample", transposed, grid, mode="linear", padding_mode="border", align_corners=1
     )
     assert inside is not None
-    call.output(
-        0, call.op("Transpose", call.op("Where", inside, sampled, n.of(0)), perm=(0, 2, 3, 1))
-    )
+    made = call.op("Transpose", call.op("Where", inside, sampled, n.of(0)), perm=(0, 2, 3, 1))
+    call.output(0, made)
 
 
 MAPPINGS: Mappings = {

@@ -113,26 +113,22 @@ def _sequence(call: OperatorCall) -> None:
         call.fail(f"its input has {call.rank(0)} dimensions, not 3")
     layer = Layer(call, 1, 18, 19, 20)
     if is_integer(layer):
-        call.output_codes(
-            0,
-            transposed(
-                call,
-                keep_states(
-                    layer,
-                    integer_layer(layer, transposed(call, call.needed(0), is_transposed=swap)),
-                ),
-                is_transposed=swap,
+        made = transposed(
+            call,
+            keep_states(
+                layer,
+                integer_layer(layer, transposed(call, call.needed(0), is_transposed=swap)),
             ),
+            is_transposed=swap,
         )
+        call.output_codes(0, made)
     else:
-        call.output(
-            0,
-            transposed(
-                call,
-                run_layer(layer, transposed(call, call.real(0), is_transposed=swap)),
-                is_transposed=swap,
-            ),
+        made = transposed(
+            call,
+            run_layer(layer, transposed(call, call.real(0), is_transposed=swap)),
+            is_transposed=swap,
         )
+        call.output(0, made)
 
 
 def _bidirectional(call: OperatorCall) -> None:

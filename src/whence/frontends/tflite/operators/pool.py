@@ -20,9 +20,8 @@ def _attrs(call: OperatorCall) -> dict[str, Attr]:
 
 
 def _average(call: OperatorCall) -> None:
-    call.output(
-        0, call.activate(call.emit("ChannelsLastAveragePool", [call.real(0)], _attrs(call)))
-    )
+    made = call.activate(call.emit("ChannelsLastAveragePool", [call.real(0)], _attrs(call)))
+    call.output(0, made)
 
 
 def _maximum(call: OperatorCall) -> None:
@@ -30,9 +29,8 @@ def _maximum(call: OperatorCall) -> None:
     if plain and keeps_codes(call):
         call.output_codes(0, call.emit("ChannelsLastMaxPool", [call.needed(0)], _attrs(call)))
     else:
-        call.output(
-            0, call.activate(call.emit("ChannelsLastMaxPool", [call.real(0)], _attrs(call)))
-        )
+        made = call.activate(call.emit("ChannelsLastMaxPool", [call.real(0)], _attrs(call)))
+        call.output(0, made)
 
 
 def _root_mean_square(call: OperatorCall) -> None:

@@ -54,21 +54,18 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
 
 def _rnn(call: OperatorCall) -> None:
     front = call.ints(0)
-    call.output(
-        0, call.op("Squeeze", _rnn_layer(call, call.op("Unsqueeze", call.real(0), front), 1), front)
-    )
+    made = call.op("Squeeze", _rnn_layer(call, call.op("Unsqueeze", call.real(0), front), 1), front)
+    call.output(0, made)
 
 
 def _sequence_rnn(call: OperatorCall) -> None:
     swap = not call.flag("time_major")
-    call.output(
-        0,
-        transposed(
-            call,
-            _rnn_layer(call, transposed(call, call.real(0), is_transposed=swap), 1),
-            is_transposed=swap,
-        ),
+    made = transposed(
+        call,
+        _rnn_layer(call, transposed(call, call.real(0), is_transposed=swap), 1),
+        is_transposed=swap,
     )
+    call.output(0, made)
 
 
 def _bidirectional_rnn(call: OperatorCall) -> None:

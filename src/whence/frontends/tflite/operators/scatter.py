@@ -104,17 +104,15 @@ def _unsorted(call: OperatorCall, reduction: str) -> None:
         call.unsupported(f"segments of {kind.dtype}")
     low, high = integer_range(kind.dtype) if kind.dtype.is_integer else (-_LARGEST, _LARGEST)
     start = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
-    call.output(
-        0,
-        _combined(
-            call,
-            call.ints(count[0], *shape[rank:]),
-            call.cast(call.needed(1), DType.I64),
-            data,
-            start,
-            reduction,
-        ),
+    made = _combined(
+        call,
+        call.ints(count[0], *shape[rank:]),
+        call.cast(call.needed(1), DType.I64),
+        data,
+        start,
+        reduction,
     )
+    call.output(0, made)
 
 
 def _sparse_to_dense(call: OperatorCall) -> None:

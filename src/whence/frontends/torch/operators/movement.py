@@ -53,9 +53,8 @@ def _unflatten(call: AtenCall) -> None:
         call.unsupported("sizes that are open, of an axis that is not the last")
     shape = call.meta("self").shape
     after = [size if isinstance(size, int) else -1 for size in shape[axis + 1 :]]
-    call.result(
-        call.emit("Reshape", [call.ref("self"), call.shape_value([*[0] * axis, *sizes, *after])])
-    )
+    made = call.emit("Reshape", [call.ref("self"), call.shape_value([*[0] * axis, *sizes, *after])])
+    call.result(made)
 
 
 def _permute(call: AtenCall) -> None:
