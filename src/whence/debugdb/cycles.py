@@ -126,11 +126,9 @@ def _measured(
         given = dict(zip(names, cells, strict=False))
         offset = _whole(given.get("offset", ""), path, number, "offset")
         cycles = _whole(given.get("cycles", ""), path, number, "cycles")
-        stream = (
-            _whole(given["cmdstream_id"], path, number, "cmdstream_id")
-            if given.get("cmdstream_id", "").strip()
-            else None
-        )
+        stream = None
+        if given.get("cmdstream_id", "").strip():
+            stream = _whole(given["cmdstream_id"], path, number, "cmdstream_id")
         if stream is None and several:
             raise ModelError(
                 f"'{path}', line {number}: the queue has several command streams; a column"

@@ -253,11 +253,9 @@ def _explain(
         and wiring.readers[producer][consumer] is Pattern.ELEMWISE
     ):
         return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, blamed=theirs.anchor)
-    shared = (
-        shared_miss(wiring, producer, consumer)
-        if len(wiring.readers[producer]) > 1 or wiring.is_output[producer]
-        else None
-    )
+    shared = None
+    if len(wiring.readers[producer]) > 1 or wiring.is_output[producer]:
+        shared = shared_miss(wiring, producer, consumer)
     if shared is not None:
         return shared
     for anchor in (ours.anchor, theirs.anchor):

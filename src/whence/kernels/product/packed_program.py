@@ -273,11 +273,9 @@ def _integer_block(
     for vector in range(it.tile_vectors):
         with build.scope():
             scale = build.let("scale", _by_block(item, item.scales, v0, b, vector))
-            offset = (
-                None
-                if item.zeros is None
-                else build.let("offset", _zero_points(item, v0, b, vector) * scale)
-            )
+            offset = None
+            if item.zeros is not None:
+                offset = build.let("offset", _zero_points(item, v0, b, vector) * scale)
             with build.loop("i", rows, unroll=FULLY) as i:
                 place = (m0 + i) * it.blocks + b
                 row_scale = build.let("row_scale", item.a.scales[place])

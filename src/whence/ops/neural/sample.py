@@ -150,11 +150,9 @@ def deform_columns(call: Call, window: Window) -> Iterator[np.ndarray]:
     taps = math.prod(window.kernel)
     per_group = x.shape[1] // groups
     offsets = offset.reshape(x.shape[0], groups, *window.kernel, rank, *window.output)
-    masks = (
-        None
-        if mask is None
-        else widen(mask).reshape(x.shape[0], groups, *window.kernel, *window.output)
-    )
+    masks = None
+    if mask is not None:
+        masks = widen(mask).reshape(x.shape[0], groups, *window.kernel, *window.output)
     base = []
     for axis in range(rank):
         shape = [1] * (2 * rank)

@@ -126,11 +126,9 @@ def _stft_type(query: TypeQuery) -> tuple[ValueType, ...]:
     if get_int(query.attrs, "onesided", 1) and signal.shape[2:] != (2,):
         # Whether the signal is real, and so whether half of the bins are left out, shows in its
         # last dimension.
-        bins = (
-            length // 2 + 1
-            if isinstance(length, int) and (len(signal.shape) == 2 or signal.shape[2] == 1)
-            else None
-        )
+        bins = None
+        if isinstance(length, int) and (len(signal.shape) == 2 or signal.shape[2] == 1):
+            bins = length // 2 + 1
     return (TensorType(signal.dtype, (signal.shape[0], frames, bins, 2)),)
 
 

@@ -300,11 +300,9 @@ def scaled_size(dim: Dim, scale: np.float32) -> Dim:
 
 def _rank_from_length(shape_input: TensorType) -> Shape | None:
     """All that the type of a shape input says about the output: its rank."""
-    length = (
-        shape_input.shape[0]
-        if shape_input.shape is not None and len(shape_input.shape) == 1
-        else None
-    )
+    length = None
+    if shape_input.shape is not None and len(shape_input.shape) == 1:
+        length = shape_input.shape[0]
     return (None,) * length if isinstance(length, int) and length <= _MAX_RANK else None
 
 

@@ -72,11 +72,9 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
         get_int(node.attrs, "group", 1) != 1 or get_ints(node.attrs, "output_shape")
     ):
         return False
-    bias = (
-        None
-        if ref is None
-        else bias_of(graph, ref, match.operand(2), x, w, is_fixed_point=match.is_fixed_point)
-    )
+    bias = None
+    if ref is not None:
+        bias = bias_of(graph, ref, match.operand(2), x, w, is_fixed_point=match.is_fixed_point)
     tail = tail_of(match, combined_scales(match, x, w, in_double=x.coding.dtype is not DType.U8))
     if tail is None or (ref is not None and bias is None):
         return False
@@ -117,11 +115,9 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
 def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
     x, weights = tensor_of(graph, node.inputs[0]), graph.const_value(node.operand("w"))
-    zero = (
-        None
-        if node.operand("x_zero_point") is None
-        else tensor_of(graph, node.operand("x_zero_point"))
-    )
+    zero = None
+    if node.operand("x_zero_point") is not None:
+        zero = tensor_of(graph, node.operand("x_zero_point"))
     if x is None or x.rank is None or weights is None or weights.ndim != x.rank or x.rank < 3:
         return
     if node.operand("x_zero_point") is not None and (zero is None or zero.elements != 1):

@@ -212,11 +212,9 @@ def _apply(rewriter: Rewriter, weights: _Weights, scores: _Scores, shape: Shape)
     attrs: dict[str, Attr] = {"scale": scores.scale}
     if weights.precision:
         attrs["softmax_precision"] = weights.precision
-    mask = (
-        None
-        if scores.mask is None
-        else mask_input(graph, edit, scores.mask, scores.q, shape, attrs)
-    )
+    mask = None
+    if scores.mask is not None:
+        mask = mask_input(graph, edit, scores.mask, scores.q, shape, attrs)
     v = _swap(edit, weights.v, root) if weights.transposed else weights.v
     result = edit.node("Attention", [scores.q, k, v, mask], attrs, of=parts).ref()
     # 2. V'·Pᵀ = (P·V'ᵀ)ᵀ

@@ -237,11 +237,9 @@ def _conv_transpose(call: ExportCall) -> None:
     fits = all(
         size == -(-out // stride) for size, out, stride in zip(x[1:3], y[1:3], strides, strict=True)
     )
-    bias = (
-        call.bias(call.node.operand("B"), w[1], weights)
-        if call.has(2) or call.is_quantised
-        else None
-    )
+    bias = None
+    if call.has(2) or call.is_quantised:
+        bias = call.bias(call.node.operand("B"), w[1], weights)
     version = 3 if bias is not None else 2 if call.is_quantised else 1
     if begins == [0, 0] and full == list(y[1:3]):
         call.emit(

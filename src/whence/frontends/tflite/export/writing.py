@@ -89,11 +89,9 @@ class Subgraph:
         shape = kind.shape
         sizes = () if shape is None else tuple(dim if isinstance(dim, int) else 1 for dim in shape)
         is_open = shape is not None and any(not isinstance(dim, int) for dim in shape)
-        signature = (
-            tuple(dim if isinstance(dim, int) else -1 for dim in shape)
-            if is_open and shape is not None
-            else None
-        )
+        signature = None
+        if is_open and shape is not None:
+            signature = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
         return self._add(
             TensorRecord(
                 self._fresh(name),

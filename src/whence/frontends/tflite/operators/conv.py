@@ -80,11 +80,9 @@ def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) ->
     legacy = (
         found is not None and call.tensor(index).type == "UINT8" and call.type(x).dtype.is_float
     )
-    stored = (
-        call.weights(index, lambda codes: codes.transpose(order), axis)
-        if call.stored(index) and not legacy and not in_blocks
-        else None
-    )
+    stored = None
+    if call.stored(index) and not legacy and not in_blocks:
+        stored = call.weights(index, lambda codes: codes.transpose(order), axis)
     if stored is None:
         return call.op("Transpose", real_weights(call, index, x), perm=tuple(order))
     return stored
