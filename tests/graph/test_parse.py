@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.graph.making import with_branches
 from tests.graph.random_texts import ATTRS, TYPES, arrays, graphs
+from tests.graph.structure import structure
 from tests.replay.models_other import models
 from whence.api import prepare
 from whence.errors import TextError
@@ -20,7 +21,6 @@ from whence.graph import Check, Graph, Node, check_graph, print_graph
 from whence.graph.array_text import array_text, digest, seeded
 from whence.graph.literals import element_text, float_text, read_element, read_float
 from whence.graph.parse import arrays_of, parse_graph, parse_text
-from whence.graph.structure import structure
 from whence.types import DType, TensorType
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.graph.structure import structure
 from tests.runtime.stateful import GRAPHS, counter, window
 from whence.errors import GraphError, InputError, WhenceError
 from whence.graph import Check, Graph, Node, check_graph, print_graph
 from whence.graph.builder import GraphBuilder
 from whence.graph.state import initial_state
-from whence.graph.structure import structure
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.pipeline import PORTABLE, PREPARE
 from whence.types import DType, TensorType

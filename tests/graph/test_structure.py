@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.graph.making import F32X4, chain, diamond, fresh, with_branches
+from tests.graph.structure import structure
 from whence.graph import Graph, Node
 from whence.graph.builder import GraphBuilder
-from whence.graph.structure import structure
 from whence.types import DType
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.graph.structure import structure
 from whence.graph import Check, Graph, Node, check_graph
-from whence.graph.structure import structure
 from whence.passes.base import Pass
 from whence.passes.equivalence import EquivalenceProbe
 from whence.passes.manager import CheckLevel, run_passes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.graph.structure import structure
 from tests.passes.rewriting import edges_into, operators
 from whence.errors import ModelError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.graph.structure import structure
 from whence.passes.control.postpone_failures import PostponeFailures
 from whence.passes.manager import CheckLevel, run_passes
 from whence.types import DType

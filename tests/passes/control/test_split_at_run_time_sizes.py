@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.graph.structure import structure
 from tests.passes.rewriting import operators
 from tests.runtime.models import assert_same
 from whence.building.prepare import prepare_graph
@@ -12,7 +13,6 @@ from whence.errors import ModelError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.graph.outcomes import coverage
-from whence.graph.structure import structure
 from whence.passes.control.split_at_run_time_sizes import SplitAtRunTimeSizes
 from whence.passes.manager import CheckLevel, run_passes
 from whence.types import DType, TensorType

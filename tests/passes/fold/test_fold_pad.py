@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.graph.structure import structure
 from whence.graph import Rewriter
 from whence.graph.builder import GraphBuilder
-from whence.graph.structure import structure
 from whence.passes.fold.fold_pad import FoldPad
 from whence.types import DType
 

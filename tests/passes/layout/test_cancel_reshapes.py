@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.graph.structure import structure
 from tests.passes.rewriting import operators, rewrite
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
-from whence.graph.structure import structure
 from whence.passes.layout.cancel_reshapes import CancelReshapes
 from whence.passes.manager import run_passes
 from whence.types import Dim, DType

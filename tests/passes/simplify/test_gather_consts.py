@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.graph.structure import structure
 from whence.graph import Check, Graph, Node, Ref, check_graph
-from whence.graph.structure import structure
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.simplify.gather_consts import GatherConsts
 from whence.types import DType, TensorType

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tests.graph.making import with_branches
+from tests.graph.structure import structure
 from tests.passes.rewriting import operators
 from whence.compat.hexagon_consts import ConstCache, get_zero_node
 from whence.graph import Check, Graph, Node, NodeFlag, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
-from whence.graph.structure import structure
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.simplify.remove_dead_nodes import RemoveDeadNodes, remove_unread
 from whence.provenance import Reason
