@@ -127,12 +127,7 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
         )
     for step in found.between:
         result = edit.node(
-            step.op,
-            (result.ref(), *step.inputs[1:]),
-            step.attrs,
-            step.outputs,
-            of=(step,),
-            name=step.name,
+            step.op, (result.ref(), *step.inputs[1:]), step.attrs, step.outputs, of=(step,)
         )
     edit.replace(bn, result)
     edit.apply()

@@ -64,17 +64,11 @@ class PostponeTransposes(RulePass):
             node.attrs,
             TensorType(made.dtype, kind.shape),
             of=[node],
-            name=node.name,
         )
         edit.replace(
             node,
             edit.node(
-                "Transpose",
-                [inner.ref()],
-                {"perm": tuple(perm)},
-                node.outputs,
-                of=[transpose],
-                name=transpose.name,
+                "Transpose", [inner.ref()], {"perm": tuple(perm)}, node.outputs, of=[transpose]
             ),
         )
         edit.apply()

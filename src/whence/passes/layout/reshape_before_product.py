@@ -66,20 +66,8 @@ class ReshapeBeforeProduct(RulePass):
         edit = rewriter.edit(
             node, reshape, rule=f"reshape({node.op.lower()}(a)) = {op}(reshape(a))"
         )
-        before = edit.node(
-            "Reshape",
-            [node.inputs[0], edit.sizes(target)],
-            of=(reshape,),
-            name=reshape.name,
-        )
-        made = edit.node(
-            op,
-            [before.ref(), *node.inputs[1:]],
-            attrs,
-            reshape.outputs,
-            of=(node,),
-            name=node.name,
-        )
+        before = edit.node("Reshape", [node.inputs[0], edit.sizes(target)], of=(reshape,))
+        made = edit.node(op, [before.ref(), *node.inputs[1:]], attrs, reshape.outputs, of=(node,))
         edit.replace(reshape, made)
         edit.apply()
 

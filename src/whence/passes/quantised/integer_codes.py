@@ -168,9 +168,7 @@ def _apply(
             ).ref()
         else:
             built[place] = edit.const(value)
-    moved = edit.node(
-        node.op, built, node.attrs, of=[node], name=node.name, n_outputs=len(node.outputs)
-    )
+    moved = edit.node(node.op, built, node.attrs, of=[node], n_outputs=len(node.outputs))
     for ref, last in outputs:
         edit.replace(last.ref(), limited(edit, moved.ref(ref.index), match))
     for each in (*sources, *lasts):

@@ -78,16 +78,9 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
         after = edit.node("DequantizeLinear", [source, *before.inputs[1:]], attrs, node.outputs)
     else:
         types = TensorType(coding.dtype, kind.shape)
-        source = edit.node(
-            node.op, [codes, *node.inputs[1:]], node.attrs, types, of=[node], name=node.name
-        ).ref()
+        source = edit.node(node.op, [codes, *node.inputs[1:]], node.attrs, types, of=[node]).ref()
         after = edit.node(
-            "DequantizeLinear",
-            [source, *before.inputs[1:]],
-            attrs,
-            node.outputs,
-            of=[before],
-            name=before.name,
+            "DequantizeLinear", [source, *before.inputs[1:]], attrs, node.outputs, of=[before]
         )
     edit.replace(node, after)
     edit.apply()
@@ -116,15 +109,7 @@ def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
         last.attrs,
         TensorType(coding.dtype, kind.shape),
         of=[last],
-        name=last.name,
     )
-    made = edit.node(
-        node.op,
-        [first.ref(), *node.inputs[1:]],
-        node.attrs,
-        last.outputs,
-        of=[node],
-        name=node.name,
-    )
+    made = edit.node(node.op, [first.ref(), *node.inputs[1:]], node.attrs, last.outputs, of=[node])
     edit.replace(last, made)
     edit.apply()

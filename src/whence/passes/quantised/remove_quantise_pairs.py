@@ -184,9 +184,7 @@ def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) ->
             TensorType(before.dtype, kind.shape) if isinstance(kind, TensorType) else kind
             for kind in step.outputs
         ]
-        value = edit.node(
-            step.op, (value, *step.inputs[1:]), step.attrs, types, of=(step,), name=step.name
-        ).ref()
+        value = edit.node(step.op, (value, *step.inputs[1:]), step.attrs, types, of=(step,)).ref()
     edit.replace(last.ref(), value)
     edit.bury(first, Reason.CANCELLED, value.node)
     edit.bury(last, Reason.CANCELLED, value.node)

@@ -55,9 +55,7 @@ class SignCodes(RulePass):
         moved = (np.zeros((), np.int16) if zero is None else zero.astype(np.int16)) - 128
         signed = edit.const(np.asarray(moved).astype(np.int8))
         attrs = {key: value for key, value in node.attrs.items() if key != "output_dtype"}
-        made = edit.node(
-            "QuantizeLinear", [node.inputs[0], scale, signed], attrs, of=[node], name=node.name
-        )
+        made = edit.node("QuantizeLinear", [node.inputs[0], scale, signed], attrs, of=[node])
         for reader in readers:
             edit.replace(
                 reader,
@@ -67,7 +65,6 @@ class SignCodes(RulePass):
                     reader.attrs,
                     reader.outputs,
                     of=[reader],
-                    name=reader.name,
                 ),
             )
         edit.apply()
