@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import Cases
+from whence.api import compile_model
+from whence.building.native_code import GANG
+from whence.building.program import Segment
 from whence.graph.builder import Symbol
 from whence.kernels.index import Var, of
 from whence.kernels.ir import Kernel, Name, Prefetch, Stmt
+from whence.kernels.product.packed import INT8_ACTIVATIONS
 from whence.kernels.product.packed_program import PackedProduct
 from whence.machine import CACHE_LINE
 from whence.ops.quantised.blockwise import GATHER, MATMUL
@@ -96,6 +100,31 @@ def test_like_onnx_runtime(level: int) -> None:
     cases.check()
 
 
+def test_workers_that_quantise_rows_together_compute_the_same() -> None:
+    """Whoever rounds a row, and in however many parts a panel's rows are multiplied."""
+    cases = Cases(17)
+    for rows, depth, columns, zeros in (
+        (130, 576, 70, True),
+        (128, 100, 96, False),
+        (256, 64, 17, False),
+    ):
+        y = product(
+            cases, cases.normal(rows, depth), columns, depth, zeros=zeros, level=INT8_ACTIVATIONS
+        )
+        cases.expect(y, f"{rows}_{depth}")
+    graph = cases.build.finish()
+    expected = compile_model(graph, threads=1)(**cases.feeds)
+    for threads in (2, 3):
+        model = compile_model(graph, threads=threads)
+        (program,) = model.programs
+        segment = next(each for each in program.actions if isinstance(each, Segment))
+        grains = [segment.plan.steps[number].grain for number in range(segment.plan.n_steps)]
+        assert grains == [GANG] * 3
+        for ours, alone in zip(model(**cases.feeds), expected, strict=True):
+            np.testing.assert_array_equal(ours, alone)
+            assert np.abs(alone).max() > 1
+
+
 def test_what_follows_is_part_of_the_kernel() -> None:
     cases = Cases(13)
     x = cases.normal(3, 64)
@@ -135,8 +164,9 @@ def test_the_next_panel_is_prefetched_while_many_rows_use_one() -> None:
     acc, place = Name("acc", DType.F32), of(Var("n", 256))
     for rows in (16, 128):
         product = PackedProduct(
-            rows, 256, 576, 4, 32, True, "in0", "in1", "in2", None, 16, 4, 8, 2, "out0", place, acc
-        )
+            rows, 256, 576, 4, 32, True, "in0", "in1", "in2", None, 16, 4, 8, 2, 1, False, "out0",
+            place, acc,
+        )  # fmt: skip
         kernel = Kernel("packed", (), product.panels, (product,))
         blocks = rows // product.tile_rows * 2 * product.blocks
         ahead = [each for each in statements(product.program(kernel)) if isinstance(each, Prefetch)]

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def packed_product_on_device(it: PackedProduct, kernel: Kernel) -> tuple[Stmt, ...]:
     """One number at a time, in real numbers."""
     build = Builder()
-    with build.tasks(kernel.tasks) as panel:
+    with build.tasks(kernel.tasks) as task:
+        panel = task // it.row_parts
         build.bind(BATCH, 0)
         a, words = build.buffer(it.a), build.buffer(it.words, DType.I32)
         scales = build.buffer(it.scales)

@@ -8,12 +8,13 @@ other side to int8 (`packed_program.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
+from whence.kernels.cost import chunk_size
 from whence.kernels.group import Group, Packed
 from whence.kernels.index import Var, of
 from whence.kernels.ir import Kernel
@@ -29,6 +30,12 @@ INT8_ACTIVATIONS = 4
 """The `accuracy_level` that allows rows of A to be quantised to int8."""
 
 _PANEL_VECTORS = 4
+_SHARED_ROWS = 1 << 13
+"""Numbers in A from which on it takes longer to quantise them than the workers to meet."""
+_ITEM_TILES = 0.25
+"""What a work item costs besides its tiles, in tiles: the panel's weights come from the second-level
+cache.
+"""
 
 
 def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -48,6 +55,13 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
     rows = int(np.prod(shape[:-1], dtype=np.int64))
     integer = get_int(attrs, "accuracy_level", 0) >= INT8_ACTIVATIONS
     tile_rows, tile_vectors = _tile(rows, tile, integer=integer)
+    meets = integer and tile.threads > 1 and rows * depth >= _SHARED_ROWS
+    panels = -(-columns // (_PANEL_VECTORS * tile.lanes))
+    tiles = -(-rows // tile_rows)
+    # Nobody takes over what another has not begun where workers meet.
+    parts = (
+        -(-tiles // chunk_size(tiles, panels, tile.threads, overhead=_ITEM_TILES)) if meets else 1
+    )
     flat = of(Var(ROW, rows)) * columns + of(Var(COLUMN, columns))
     product = Product(a, b, False, True, 1.0, anchor.operand("bias"), 1.0)
     micro = PackedProduct(
@@ -65,20 +79,23 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
         _PANEL_VECTORS,
         tile_rows,
         tile_vectors,
+        parts,
+        meets,
         "out0",
         flat,
         epilogue(group, anchor, product, flat, shape),
     )
-    panels = _Panels(columns, micro.blocks, micro.width)
+    layout = _Panels(columns, micro.blocks, micro.width)
     elements = micro.panels * micro.blocks * micro.width
     packed = {
-        b: Packed(_Words(panels, micro.bits), elements * micro.block_words, DType.I32),
-        scales: Packed(_Scales(panels), elements),
+        b: Packed(_Words(layout, micro.bits), elements * micro.block_words, DType.I32),
+        scales: Packed(_Scales(layout), elements),
     }
     if zeros is not None:
-        packed[zeros] = Packed(_Zeros(panels, micro.bits), elements, DType.U8)
+        packed[zeros] = Packed(_Zeros(layout, micro.bits), elements, DType.U8)
     scratch = 4 * sum(micro.scratch)
-    return group.kernel(micro.panels, micro, scratch_bytes=scratch, packed=packed)
+    kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
+    return replace(kernel, gang=meets)
 
 
 def _tile(rows: int, tile: Tile, *, integer: bool) -> tuple[int, int]:

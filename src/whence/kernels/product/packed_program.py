@@ -4,8 +4,9 @@ A column is a lane, so a vector of 32-bit words holds the next codes of as many 
 its bytes lie one or more codes, so that one shift and one mask make four codes of every column
 ready (`packed_codes.py`). Two ways from there:
 
-- integer: rows of A are quantised to int8, block by block, when a worker begins; four products a lane
-  are added at once, and the sum of a block becomes a real number by the scales of both sides.
+- integer: rows of A are quantised to int8, block by block, when a worker begins, or by all workers
+  together where rows are many; four products a lane are added at once, and the sum of a block
+  becomes a real number by the scales of both sides.
 - real: codes become float32, times their scale, and rows of A multiply them as they are.
 """
 
@@ -48,8 +49,8 @@ _AHEAD = 4096
 
 @dataclass(frozen=True, slots=True)
 class PackedProduct(Micro):
-    """C[m, n] = epilogue(Σ_k A[m, k] · W[k, n]). Work item t is a panel of columns, all rows of
-    it.
+    """C[m, n] = epilogue(Σ_k A[m, k] · W[k, n]). A work item is a part of the rows of a panel of
+    columns.
     """
 
     rows: int
@@ -73,6 +74,12 @@ class PackedProduct(Micro):
     tile_rows: int
     tile_vectors: int
     """Divides `vectors`."""
+    row_parts: int
+    """Work items of a panel."""
+    meets: bool
+    """Do the workers divide the rows of A among them to quantise them, and meet before they
+    multiply?
+    """
     out: str
     out_index: Index
     value: Expr
@@ -89,6 +96,10 @@ class PackedProduct(Micro):
     @property
     def blocks(self) -> int:
         return -(-self.depth // self.block)
+
+    @property
+    def tasks(self) -> int:
+        return self.panels * self.row_parts
 
     @property
     def block_words(self) -> int:
@@ -133,7 +144,8 @@ class PackedProduct(Micro):
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
         rows = quantised_rows(build, self) if self.integer else real_rows(build, self)
-        with build.tasks(kernel.tasks) as panel:
+        with build.tasks(kernel.tasks) as task:
+            panel = task if self.row_parts == 1 else build.count("panel", task // self.row_parts)
             build.bind(BATCH, 0)
             stride = self.blocks * self.width
             words = build.pointer(
@@ -148,13 +160,7 @@ class PackedProduct(Micro):
                 else build.pointer("zeros", build.buffer(self.zeros, DType.U8), panel * stride)
             )
             item = _WorkItem(self, panel * self.width, rows, words, scales, zero_points)
-            whole = self.rows // self.tile_rows * self.tile_rows
-            if whole:
-                with build.loop("m0", whole, step=self.tile_rows) as m0:
-                    _row_tile(build, item, m0, self.tile_rows)
-            if whole < self.rows:
-                with build.scope():
-                    _row_tile(build, item, count(whole), self.rows - whole)
+            _row_tiles(build, item, task % self.row_parts)
         return build.finish()
 
     def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
@@ -172,6 +178,22 @@ class _WorkItem:
     words: Pointer
     scales: Pointer
     zeros: Pointer | None
+
+
+def _row_tiles(build: Builder, item: _WorkItem, part: Count) -> None:
+    """Those of a part of the rows; the rows that fill no tile are the last part's."""
+    it = item.it
+    whole, tiles = it.rows // it.tile_rows * it.tile_rows, -(-it.rows // it.tile_rows)
+    size = -(-tiles // it.row_parts) * it.tile_rows
+    is_all = it.row_parts == 1
+    first = count(0) if is_all else part * size
+    last = count(whole) if is_all else least(first + size, whole)
+    if whole:
+        with build.loop("m0", last, begin=first, step=it.tile_rows) as m0:
+            _row_tile(build, item, m0, it.tile_rows)
+    if whole < it.rows:
+        with build.scope() if is_all else build.when(part.equals(it.row_parts - 1)):
+            _row_tile(build, item, count(whole), it.rows - whole)
 
 
 def _row_tile(build: Builder, item: _WorkItem, m0: Count, rows: int) -> None:

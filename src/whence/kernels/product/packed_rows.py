@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 from whence.kernels.builder import Builder, Pointer, zeros
 from whence.kernels.expressions import apply, choose
 from whence.kernels.ir import (
+    BEGIN,
+    END,
     FULLY,
+    SCRATCH,
+    SHARED,
+    Barrier,
     Bits,
     Count,
+    Counter,
     Expr,
     Fn,
     Literal,
+    Meeting,
     Op,
     Primitive,
     Splat,
@@ -70,14 +77,21 @@ def quantised_rows(build: Builder, it: PackedProduct) -> Rows:
     """Rows of A as int8: in each block the number farthest from zero becomes 127 or -127."""
     codes_size, scales_size, _ = it.scratch
     a = build.buffer(it.a)
-    codes = build.scratch("codes", DType.I8, alone=False)
-    scales = build.scratch("row_scales", offset=codes_size, alone=False)
+    where = SHARED if it.meets else SCRATCH
+    codes = build.memory("codes", where, DType.I8, 0)
+    scales = build.memory("row_scales", where, DType.F32, codes_size)
     kind = DType.I32 if it.zeros is None else DType.F32
-    corrections = build.scratch("corrections", kind, codes_size + it.rows * it.blocks, alone=False)
+    corrections = build.memory("corrections", where, kind, codes_size + it.rows * it.blocks)
+    # Behind all that, as what the workers share is the private memory of one of them.
     staged = (
         build.scratch("staged", offset=codes_size + scales_size, alone=False) if it.pads else None
     )
-    with build.loop("row", it.rows) as row:
+    own = (
+        (Counter(BEGIN) * it.rows // it.tasks, Counter(END) * it.rows // it.tasks)
+        if it.meets
+        else (count(0), count(it.rows))
+    )
+    with build.loop("row", own[1], begin=own[0]) as row:
         source = build.pointer("from", a, row * it.depth, alone=False)
         if staged is not None:
             _filled(build, it, source, staged, count(0))
@@ -92,7 +106,9 @@ def quantised_rows(build: Builder, it: PackedProduct) -> Rows:
                 build.assign(corrections[place], apply(Fn.MUL, whole, by))
             else:
                 build.assign(corrections[place], total)
-    words = build.scratch("row_words", DType.I32, alone=False)
+    if it.meets:
+        build.add(Barrier(Meeting.WORKERS))
+    words = build.memory("row_words", where, DType.I32, 0)
     return Rows(words, it.padded // 4, scales, corrections)
 
 
