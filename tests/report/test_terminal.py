@@ -194,3 +194,12 @@ def test_how_shares_were_found_is_said(profile: Profile) -> None:
         " waited for others 25.0 %"
     )
     assert policy_line(profile) in printed(profile, 80, "op")
+
+
+def test_the_heading_of_the_last_column_is_whole_beside_long_names(profile: Profile) -> None:
+    rows = tuple(
+        dataclasses.replace(row, name=f"/model/{row.id}/" + "block/" * 8, became="→ kernel 1")
+        for row in profile.sources
+    )
+    lines = printed(dataclasses.replace(profile, sources=rows), 80).splitlines()
+    assert any(line.rstrip().endswith("what became of it") for line in lines)

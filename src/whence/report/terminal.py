@@ -31,6 +31,7 @@ _HEADINGS = {
 _LEAST_WIDTH = 40
 _LEAST_MODULE = 8
 # What became of an operator has this much room at least beside a column for modules.
+_BECAME = "what became of it"
 _LEAST_BECAME = 24
 _RATE_WIDTH, _WIDE = 7, 130
 
@@ -266,10 +267,11 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
     table.add_column("operator", no_wrap=True, overflow="ellipsis")
     if module_width:
         table.add_column("module", no_wrap=True, overflow="ellipsis")
-    table.add_column("what became of it", no_wrap=True, overflow="ellipsis", style="dim")
+    table.add_column(_BECAME, no_wrap=True, overflow="ellipsis", style="dim")
     taken += module_width + 2 if module_width else 0
     room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
     ends = max((len(_end(escape(row.became))) for row in rows), default=0)
+    ends = max(ends, len(_BECAME))
     name_width = min(longest, max(room * 3 // 5, room - ends))
     shown = Counter(fit(row.name, name_width) for row in rows)
     for row, module in zip(rows, modules, strict=True):
