@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,10 +25,8 @@ from whence.ops.named_dimensions import (
 )
 from whence.passes.equivalence import as_indices, random_inputs
 from whence.passes.shapes.index_limits import index_limits
+from whence.runtime.executable import Executable
 from whence.types import Dim, DType, TensorType
-
-if TYPE_CHECKING:
-    from whence.runtime.executable import Executable
 
 _MOST_BYTES = 1 << 32
 _SAMPLE_RATE, _IS_SAMPLE_RATE = 16_000, re.compile(r"sr|sampl(e|ing)_?rate", re.IGNORECASE)

@@ -6,14 +6,12 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from whence.attribution.rows import Distribution, distribution_of
 from whence.ops.definition import Value
+from whence.runtime.executable import Executable
 from whence.runtime.run_many import run_in_order
-
-if TYPE_CHECKING:
-    from whence.runtime.executable import Executable
 
 # Callers that begin or end are not all at work: so many runs for each keep that small.
 _LEAST_RUNS = 8

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from whence.errors import ModelError
 from whence.extent import estimate
 from whence.graph.change import contradict
 from whence.graph.display_name import display_name
+from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.ops.definition import TypeQuery
 from whence.ops.operands.rules import check_indices, check_operands
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import TensorType, ValueType
-
-if TYPE_CHECKING:
-    from whence.graph.graph import Graph
 
 # They neither add nor drop an element, whatever shapes they are given.
 _SAME_ELEMENTS = operators(Trait.RESHAPE)

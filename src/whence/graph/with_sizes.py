@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from whence.extent import dimensions_of, evaluate
 from whence.graph.copying import copy_graph
+from whence.graph.graph import Graph
 from whence.ops.definition import Attr
 from whence.types import OptionalType, SequenceType, TensorType, ValueType
-
-if TYPE_CHECKING:
-    from whence.graph.graph import Graph
 
 
 def with_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import (
@@ -65,11 +64,9 @@ from whence.kernels.ir import (
     While,
     count,
 )
+from whence.kernels.size_arguments import SizeArguments
 from whence.machine import CACHE_LINE
 from whence.types import DType
-
-if TYPE_CHECKING:
-    from whence.kernels.size_arguments import SizeArguments
 
 _RESERVED = (TASK, SCRATCH, SHARED, BEGIN, END, "buf")
 """What the function around every program has names for."""

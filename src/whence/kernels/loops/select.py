@@ -5,13 +5,14 @@ along an axis (CumSum, CumProd).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, cast, compute_type, literal, position, select
+from whence.kernels.group import Group
 from whence.kernels.index import Var, of, unravel
 from whence.kernels.ir import (
     TASK,
@@ -32,9 +33,6 @@ from whence.kernels.loops.row_nest import RowNest
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import DType
-
-if TYPE_CHECKING:
-    from whence.kernels.group import Group
 
 ARG_OPS = operators(Trait.FINDS)
 RUNNING_OPS = operators(Trait.RUNNING)
