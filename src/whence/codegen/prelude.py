@@ -35,7 +35,14 @@ typedef struct w_gang {
   int64_t members;
   void (*meet)(struct w_gang *);
   int64_t fault;
+  int64_t taken, done;
+  void (*await)(struct w_gang *, int64_t);
 } w_gang;
+
+/* Parts of a loop that the workers of a kernel share: each takes the next one until there is none, and goes on when all are done. */
+W_INLINE int64_t w_take_part(w_gang *gang) { return __atomic_fetch_add(&gang->taken, 1, __ATOMIC_RELAXED); }
+W_INLINE void w_part_done(w_gang *gang) { __atomic_fetch_add(&gang->done, 1, __ATOMIC_RELEASE); }
+W_INLINE void w_await_parts(w_gang *gang, int64_t parts) { if (__atomic_load_n(&gang->done, __ATOMIC_ACQUIRE) < parts) gang->await(gang, parts); }
 
 /* Several workers may note it at once. */
 W_INLINE void w_note_fault(void *header) { __atomic_store_n(&(*(w_gang **)header)->fault, 1, __ATOMIC_RELAXED); }

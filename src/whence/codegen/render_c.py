@@ -246,6 +246,9 @@ class CWriter(ExpressionWriter):
             self.line("#pragma clang loop vectorize(assume_safety)")
 
     def _for(self, loop: For) -> None:
+        if loop.shared:
+            self.shared_loop(loop)
+            return
         self.loop_hints(loop)
         begin, end = self.count(loop.begin), self.count(loop.end)
         step = "++" if loop.step == Number(1) else f" += {self.count(loop.step)}"
@@ -253,6 +256,14 @@ class CWriter(ExpressionWriter):
         self.open(f"for ({self.counter} {name} = {begin}; {name} < {end}; {name}{step})")
         self.statements(loop.body)
         self.close()
+
+    def shared_loop(self, loop: For) -> None:
+        name, end, take = loop.counter, self.count(loop.end), f"w_take_part({GANG})"
+        self.open(f"for (int64_t {name} = {take}; {name} < {end}; {name} = {take})")
+        self.statements(loop.body)
+        self.line(f"w_part_done({GANG});")
+        self.close()
+        self.line(f"w_await_parts({GANG}, {end});")
 
     def assign(self, place: Place, text: str) -> None:
         match place:

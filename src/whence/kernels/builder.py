@@ -188,6 +188,16 @@ class Builder:
         self.add(For(name, count(begin), count(end), tuple(body), count(step), unroll, vectorise))
 
     @contextmanager
+    def shared_loop(self, name: str, end: Countable) -> Iterator[Count]:
+        """A loop whose iterations the workers of the kernel take one by one. What it makes for the
+        others lies in `SHARED` memory.
+        """
+        with self._inside() as body:
+            name = self._name(name)
+            yield Counter(name)
+        self.add(For(name, count(0), count(end), tuple(body), shared=True))
+
+    @contextmanager
     def unrolled(self, *extents: tuple[str, int]) -> Iterator[tuple[Count, ...]]:
         """Nested loops that are written out, over registers."""
         with self._inside() as body:

@@ -146,6 +146,10 @@ class For:
     """Copies of the body: 1 for no more than one, `FULLY`; 0 leaves it to the compiler."""
     vectorise: bool = False
     """Iterations are independent and touch memory in order."""
+    shared: bool = False
+    """The workers of a kernel take iterations, from 0 on, one by one; none goes on before all are
+    done. Each kernel may have one such loop, before its work items.
+    """
 
 
 @dataclass(frozen=True, slots=True)

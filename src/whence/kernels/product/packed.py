@@ -8,7 +8,7 @@ other side to int8 (`packed_program.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +31,7 @@ INT8_ACTIVATIONS = 4
 
 _PANEL_VECTORS = 4
 _SHARED_ROWS = 1 << 13
-"""Numbers in A from which on it takes longer to quantise them than the workers to meet."""
+"""Numbers in A from which on it takes longer to quantise them than to share that."""
 _ITEM_TILES = 0.25
 """What a work item costs besides its tiles, in tiles: the panel's weights come from the second-level
 cache.
@@ -55,13 +55,13 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
     rows = int(np.prod(shape[:-1], dtype=np.int64))
     integer = get_int(attrs, "accuracy_level", 0) >= INT8_ACTIVATIONS
     tile_rows, tile_vectors = _tile(rows, tile, integer=integer)
-    meets = integer and tile.threads > 1 and rows * depth >= _SHARED_ROWS
+    shares_rows = integer and tile.threads > 1 and rows * depth >= _SHARED_ROWS
     panels = -(-columns // (_PANEL_VECTORS * tile.lanes))
     tiles = -(-rows // tile_rows)
-    # Nobody takes over what another has not begun where workers meet.
-    parts = (
-        -(-tiles // chunk_size(tiles, panels, tile.threads, overhead=_ITEM_TILES)) if meets else 1
-    )
+    # Where each worker quantised all rows, smaller work items would mean more of that.
+    parts = 1
+    if shares_rows:
+        parts = -(-tiles // chunk_size(tiles, panels, tile.threads, overhead=_ITEM_TILES))
     flat = of(Var(ROW, rows)) * columns + of(Var(COLUMN, columns))
     product = Product(a, b, False, True, 1.0, anchor.operand("bias"), 1.0)
     micro = PackedProduct(
@@ -80,7 +80,7 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
         tile_rows,
         tile_vectors,
         parts,
-        meets,
+        shares_rows,
         "out0",
         flat,
         epilogue(group, anchor, product, flat, shape),
@@ -94,8 +94,7 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
     if zeros is not None:
         packed[zeros] = Packed(_Zeros(layout, micro.bits), elements, DType.U8)
     scratch = 4 * sum(micro.scratch)
-    kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
-    return replace(kernel, gang=meets)
+    return group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
 
 
 def _tile(rows: int, tile: Tile, *, integer: bool) -> tuple[int, int]:

@@ -76,10 +76,8 @@ class PackedProduct(Micro):
     """Divides `vectors`."""
     row_parts: int
     """Work items of a panel."""
-    meets: bool
-    """Do the workers divide the rows of A among them to quantise them, and meet before they
-    multiply?
-    """
+    shares_rows: bool
+    """Do the workers quantise the rows of A together, before they multiply?"""
     out: str
     out_index: Index
     value: Expr

@@ -10,24 +10,20 @@ from typing import TYPE_CHECKING
 from whence.kernels.builder import Builder, Pointer, zeros
 from whence.kernels.expressions import apply, choose
 from whence.kernels.ir import (
-    BEGIN,
-    END,
     FULLY,
     SCRATCH,
     SHARED,
-    Barrier,
     Bits,
     Count,
-    Counter,
     Expr,
     Fn,
     Literal,
-    Meeting,
     Op,
     Primitive,
     Splat,
     count,
     lanewise,
+    least,
 )
 from whence.types import DType
 
@@ -36,6 +32,8 @@ if TYPE_CHECKING:
 
 LARGEST_CODE = 127
 """Of a quantised row."""
+_PART = 4096
+"""Numbers that a worker quantises before it looks for more."""
 _MAGIC = 12582912.0
 """1.5 · 2^23: the last place of a sum with it counts ones, so that adding it rounds, to even."""
 
@@ -77,7 +75,7 @@ def quantised_rows(build: Builder, it: PackedProduct) -> Rows:
     """Rows of A as int8: in each block the number farthest from zero becomes 127 or -127."""
     codes_size, scales_size, _ = it.scratch
     a = build.buffer(it.a)
-    where = SHARED if it.meets else SCRATCH
+    where = SHARED if it.shares_rows else SCRATCH
     codes = build.memory("codes", where, DType.I8, 0)
     scales = build.memory("row_scales", where, DType.F32, codes_size)
     kind = DType.I32 if it.zeros is None else DType.F32
@@ -86,30 +84,47 @@ def quantised_rows(build: Builder, it: PackedProduct) -> Rows:
     staged = (
         build.scratch("staged", offset=codes_size + scales_size, alone=False) if it.pads else None
     )
-    own = (
-        (Counter(BEGIN) * it.rows // it.tasks, Counter(END) * it.rows // it.tasks)
-        if it.meets
-        else (count(0), count(it.rows))
+    all_rows = Rows(
+        build.memory("row_words", where, DType.I32, 0), it.padded // 4, scales, corrections
     )
-    with build.loop("row", own[1], begin=own[0]) as row:
-        source = build.pointer("from", a, row * it.depth, alone=False)
-        if staged is not None:
-            _filled(build, it, source, staged, count(0))
-            source = staged
-        with build.loop("b", it.blocks) as b:
-            scale, total = _quantised_block(build, it, source, codes, row, b)
-            place = row * it.blocks + b
-            build.assign(scales[place], scale)
-            if it.zeros is None:
-                whole = Op(Fn.CAST, (total,), DType.I32)
-                by = Literal(-it.middle, DType.I32)
-                build.assign(corrections[place], apply(Fn.MUL, whole, by))
-            else:
-                build.assign(corrections[place], total)
-    if it.meets:
-        build.add(Barrier(Meeting.WORKERS))
-    words = build.memory("row_words", where, DType.I32, 0)
-    return Rows(words, it.padded // 4, scales, corrections)
+    if it.shares_rows:
+        each = max(1, _PART // it.padded)
+        with build.shared_loop("rows", -(-it.rows // each)) as part:
+            last = build.count("last", least((part + 1) * each, it.rows))
+            with build.loop("row", last, begin=part * each) as row:
+                _quantised_row(build, it, row, a, staged, codes, all_rows)
+    else:
+        with build.loop("row", it.rows) as row:
+            _quantised_row(build, it, row, a, staged, codes, all_rows)
+    return all_rows
+
+
+def _quantised_row(
+    build: Builder,
+    it: PackedProduct,
+    row: Count,
+    a: Pointer,
+    staged: Pointer | None,
+    codes: Pointer,
+    to: Rows,
+) -> None:
+    """Codes, scales and corrections of one row."""
+    assert to.scales is not None
+    assert to.corrections is not None
+    source = build.pointer("from", a, row * it.depth, alone=False)
+    if staged is not None:
+        _filled(build, it, source, staged, count(0))
+        source = staged
+    with build.loop("b", it.blocks) as b:
+        scale, total = _quantised_block(build, it, source, codes, row, b)
+        place = row * it.blocks + b
+        build.assign(to.scales[place], scale)
+        if it.zeros is None:
+            whole = Op(Fn.CAST, (total,), DType.I32)
+            by = Literal(-it.middle, DType.I32)
+            build.assign(to.corrections[place], apply(Fn.MUL, whole, by))
+        else:
+            build.assign(to.corrections[place], total)
 
 
 def _quantised_block(

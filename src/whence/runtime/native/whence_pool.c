@@ -164,6 +164,15 @@ static void meet(wh_gang *face) {
   }
 }
 
+static void await_parts(wh_gang *face, int64_t parts) {
+  for (int looks = 0; __atomic_load_n(&face->done, __ATOMIC_ACQUIRE) < parts; looks++) {
+    if (looks < MEET_LOOKS)
+      relax();
+    else
+      sched_yield();
+  }
+}
+
 /* Scratch memory for one worker, the header before it. */
 static void *make_scratch(int64_t bytes, wh_gang *face) {
   void *block = NULL;
@@ -192,7 +201,7 @@ static void free_spare(spare *one) {
 static spare *make_spare(int64_t bytes) {
   spare *one = malloc(sizeof *one);
   if (!one) return NULL;
-  *one = (spare){NULL, bytes, make_scratch(bytes, &one->alone), {NULL, 1, meet, 0}};
+  *one = (spare){NULL, bytes, make_scratch(bytes, &one->alone), {.members = 1, .meet = meet, .await = await_parts}};
   one->alone.shared = one->scratch;
   if (one->scratch) return one;
   free(one);
@@ -332,6 +341,7 @@ wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
   pool->threads = threads;
   pool->cores = wh_usable_cores();
   pool->gang.face.meet = meet;
+  pool->gang.face.await = await_parts;
   pool->process = getpid();
   pthread_mutex_init(&pool->owner, NULL);
   pthread_mutex_init(&pool->spare_lock, NULL);
@@ -378,8 +388,12 @@ void wh_pool_destroy(wh_pool *pool) {
 
 int32_t wh_pool_threads(const wh_pool *pool) { return pool->threads; }
 
+/* Before the workers of a step begin. */
+static void reset_parts(wh_gang *face) { face->taken = face->done = 0; }
+
 /* One kernel on the calling thread. */
 static void alone(const wh_step *step, void *const *buf, void *scratch, wh_busy *busy) {
+  reset_parts(*(wh_gang **)((char *)scratch - WH_HEADER));
   if (busy) busy[0].begin = wh_now();
   step->kernel(buf, 0, step->tasks, scratch);
   if (busy) busy[0].end = wh_now();
@@ -410,6 +424,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   pool->members = (int32_t)members;
   pool->busy = busy;
   pool->gang.face.members = members;
+  reset_parts(&pool->gang.face);
   const int64_t units = (step->tasks + pool->unit - 1) / pool->unit;
   for (int64_t i = 0; i < members; i++) {
     const uint64_t first = (uint64_t)(i * units / members), last = (uint64_t)((i + 1) * units / members);

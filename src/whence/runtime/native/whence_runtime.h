@@ -11,6 +11,8 @@ typedef struct wh_gang {
   int64_t members;
   void (*meet)(struct wh_gang *); /* returns when all members have called it */
   int64_t fault;                  /* set by a kernel that read an index outside its axis; several may set it at once, to the same value */
+  int64_t taken, done;            /* parts of a step's shared loop: how often one was asked for, and how many are done */
+  void (*await)(struct wh_gang *, int64_t parts); /* returns when so many are done */
 } wh_gang;
 
 /* Bytes in a cache line. What stands before scratch memory fills one, so that both begin on a line. */
