@@ -38,6 +38,7 @@ from whence.kernels.ir import (
 )
 from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.tile import Tile
+from whence.machine import CACHE_LINE
 from whence.types import DType
 
 BATCH, HEAD, ROW, KEY, COLUMN = "batch", "head", "m", "n", "c"
@@ -47,6 +48,9 @@ ACCUMULATOR = Name("acc", DType.F32)
 ZERO = Literal(0.0, DType.F32)
 _FEW_ROWS = 4
 """Rows for which keys are read as they lie."""
+_KEYS_AHEAD = 16
+"""Prefetch distance, in keys that are read as they lie."""
+_LINE = CACHE_LINE // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,11 +360,19 @@ def _scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
 
 
 def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
-    """The same with keys as they lie: each is read once, for all rows."""
+    """The same with keys as they lie: each is read once, for all rows. Values are on their way
+    meanwhile.
+    """
     it, lanes = item.it, item.it.tile.lanes
     qt = build.pointer("qt", item.q, m0 * it.q.row_stride)
     with build.loop("key", used) as key:
         k = build.pointer("k_row", item.keys, key * it.k.row_stride)
+        for line in range(0, it.size, _LINE):
+            build.prefetch(k, it.k.row_stride * _KEYS_AHEAD + line)
+        if not it.pack_values:
+            v = build.pointer("v_row", item.values, key * it.v.row_stride)
+            for line in range(0, it.width, _LINE):
+                build.prefetch(v, line)
         sums = build.array("sum", it.rows, lanes=lanes)
         with build.unrolled(("i", it.rows)) as (i,):
             build.assign(sums[i], zeros(lanes))
