@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,39 @@ from whence.ops.definition import Value
 from whence.runtime.engine import Engine
 from whence.runtime.executable import Executable, Pending
 from whence.runtime.stream import Stream
-from whence.types import DType
+from whence.types import DType, TensorType
+
+
+class _Tensor:
+    """Of another library: it has a length, and offers its memory."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, place: int) -> np.ndarray:
+        return np.asarray(self._array[place])
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("given", [np.asarray, _Tensor, lambda array: [array]])
+def test_a_single_array_is_the_only_input(given: Callable[[np.ndarray], Any]) -> None:
+    """Its first axis is no list of inputs."""
+    model = compile_model(conv_bn_relu(), threads=1)
+    (port,) = model.inputs
+    assert isinstance(port.type, TensorType)
+    x = np.zeros(port.type.static_shape, np.float32)
+    found = profile_executable(model, given(x), runs=1, warmup=0)
+    assert found.environment[f"input {port.name}"] == "×".join(map(str, x.shape))
+    with pytest.raises(InputError, match=f"input '{port.name}' has shape"):
+        profile_executable(model, x[0], runs=1)
 
 
 def test_a_real_profile_adds_up() -> None:

@@ -44,6 +44,15 @@ def _record(subject: Subject, engine: str) -> Recording:
         raise
 
 
+def test_inputs_are_given_by_name_in_order_or_as_the_only_array(tmp_path: Path) -> None:
+    path = make("residual", tmp_path)
+    ((name, value),) = prepare(path).inputs.items()
+    for given in ({name: value}, [value], value):
+        assert prepare(path, inputs=given).inputs[name] is value
+    with pytest.raises(InputError, match=f"input '{name}' has shape"):
+        prepare(path, inputs=value[0])
+
+
 @pytest.mark.parametrize("name", ["residual", "transformer", "condition", "quantised"])
 @pytest.mark.parametrize("engine", ONNX_ENGINES, indirect=True)
 def test_all_kernel_time_has_operators(engine: str, name: str, tmp_path: Path) -> None:

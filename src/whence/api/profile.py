@@ -38,10 +38,10 @@ def profile_model(
     to_compare: bool = True,
 ) -> Profile:
     """Where the time goes, by operator of the file. Compiles the model unless it is compiled
-    already; inputs are random unless given. `dims` are sizes of the dimensions that the model
-    names. A module of PyTorch is profiled with the arguments of a call, `(x,)`, and so is what
-    `torch.compile(module, backend="whence")` returned: by line of the program, with its graph
-    breaks.
+    already; inputs are random unless given: by name, in order, or the array that is the only one.
+    `dims` are sizes of the dimensions that the model names. A module of PyTorch is profiled with
+    the arguments of a call, `(x,)`, and so is what `torch.compile(module, backend="whence")`
+    returned: by line of the program, with its graph breaks.
 
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
     is modelled. `streams` measures also what so many callers at once achieve in a second, most with
@@ -53,6 +53,9 @@ def profile_model(
         >>> profile = whence.profile("model.onnx", runs=10)
         >>> profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
         True
+        >>> profile = whence.profile("model.onnx", np.zeros((1, 3, 32, 32), np.float32), runs=10)
+        >>> profile.environment["input x"]
+        '1×3×32×32'
         >>> busy = whence.profile("open.onnx", runs=10, threads=1, streams=2, batch=8)
         >>> busy.throughput.samples_per_second > 0
         True
@@ -147,8 +150,11 @@ def _compile_module(
 ) -> tuple[Executable, Sequence[Value]]:
     """The module, compiled for the arguments of a call, and what those give its graph."""
     from whence.interop.torch.executable import TorchExecutable
+    from whence.ops.binding import is_single_array
 
     by_name = isinstance(inputs, Mapping)
+    if is_single_array(inputs):
+        inputs = (inputs,)
     if not by_name and not isinstance(inputs, tuple | list):
         raise InputError(
             "a module of PyTorch is profiled with the arguments of a call:"

@@ -30,6 +30,8 @@ from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, check_first_generation
 from whence.frontends.registry import find_plugin, find_reader
 from whence.graph import Graph
+from whence.graph.interpreter import bind_inputs
+from whence.ops.definition import Value
 from whence.ops.named_dimensions import named_sizes
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.rates import MachineRates
@@ -65,11 +67,12 @@ def profile(
     shapes: Shapes | None = None,
     runs: int = 50,
     warmup: int = 5,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, Value] | Sequence[Value] | None = None,
     progress: Progress | None = None,
 ) -> Profile:
     """Where the time of an engine goes, by operator of the user's file. The engine runs in a
-    process of its own, with its own profiler; inputs are random unless given.
+    process of its own, with its own profiler; inputs are random unless given: by name, in order, or
+    the array that is the only one.
     """
     subject = prepare(path, shapes=shapes, inputs=inputs)
     recording = record(
@@ -82,15 +85,16 @@ def prepare(
     path: str | Path,
     *,
     shapes: Shapes | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, Value] | Sequence[Value] | None = None,
 ) -> Subject:
     """The model as whence reads it, and inputs for it: those given, or random ones."""
     path = Path(path)
     graph = load_source(path, shapes)
-    if inputs is None:
-        drawn = sample_inputs(graph).values
-        inputs = {name: value for name, value in drawn.items() if isinstance(value, np.ndarray)}
-    return Subject(path, SourceGraph(graph), inputs)
+    given = sample_inputs(graph).values if inputs is None else inputs
+    names = [node.name for node in graph.inputs]
+    bound = zip(names, bind_inputs(graph, given), strict=True)
+    arrays = {name: value for name, value in bound if isinstance(value, np.ndarray)}
+    return Subject(path, SourceGraph(graph), arrays)
 
 
 def load_source(path: Path, shapes: Shapes | None = None) -> Graph:

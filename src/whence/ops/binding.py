@@ -51,8 +51,12 @@ class Binder:
         self._takes_no_mapping = not kinds or kinds[0] is not None
 
     def bind(self, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
-        """The inputs, given by name or in order, as a list in the order of the ports, checked."""
-        return self._by_name(inputs) if isinstance(inputs, Mapping) else self._in_order(inputs)
+        """The inputs, given by name or in order, as a list in the order of the ports, checked. A
+        single array is the only input.
+        """
+        if isinstance(inputs, Mapping):
+            return self._by_name(inputs)
+        return self._in_order([inputs] if is_single_array(inputs) else inputs)
 
     def _by_name(self, inputs: Mapping[str, Value]) -> list[Value]:
         unknown = [name for name in inputs if name not in self._names]
@@ -106,6 +110,11 @@ class Binder:
         if twice:
             raise InputError(f"input '{twice[0]}' is given twice")
         return self._by_name({**given, **kwargs})
+
+
+def is_single_array(inputs: Value) -> bool:
+    """Is it one array or tensor, and no sequence of inputs, though it has a length?"""
+    return hasattr(inputs, "__dlpack__") or hasattr(inputs, "__array__")
 
 
 def bind_values(

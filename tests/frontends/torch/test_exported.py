@@ -231,13 +231,12 @@ def test_tensors_by_name_whatever_the_module_was_exported_with() -> None:
 
 def test_a_module_is_profiled_with_the_arguments_of_a_call(net: Any) -> None:
     x = torch.randn(2, 3, 6, 6)
-    for inputs in ((x,), {"x": x}):
+    for inputs in ((x,), {"x": x}, x):
         profile = whence.profile(net, inputs, runs=2, warmup=1, threads=1)
         assert profile.coverage.lost == 0
         assert {row.module for row in profile.sources} >= {"stem.conv", "stem.bn", "head.1"}
-    for wrong in (None, x):
-        with pytest.raises(InputError, match=r"whence.profile\(module, \(x,\)\)"):
-            whence.profile(net, wrong)
+    with pytest.raises(InputError, match=r"whence.profile\(module, \(x,\)\)"):
+        whence.profile(net)
     with pytest.raises(InputError, match=r"torch.export.export\(module, args\)"):
         whence.profile(net, (x,), exact=True)
 
