@@ -51,6 +51,7 @@ def test_a_single_array_is_the_only_input(given: Callable[[np.ndarray], Any]) ->
     model = compile_model(conv_bn_relu(), threads=1)
     (port,) = model.inputs
     assert isinstance(port.type, TensorType)
+    assert port.type.static_shape is not None
     x = np.zeros(port.type.static_shape, np.float32)
     found = profile_executable(model, given(x), runs=1, warmup=0)
     assert found.environment[f"input {port.name}"] == "×".join(map(str, x.shape))

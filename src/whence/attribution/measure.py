@@ -73,7 +73,7 @@ _NEVER = np.iinfo(np.int64).max
 
 def profile_executable(
     executable: Executable,
-    inputs: Mapping[str, Value] | Sequence[Value] | SampleInputs | None = None,
+    inputs: Mapping[str, Value] | SampleInputs | Value | None = None,
     *,
     runs: int = 50,
     warmup: int = 5,
@@ -139,7 +139,7 @@ class ProfiledRuns:
     def __init__(
         self,
         executable: Executable,
-        inputs: Mapping[str, Value] | Sequence[Value] | SampleInputs | None = None,
+        inputs: Mapping[str, Value] | SampleInputs | Value | None = None,
     ) -> None:
         graph, engine = executable.graph, executable.engine
         if inputs is None:

@@ -67,7 +67,7 @@ def profile(
     shapes: Shapes | None = None,
     runs: int = 50,
     warmup: int = 5,
-    inputs: Mapping[str, Value] | Sequence[Value] | None = None,
+    inputs: Mapping[str, Value] | Value | None = None,
     progress: Progress | None = None,
 ) -> Profile:
     """Where the time of an engine goes, by operator of the user's file. The engine runs in a
@@ -85,7 +85,7 @@ def prepare(
     path: str | Path,
     *,
     shapes: Shapes | None = None,
-    inputs: Mapping[str, Value] | Sequence[Value] | None = None,
+    inputs: Mapping[str, Value] | Value | None = None,
 ) -> Subject:
     """The model as whence reads it, and inputs for it: those given, or random ones."""
     path = Path(path)

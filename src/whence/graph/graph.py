@@ -221,7 +221,7 @@ class Graph(NodeList):
 
     def run(
         self,
-        inputs: Mapping[str, Value] | Sequence[Value],
+        inputs: Mapping[str, Value] | Value,
         observe: Observer | None = None,
         state: State | None = None,
     ) -> list[Value]:

@@ -36,7 +36,7 @@ RunIterations = Callable[[Iterations], Sequence[Value] | None]
 
 def run(
     graph: Graph,
-    inputs: Mapping[str, Value] | Sequence[Value],
+    inputs: Mapping[str, Value] | Value,
     observe: Observer | None = None,
     state: State | None = None,
 ) -> list[Value]:
@@ -47,7 +47,7 @@ def run(
     return _run(graph, bind_inputs(graph, inputs), observe, state)
 
 
-def bind_inputs(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
+def bind_inputs(graph: Graph, inputs: Mapping[str, Value] | Value) -> list[Value]:
     """The inputs in the graph's order, checked against what it declares."""
     return bind_values([Port(node.name, node.type) for node in graph.inputs], inputs)
 

@@ -50,7 +50,7 @@ class Binder:
         # A model whose first input is itself a dictionary gets what it is given.
         self._takes_no_mapping = not kinds or kinds[0] is not None
 
-    def bind(self, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
+    def bind(self, inputs: Mapping[str, Value] | Value) -> list[Value]:
         """The inputs, given by name or in order, as a list in the order of the ports, checked. A
         single array is the only input.
         """
@@ -117,9 +117,7 @@ def is_single_array(inputs: Value) -> bool:
     return hasattr(inputs, "__dlpack__") or hasattr(inputs, "__array__")
 
 
-def bind_values(
-    ports: Sequence[Port], inputs: Mapping[str, Value] | Sequence[Value]
-) -> list[Value]:
+def bind_values(ports: Sequence[Port], inputs: Mapping[str, Value] | Value) -> list[Value]:
     """The inputs, given by name or in order, as a list in the order of `ports`, checked."""
     return Binder(ports).bind(inputs)
 
