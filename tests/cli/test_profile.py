@@ -6,13 +6,15 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 from tests.cli.conftest import Whence, conv_bn_relu
@@ -160,6 +162,31 @@ def test_passes_work_on_the_sizes_that_a_profile_would_take(whence: Whence, tmp_
     done = whence("passes", save_exp(tmp_path / "one.onnx", "x"))
     assert done.code == 0
     assert "these are taken: --dim n=1" in done.err
+
+
+def test_passes_why_and_profile_tell_of_the_same_program(whence: Whence, tmp_path: Path) -> None:
+    """Positions are a constant where the length is a number, and computed where it is open."""
+    path = tmp_path / "positions.onnx"
+    zero, one = (numpy_helper.from_array(np.asarray(each, np.int64), f"c{each}") for each in (0, 1))
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], "shape"),
+        helper.make_node("Gather", ["s", "c0"], ["n"], "length"),
+        helper.make_node("Range", ["c0", "n", "c1"], ["p"], "positions"),
+        helper.make_node("Cast", ["p"], ["f"], "cast", to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "f"], ["y"], "add"),
+    ]
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["length"]) for name in "xy"]
+    graph = helper.make_graph(nodes, "positions", kinds[:1], kinds[1:], [zero, one])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    profiled = whence("profile", path, "--runs", 1).out
+    (counts,) = re.findall(r"5 operators: (\d+ live, \d+ folded)", profiled)
+    passes = whence("passes", path)
+    assert f"5 source operators: {counts}" in passes.out
+    assert "these are taken: --dim length=32" in passes.err
+    assert "positions (Range) live" in whence("why", path, "positions").out
+    assert "positions (Range) folded" in whence("why", path, "positions", "--dim", "length=32").out
+    fixed = whence("passes", path, "--dim", "length=32").out
+    assert f"5 source operators: {counts}" not in fixed
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_run(

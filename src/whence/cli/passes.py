@@ -45,7 +45,7 @@ def passes(
         console.print(table)
         return
 
-    graph = load_sized(model, parse_sizes(shape, dim, model))
+    graph = load_sized(model, parse_sizes(shape, dim, model)).graph
     before = len(graph)
     reports = prepare_with_bar(graph)
     table = Table(box=None, header_style="bold", pad_edge=False)

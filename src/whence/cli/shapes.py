@@ -6,22 +6,24 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
 
-from whence.api import load
+from whence.api import compile_model, load
 from whence.api.files import Dims, shapes_with
 from whence.attribution.guess_sizes import guesses
 from whence.attribution.sample_inputs import SampleInputs, declared_shapes, taken_sizes
+from whence.building.program import Program
 from whence.cli.console import err, progress, safe
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
 from whence.graph.escaping import escape
 from whence.ops.binding import Port
 from whence.ops.named_dimensions import open_sizes
-from whence.types import Dim
+from whence.ops.open_dimensions import open_dimensions
+from whence.types import Dim, TensorType
 
 Shapes = dict[str, tuple[Dim, ...]]
 
@@ -147,18 +149,27 @@ def load_with_bar(model: Path, shapes: Shapes) -> Graph:
         return load(model, shapes=shapes)
 
 
-def load_sized(model: Path, shapes: Shapes) -> Graph:
-    """The model with every size known: what it leaves open is what `whence profile` would take.
-    Where the model does not work with that, it is said, and sizes stay open.
+class SizedModel(NamedTuple):
+    """A model with the sizes that `whence profile` would take."""
+
+    graph: Graph
+    """As profiling compiles it: with dimensions where the program serves other sizes too."""
+    program: Program | None
+    """What is run, if the model leaves sizes open."""
+
+
+def load_sized(model: Path, shapes: Shapes) -> SizedModel:
+    """What `whence profile` would run. Where the model does not work with the sizes that are taken
+    for what it leaves open, that is said, and they stay open.
     """
     graph = load_with_bar(model, shapes)
     if not any(open_sizes([Port(node.name, node.type) for node in graph.inputs])):
-        return graph
+        return SizedModel(graph, None)
     failure: tuple[str, WhenceError] | None = None
     for guessed in guesses(graph):
         sample = SampleInputs({}, guessed, declared_shapes(graph))
         try:
-            sized = load_with_bar(model, {**shapes, **guessed})
+            sized = _opened(model, shapes, graph, load_with_bar(model, {**shapes, **guessed}))
         except WhenceError as error:
             failure = failure or (sample.options, error)
         else:
@@ -168,4 +179,25 @@ def load_sized(model: Path, shapes: Shapes) -> Graph:
     options, reason = failure
     text = f"whence: sizes stay open, as the model does not work with {options}: {reason}"
     err().print(safe(text, "yellow"), soft_wrap=True)
-    return graph
+    return SizedModel(graph, None)
+
+
+def _opened(model: Path, shapes: Shapes, graph: Graph, fixed: Graph) -> SizedModel:
+    """The model with dimensions for the sizes that are known in `fixed` alone, but for those that
+    its kernels need as numbers.
+    """
+    ports = [Port(node.name, node.type) for node in graph.inputs]
+    sizes = {
+        node.name: node.type.static_shape
+        for node in fixed.inputs
+        if isinstance(node.type, TensorType) and node.type.static_shape is not None
+    }
+    dimensions, _ = open_dimensions(ports, sizes)
+    if not dimensions.sizes:
+        return SizedModel(fixed, None)
+    with progress("compiling") as bar:
+        executable = compile_model(model, shapes=shapes, progress=bar.compiling)
+        program = executable.prepare(sizes)
+    left = () if program.template is None else program.template.dimensions.sizes
+    opened = open_dimensions(ports, sizes, dimensions.sizes.keys() - left)[1]
+    return SizedModel(load_with_bar(model, {**shapes, **opened}), program)

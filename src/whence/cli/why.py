@@ -33,7 +33,6 @@ from whence.graph.history import History, HistoryStep, history_of
 from whence.graph.outcomes import coverage, outcomes
 from whence.provenance import EdgeKind, Ledger, Origin, Outcome, Reason, SourceOp
 from whence.report.terminal import duration, policy_name
-from whence.types import TensorType
 
 _RUNS = 20
 _MOST_NEIGHBOURS = 12
@@ -82,10 +81,9 @@ def why(
             "names no operator; leave it out to list them all", param_hint="OPERATOR"
         )
     shapes = parse_sizes(shape, dim, model)
-    graph = load_sized(model, shapes)
+    graph, program = load_sized(model, shapes)
     modules = find_modules(graph)
     source = None if operator is None else find_source(graph.ledger, operator, modules)
-    sized = {**shapes, **_sizes_of(graph)}
     # Asked before the long work, so that a profile that does not fit is refused at once.
     known = read_profile(profile) if profile is not None else None
     row = _row(known, source) if known is not None and source is not None else None
@@ -107,9 +105,9 @@ def why(
         )
         return
     if time:
-        known, program = _measured(model, sized)
+        known, program = _measured(model, shapes)
         row = _row(known, source)
-    else:
+    elif program is None:
         with progress("choosing kernels"):
             toolchain, threads = Toolchain(), usable_cores()
             choices = TuningRecords(toolchain, threads).choices
@@ -117,16 +115,6 @@ def why(
     print_kernels(console, Neighbourhood(program, links), source)
     if known is not None and row is not None:
         print_time(console, known, row)
-
-
-def _sizes_of(graph: Graph) -> Shapes:
-    """What is timed is what is told of, also where sizes are guessed."""
-    types = {node.name: node.type for node in graph.inputs}
-    return {
-        name: kind.static_shape
-        for name, kind in types.items()
-        if isinstance(kind, TensorType) and kind.static_shape is not None
-    }
 
 
 def _measured(model: Path, shapes: Shapes) -> tuple[Profile, Program]:
