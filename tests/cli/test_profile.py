@@ -164,6 +164,22 @@ def test_passes_work_on_the_sizes_that_a_profile_would_take(whence: Whence, tmp_
     assert "these are taken: --dim n=1" in done.err
 
 
+def test_what_a_folder_does_not_have_is_said(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    assert "left out" not in whence("profile", tiny, "--runs", 1, "-o", tmp_path / "all").out
+    path = tmp_path / "chosen.onnx"
+    onnx.save(
+        onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["" : 18]> chosen (float[20,8] x, float[20] v) => (float[n,8] y)'
+            "<float zero = {0}> { m = Greater(v, zero) r = Compress<axis = 0>(x, m) p = Softmax(r) y = Exp(p) }"
+        ),
+        path,
+    )
+    done = whence("profile", path, "--runs", 1, "-o", tmp_path / "some")
+    assert "left out: model_explorer*.json, optimised nodes and generated code, as" in done.out
+    assert "for sizes that only a run knows" in done.out
+    assert not list((tmp_path / "some").glob("model_explorer*"))
+
+
 def test_passes_why_and_profile_tell_of_the_same_program(whence: Whence, tmp_path: Path) -> None:
     """Positions are a constant where the length is a number, and computed where it is open."""
     path = tmp_path / "positions.onnx"

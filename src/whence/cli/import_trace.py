@@ -11,6 +11,7 @@ from whence.attribution.profile import GROUPINGS
 from whence.cli.console import check_file, check_folder, out, progress, safe
 from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.foreign.import_trace import FORMATS
+from whence.report.files import left_out
 from whence.report.terminal import print_profile
 
 
@@ -74,3 +75,5 @@ def import_command(
     print_profile(console, shown, by, limit)
     for file in files:
         console.print(safe(f" → {file}", "dim"), soft_wrap=True)
+    if output is not None and (missing := left_out(found)):
+        console.print(safe(f" {missing}", "dim"), soft_wrap=True)

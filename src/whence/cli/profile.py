@@ -23,7 +23,7 @@ from whence.cli.shapes import (
     parse_dims,
     parse_sizes,
 )
-from whence.report.files import WRITERS
+from whence.report.files import WRITERS, left_out
 from whence.report.memory import print_memory
 from whence.report.terminal import print_profile
 
@@ -169,6 +169,8 @@ def profile(
         print_memory(console, shown)
     for file in files:
         console.print(safe(f" → {file}", "dim"), soft_wrap=True)
+    if output is not None and (missing := left_out(found)):
+        console.print(safe(f" {missing}", "dim"), soft_wrap=True)
 
 
 def _profile_here(
