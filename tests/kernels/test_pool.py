@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.kernels.harness import Cases
 from tests.kernels.native import NativeCase, run_native
 from whence.codegen.render_c import render_kernel
 from whence.errors import UnsupportedError
@@ -222,3 +223,13 @@ def test_all_channels_of_a_tile_come_before_the_next_tile() -> None:
     text = render_kernel(case.kernel(), "pool", ())
     loops = re.findall(r"for \(int64_t (\w+) =", text)
     assert loops.index("row") < loops.index("column") < loops.index("lane0")
+
+
+def test_long_rows_of_prime_length() -> None:
+    """Longer than what a stack holds: such a row is divided, and its last part is shorter."""
+    cases = Cases(21)
+    for width in (8191, 16411, 4_194_319):
+        x = cases.normal(1, 1, width)
+        y = cases.op("AveragePool", x, kernel_shape=(3,), pads=(1, 1))
+        cases.expect(y, str(width))
+    cases.check()

@@ -32,6 +32,8 @@ from whence.types import DType
 # Results kept side by side while a window passes over a row: enough to fill vectors, few enough for
 # the nearest cache.
 _LANES = 512
+# As many of a row that no such number divides, and no more: the results lie on the stack.
+_MOST_LANES = 1 << 13
 _END = "lanes"
 """The count of elements in a work item."""
 
@@ -53,8 +55,8 @@ class OutputRows:
         """Of the element that belongs to a lane."""
         self._end: Count | None = None
         self._begins: tuple[Stmt, ...] = ()
-        if is_symbolic(width):
-            here = least(lanes, width - count(part * lanes))
+        if is_symbolic(width) or width % lanes:
+            here = least(lanes, count(width) - count(part * lanes))
             self._end, self._begins = Counter(_END), (LetCount(_END, here),)
 
     def loop(self, *body: Stmt) -> Loop:
@@ -76,12 +78,16 @@ class OutputRows:
 
 
 def _lanes(width: int) -> int:
-    """Elements of a work item: all that divide the row evenly, if its width is known."""
+    """Elements of a work item: so many that they divide the row evenly, if its width is known and
+    has such a divisor.
+    """
     if is_symbolic(width):
         return _LANES
     lanes = next(size for size in range(min(width, _LANES), 0, -1) if width % size == 0)
-    # Of a long row of prime length, better one array than single elements.
-    return width if lanes < min(width, _LANES) // 8 else lanes
+    if lanes >= min(width, _LANES) // 8:
+        return lanes
+    # Of a row of prime length, better one array than single elements.
+    return width if width <= _MOST_LANES else _LANES
 
 
 def nested(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
