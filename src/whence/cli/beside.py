@@ -63,8 +63,8 @@ def race_onnxruntime(
 
 
 def _second_run(run: Callable[[], object]) -> int:
-    """Nanoseconds of a run right behind another one, as those of a profile are: the one before wakes
-    the threads, and finds the caches full of what the other engine used.
+    """Nanoseconds of a run right behind another one, as those of a profile are: the one before
+    wakes the threads, and finds the caches full of what the other engine used.
     """
     run()
     began = time.perf_counter_ns()
