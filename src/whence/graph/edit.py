@@ -3,7 +3,8 @@
     [A] the pass looks at the graph and decides; nothing changes
     [B] `edit = rewriter.edit(conv, bn, rule="...")`;
         `edit.const(...)`, `edit.node(...)` build new nodes beside the graph
-    [C] `edit.replace(bn, new)`; `edit.apply()` does it all, or raises and does nothing
+    [C] `edit.replace(bn, new)`; `edit.apply()` does it all, or raises and does nothing;
+        `edit.finish(bn, new)` is both
 
 A new node inherits the origins of all matched nodes, unless the rule narrows them with `of=`: to
 those whose work it does, where a matched node stays for other readers.
@@ -226,9 +227,14 @@ class Edit:
         """State why a matched node disappears without a successor that carries its origin."""
         self._buried[node.id] = (reason, into)
 
-    def apply(self) -> None:
+    def finish(self, old: Node | Ref, new: Node | Ref) -> bool:
+        """Replace `old` by `new`, the last thing to be done, and apply it all."""
+        self.replace(old, new)
+        return self.apply()
+
+    def apply(self) -> bool:
         """Do it, or raise `RewriteError` and change nothing. Matched nodes that nobody uses any
-        more are removed.
+        more are removed. True, for rules that return whether they changed something.
         """
         for node in self._matched:
             if node.graph is not self.graph:
@@ -254,6 +260,7 @@ class Edit:
             self._pass_on_to_consts(change)
         change.before = self._position(change)
         self._rewriter.applied(change, change.apply())
+        return True
 
     def _unused(self, change: Change, needed: set[int]) -> list[Node]:
         """The matched nodes that no one reads once the redirects are done, consumers before

@@ -32,8 +32,7 @@ class PostponeFailures(Pass):
             why = why_it_fails(graph, node)
             if why:
                 edit = rewriter.edit(node, rule=_RULE)
-                edit.replace(node, edit.node("Fail", node.inputs, {"why": why}, node.outputs))
-                edit.apply()
+                edit.finish(node, edit.node("Fail", node.inputs, {"why": why}, node.outputs))
 
     def why_skip(self, graph: Graph) -> str:
         return "" if "Choose" in graph.op_counts else "no Choose"

@@ -140,8 +140,7 @@ def _by_size(rewriter: Rewriter, node: Node) -> bool:
         size = make("Shape", make(ROWS, length))
         scalar = make("Squeeze", size, edit.const(np.array([0], np.int64)))
         edit.replace(node.ref(), make("Range", start, make("Add", scalar, start), step))
-    edit.apply()
-    return True
+    return edit.apply()
 
 
 def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:

@@ -129,9 +129,7 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
         result = edit.node(
             step.op, (result.ref(), *step.inputs[1:]), step.attrs, step.outputs, of=(step,)
         )
-    edit.replace(bn, result)
-    edit.apply()
-    return True
+    return edit.finish(bn, result)
 
 
 def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
@@ -154,9 +152,7 @@ def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
     # which is zero after BN, not before.
     edit = rewriter.edit(linear.node, rule="conv(BN(x), w, b) = conv(x, w·s, b+Σw·t)", folded=(bn,))
     made = rebuild(edit, linear, constants, bn.first_input, linear.node.outputs, (linear.node, bn))
-    edit.replace(linear.node, made)
-    edit.apply()
-    return True
+    return edit.finish(linear.node, made)
 
 
 def _linear_before(graph: Graph, bn: Node) -> _Found | None:

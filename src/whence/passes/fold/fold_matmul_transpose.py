@@ -93,9 +93,7 @@ def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
             types=node.outputs,
             name=node.name,
         )
-        edit.replace(node, made)
-        edit.apply()
-        return True
+        return edit.finish(node, made)
     return False
 
 
@@ -125,9 +123,7 @@ def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
         "transB": 1 - get_int(node.attrs, "transA", 0),
     }
     made = edit.node(*_gemm(node, swapped, changes), types=transpose.outputs, name=node.name)
-    edit.replace(transpose, made)
-    edit.apply()
-    return True
+    return edit.finish(transpose, made)
 
 
 def _scaled_operand(node: Node, rewriter: Rewriter) -> bool:
@@ -151,9 +147,7 @@ def _scaled_operand(node: Node, rewriter: Rewriter) -> bool:
             rule=f"gemm with s·{'ab'[index]} = gemm with s·alpha",
         )
         made = edit.node(*_gemm(node, inputs, changes), types=node.outputs, name=node.name)
-        edit.replace(node, made)
-        edit.apply()
-        return True
+        return edit.finish(node, made)
     return False
 
 
@@ -176,9 +170,7 @@ def _scaled_result(node: Node, rewriter: Rewriter) -> bool:
         rule="s·gemm(a, b, c) = gemm with s·alpha, s·beta",
     )
     made = edit.node(*_gemm(node, node.inputs, changes), types=scaling.outputs, name=node.name)
-    edit.replace(scaling, made)
-    edit.apply()
-    return True
+    return edit.finish(scaling, made)
 
 
 def _scaled(graph: Graph, node: Node, factor: float, names: Sequence[str]) -> dict[str, Attr]:

@@ -81,8 +81,7 @@ class FoldPad(RulePass):
         made = edit.node(
             node.op, (padding.data, *node.inputs[1:]), attrs, node.outputs, name=node.name
         )
-        edit.replace(node, made)
-        edit.apply()
+        edit.finish(node, made)
 
 
 def _padding(graph: Graph, node: Node) -> _Padding | None:

@@ -97,9 +97,7 @@ def _fold_into_producer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
     edit = rewriter.edit(
         linear.node, rule=f"{_text(node, operands, 'f(x)')} = f'(x)", folded=(node,)
     )
-    edit.replace(node, rebuild(edit, linear, constants, x, node.outputs, (linear.node, node)))
-    edit.apply()
-    return True
+    return edit.finish(node, rebuild(edit, linear, constants, x, node.outputs, (linear.node, node)))
 
 
 def _fold_into_batch_norm(node: Node, operands: WithConst, rewriter: Rewriter) -> bool:
@@ -135,9 +133,7 @@ def _fold_into_batch_norm(node: Node, operands: WithConst, rewriter: Rewriter) -
     inputs = (bn.inputs[0], edit.const(new_scale), edit.const(new_bias), *bn.inputs[3:])
     parents = (*consts_with_origin(graph, (*bn.inputs[1:3], *node.inputs)), bn, node)
     made = edit.node("BatchNormalization", inputs, bn.attrs, node.outputs, of=parents, name=bn.name)
-    edit.replace(node, made)
-    edit.apply()
-    return True
+    return edit.finish(node, made)
 
 
 def _fold_into_consumer(node: Node, operands: WithConst, rewriter: Rewriter) -> bool:
@@ -164,12 +160,10 @@ def _fold_into_consumer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
     edit = rewriter.edit(
         linear.node, rule=f"f({_text(node, operands, 'x')}) = f'(x)", folded=(node,)
     )
-    edit.replace(
+    return edit.finish(
         linear.node,
         rebuild(edit, linear, constants, operands.value, linear.node.outputs, (linear.node, node)),
     )
-    edit.apply()
-    return True
 
 
 def _shape(graph: Graph, operands: WithConst) -> Shape | None:

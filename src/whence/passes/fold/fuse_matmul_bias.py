@@ -68,8 +68,7 @@ class FuseMatmulBias(RulePass):
         edit = rewriter.edit(*consts_with_origin(graph, node.inputs[2:]), node, addition, rule=rule)
         attrs = {name: value for name, value in node.attrs.items() if name != "beta"}
         made = edit.node("Gemm", (*node.inputs[:2], addend), attrs, addition.outputs)
-        edit.replace(addition, made)
-        edit.apply()
+        edit.finish(addition, made)
 
 
 def _adds_nothing(graph: Graph, node: Node) -> bool:

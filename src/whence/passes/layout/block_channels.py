@@ -338,5 +338,4 @@ def _see_as_reshape(node: Node, rewriter: Rewriter) -> None:
     target = before if node.op == "FromBlocked" else after
     edit = rewriter.edit(node, rule=f"{node.op} of one pixel = Reshape")
     made = edit.node("Reshape", [node.inputs[0], edit.sizes(target)], types=node.outputs)
-    edit.replace(node, made)
-    edit.apply()
+    edit.finish(node, made)

@@ -56,8 +56,7 @@ class CancelReshapes(RulePass):
             if target is not None:
                 edit = rewriter.edit(before, node, rule="reshape(reshape(x)) = reshape(x)")
                 made = edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs)
-                edit.replace(node, made)
-                edit.apply()
+                edit.finish(node, made)
 
 
 def _cancel(rewriter: Rewriter, before: Node, node: Node, x: Ref, rule: str) -> None:

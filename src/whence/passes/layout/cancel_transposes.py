@@ -82,8 +82,7 @@ def compose_transposes(node: Node, rewriter: Rewriter) -> bool:
         edit.bury(node, Reason.CANCELLED, into=x.node)
     else:
         edit.replace(node, edit.node("Transpose", [x], {"perm": total}))
-    edit.apply()
-    return True
+    return edit.apply()
 
 
 _UNDONE = "transpose(transpose(x)) = x"
@@ -131,9 +130,7 @@ def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
         return False
     edit = rewriter.edit(node, rule="transpose of axes of size 1 = reshape")
     made = edit.node("Reshape", [source, edit.sizes(target)], types=node.outputs)
-    edit.replace(node, made)
-    edit.apply()
-    return True
+    return edit.finish(node, made)
 
 
 # 5. T(Reshape(T(x))) that adds or drops axes of size 1 between and leaves the others in their order
@@ -172,9 +169,7 @@ def _move_back(node: Node, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         first, between, node, rule="transpose(reshape(transpose(x))) of axes of size 1 = reshape(x)"
     )
-    edit.replace(node, edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs))
-    edit.apply()
-    return True
+    return edit.finish(node, edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs))
 
 
 # 4. Reshape(T(Reshape(x))) that merges axes, moves them as one and splits them again =
@@ -219,8 +214,7 @@ def _move_as_one(node: Node, rewriter: Rewriter) -> None:
         source = edit.node("Reshape", [x, edit.sizes(target)], types=kind, of=[first]).ref()
     full: Perm = inverse_perm(order)
     made = edit.node("Transpose", [source], {"perm": full}, of=[node, last] if target else None)
-    edit.replace(last, made)
-    edit.apply()
+    edit.finish(last, made)
 
 
 def _groups(merged: Shape, split: Shape) -> list[list[int]] | None:

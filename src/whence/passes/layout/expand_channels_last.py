@@ -39,5 +39,4 @@ class ExpandChannelsLast(RulePass):
             plain_name(node.op), [first.ref(), *node.inputs[1:]], node.attrs, name=node.name
         )
         made = edit.node("Transpose", [plain.ref()], {"perm": to_last(x.rank)}, node.outputs)
-        edit.replace(node, made)
-        edit.apply()
+        edit.finish(node, made)

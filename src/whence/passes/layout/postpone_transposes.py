@@ -65,13 +65,12 @@ class PostponeTransposes(RulePass):
             TensorType(made.dtype, kind.shape),
             of=[node],
         )
-        edit.replace(
+        edit.finish(
             node,
             edit.node(
                 "Transpose", [inner.ref()], {"perm": tuple(perm)}, node.outputs, of=[transpose]
             ),
         )
-        edit.apply()
 
 
 def _is_number(rewriter: Rewriter, node: Node, index: int) -> bool:

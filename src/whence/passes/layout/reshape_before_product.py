@@ -68,8 +68,7 @@ class ReshapeBeforeProduct(RulePass):
         )
         before = edit.node("Reshape", [node.inputs[0], edit.sizes(target)], of=(reshape,))
         made = edit.node(op, [before.ref(), *node.inputs[1:]], attrs, reshape.outputs, of=(node,))
-        edit.replace(reshape, made)
-        edit.apply()
+        edit.finish(reshape, made)
 
 
 def _is_by_rows(graph: Graph, node: Node) -> bool:

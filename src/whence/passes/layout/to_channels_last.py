@@ -59,10 +59,9 @@ class ToChannelsLast(RulePass):
         made = edit.node(
             PREFIX + node.op, [transposed.ref(), *node.inputs[1:]], node.attrs, name=node.name
         )
-        edit.replace(
+        edit.finish(
             node, edit.node("Transpose", [made.ref()], {"perm": to_second(x.rank)}, node.outputs)
         )
-        edit.apply()
 
     # global_pool(x) = reduce(x over the spatial axes)
     def _reduce(self, node: Node, rewriter: Rewriter, rank: int) -> None:
@@ -75,8 +74,7 @@ class ToChannelsLast(RulePass):
             node.outputs,
             name=node.name,
         )
-        edit.replace(node, made)
-        edit.apply()
+        edit.finish(node, made)
 
     # instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift
     def _standardise(self, node: Node, rewriter: Rewriter, x: TensorType) -> None:
@@ -110,5 +108,4 @@ class ToChannelsLast(RulePass):
         )
         scaled = edit.node("Mul", [edit.node("Mul", [centred.ref(), root.ref()]).ref(), scale])
         made = edit.node("Add", [scaled.ref(), shift], None, node.outputs, name=node.name)
-        edit.replace(node, made)
-        edit.apply()
+        edit.finish(node, made)

@@ -105,8 +105,7 @@ def _count(node: Node, rewriter: Rewriter) -> None:
     edit = rewriter.edit(node, rule=_NONZERO, kind=EdgeKind.LOWER)
     places = edit.node(PLACES, node.inputs, n_outputs=2)
     found = edit.node(PREFIX, (places.ref(0), places.ref(1)))
-    edit.replace(node.ref(), edit.node("Transpose", (found.ref(),), {"perm": (1, 0)}).ref())
-    edit.apply()
+    edit.finish(node.ref(), edit.node("Transpose", (found.ref(),), {"perm": (1, 0)}).ref())
 
 
 def _count_values(node: Node, rewriter: Rewriter) -> None:
@@ -143,8 +142,7 @@ def _undo(node: Node, rewriter: Rewriter) -> None:
         if shape is not None and shape.shape is not None and len(shape.shape) == 1:
             edit = rewriter.edit(node, rule=_TWICE)
             flat = edit.node("Reshape", (prefix.ref(), edit.const(np.array([-1], np.int64))))
-            edit.replace(node, flat)
-            edit.apply()
+            edit.finish(node, flat)
 
 
 def _is_swap(node: Node) -> bool:
@@ -202,8 +200,7 @@ def _postpone(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) -
     made = _on_all_rows(edit, node, inputs, prefixes, count)
     if made is None:
         return
-    edit.replace(node, edit.node(PREFIX, (made.ref(), count)))
-    edit.apply()
+    edit.finish(node, edit.node(PREFIX, (made.ref(), count)))
 
 
 def _on_all_rows(
@@ -326,5 +323,4 @@ def _scatter(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) ->
     edit = rewriter.edit(node, rule=_SCATTER)
     rows = (data, _safe(edit, indices.operand("data"), count), updates.operand("data"))
     written = edit.node("ScatterND", rows, node.attrs)
-    edit.replace(node, edit.node("Where", (_any(edit, count), written.ref(), data)))
-    edit.apply()
+    edit.finish(node, edit.node("Where", (_any(edit, count), written.ref(), data)))

@@ -84,8 +84,7 @@ class ExpandFourier(RulePass):
         bias = node.operand("C")
         if bias is not None:
             product = make("Add", product, bias)
-        edit.replace(node.ref(), make("Reshape", product, edit.sizes(list(result.static_shape))))
-        edit.apply()
+        edit.finish(node.ref(), make("Reshape", product, edit.sizes(list(result.static_shape))))
 
 
 def _chain(graph: Graph, node: Node) -> list[Node]:

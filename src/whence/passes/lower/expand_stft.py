@@ -63,11 +63,10 @@ class ExpandStft(RulePass):
             "Conv", row, edit.const(weights), strides=(step,), kernel_shape=(weights.shape[2],)
         )
         transposed = make("Transpose", waves, perm=(0, 2, 1))
-        edit.replace(
+        edit.finish(
             node.ref(),
             make("Reshape", transposed, edit.sizes([batch, frames, bins, 2])),
         )
-        edit.apply()
 
 
 def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:

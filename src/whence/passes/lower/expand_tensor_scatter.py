@@ -64,5 +64,4 @@ class ExpandTensorScatter(RulePass):
             places = make("Where", make("Less", starts, zero), end, places)
         whole = make("Expand", places, edit.sizes(list(shape)))
         made = make("ScatterElements", past, whole, update, axis=axis)
-        edit.replace(node.ref(), made)
-        edit.apply()
+        edit.finish(node.ref(), made)

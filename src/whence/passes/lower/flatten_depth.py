@@ -232,5 +232,4 @@ class Flattening:
         return self._op("Transpose", data, perm=_SLICES_FIRST)
 
     def _finish(self, result: Ref) -> None:
-        self._edit.replace(self.node.ref(), result)
-        self._edit.apply()
+        self._edit.finish(self.node.ref(), result)

@@ -79,8 +79,7 @@ class FuseActivations(RulePass):
             rule=f"{'·'.join(plan.story)} = {plan.op}",
         )
         made = edit.node(plan.op, plan.inputs, plan.attrs, plan.last.outputs, name=node.name)
-        edit.replace(plan.last, made)
-        edit.apply()
+        edit.finish(plan.last, made)
 
 
 @dataclass(slots=True)

@@ -106,8 +106,7 @@ class SplitReductions(RulePass):
             data = make("Squeeze", data, edit.const(np.array([axis + 1])))
         keep = node.attrs.get("keepdims", 1)
         whole = make(steps.whole, data, edit.const(np.array(axes)), keepdims=keep)
-        edit.replace(node.ref(), whole)
-        edit.apply()
+        edit.finish(node.ref(), whole)
 
 
 def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...]:

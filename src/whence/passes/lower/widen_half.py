@@ -202,8 +202,7 @@ def _widen_cast(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
         )
     elif source in wide and after.dtype not in HALF:
         edit = rewriter.edit(node, rule="a cast of what is computed in single starts there")
-        edit.replace(node, edit.node("Cast", [wide[source]], node.attrs, node.outputs))
-        edit.apply()
+        edit.finish(node, edit.node("Cast", [wide[source]], node.attrs, node.outputs))
     elif (
         before.dtype is DType.F32
         and after.dtype in HALF
@@ -220,6 +219,5 @@ def _widen_cast(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
         back = edit.node(
             "Cast", [rounded.ref()], {"to": int(after.dtype)}, node.outputs, kind=EdgeKind.INSERT
         )
-        edit.replace(node, back)
-        edit.apply()
+        edit.finish(node, back)
         wide[back.ref()] = rounded.ref()

@@ -201,5 +201,4 @@ def rewrite_max_pool(node: Node, rewriter: Rewriter) -> None:
     last = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(kind.rank)})
     pooled = edit.node("ChannelsLastMaxPool", [last.ref()], node.attrs, name=node.name)
     made = edit.node("Transpose", [pooled.ref()], {"perm": to_second(kind.rank)}, node.outputs)
-    edit.replace(node, made)
-    edit.apply()
+    edit.finish(node, made)

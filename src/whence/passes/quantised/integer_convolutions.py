@@ -106,9 +106,7 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
     result = tail.build(edit, sums)
     if not last:
         result = edit.node("Transpose", [result], {"perm": to_second(rank)}, of=[match.last]).ref()
-    edit.replace(match.last.ref(), result)
-    edit.apply()
-    return True
+    return edit.finish(match.last.ref(), result)
 
 
 # conv_integer(x, w, zeros) = integer_conv(x, w, zeros)
@@ -129,5 +127,4 @@ def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
     attrs = {name: value for name, value in node.attrs.items() if name != "kernel_shape"}
     sums = edit.node("IntegerConv", [codes, constant, *node.inputs[2:]], attrs)
     made = edit.node("Transpose", [sums.ref()], {"perm": to_second(x.rank)}, node.outputs)
-    edit.replace(node, made)
-    edit.apply()
+    edit.finish(node, made)

@@ -65,9 +65,9 @@ def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
         ).ref()
         parts.append(_scale(edit, shifted, scale, of))
     total = edit.node(match.op.op, parts, of=of).ref()
-    edit.replace(match.last.ref(), narrowed(edit, _scale(edit, total, known[2], of), match, of))
-    edit.apply()
-    return True
+    return edit.finish(
+        match.last.ref(), narrowed(edit, _scale(edit, total, known[2], of), match, of)
+    )
 
 
 def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
@@ -80,9 +80,9 @@ def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
         return False
     edit, of = _edit(match, rewriter), list(match.matched)
     product = edit.node("Mul", [_centred(edit, a, of), _centred(edit, b, of)], of=of).ref()
-    edit.replace(match.last.ref(), narrowed(edit, _scale(edit, product, scale, of), match, of))
-    edit.apply()
-    return True
+    return edit.finish(
+        match.last.ref(), narrowed(edit, _scale(edit, product, scale, of), match, of)
+    )
 
 
 def rewrite_prelu(match: QuantisedOp, rewriter: Rewriter) -> bool:
@@ -131,9 +131,9 @@ def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
         )
         return True
     match = match.limited_to(ends)
-    edit.replace(match.last.ref(), narrowed(edit, _scale(edit, centred, above, of), match, of))
-    edit.apply()
-    return True
+    return edit.finish(
+        match.last.ref(), narrowed(edit, _scale(edit, centred, above, of), match, of)
+    )
 
 
 def _two(match: QuantisedOp) -> tuple[QuantisedOperand | None, QuantisedOperand | None]:
@@ -184,8 +184,7 @@ def _replace_by_choice(
 ) -> None:
     is_above = edit.node("GreaterOrEqual", [x, edit.const(np.int32(0))], of=of).ref()
     chosen = edit.node("Where", [is_above, above, below], of=of).ref()
-    edit.replace(match.last.ref(), narrowed(edit, chosen, match, of))
-    edit.apply()
+    edit.finish(match.last.ref(), narrowed(edit, chosen, match, of))
 
 
 def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
@@ -209,8 +208,6 @@ def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
         x.node, (), last, (x,), result, *integer_range(result.dtype), is_fixed_point=True
     )
     edit, of = _edit(match, rewriter), [x.node, last]
-    edit.replace(
+    return edit.finish(
         last.ref(), narrowed(edit, _scale(edit, _centred(edit, x, of), scale, of), match, of)
     )
-    edit.apply()
-    return True

@@ -80,9 +80,7 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     bias = node.operand("B") if is_conv else node.operand("C")
     if bias is not None:
         real = maker.op("Add", real, bias)
-    edit.replace(node.ref(), real)
-    edit.apply()
-    return True
+    return edit.finish(node.ref(), real)
 
 
 def _sums(

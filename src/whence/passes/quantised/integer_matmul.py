@@ -162,9 +162,7 @@ def rewrite_product(match: QuantisedOp, rewriter: Rewriter) -> bool:
     )
     of = makers_of_sums(product.nodes, bias)
     sums = biased(edit, _sums(edit, product, of), bias, of)
-    edit.replace(match.last.ref(), tail.build(edit, sums))
-    edit.apply()
-    return True
+    return edit.finish(match.last.ref(), tail.build(edit, sums))
 
 
 # matmul(dq(a), dq(b)) = float(matmul_integer(a, b)) · scales
@@ -194,8 +192,7 @@ def rewrite_real_product(node: Node, rewriter: Rewriter) -> None:
         [real, edit.const(scales.reshape(()) if scales.size == 1 else scales)],
         types=node.outputs,
     )
-    edit.replace(node, made)
-    edit.apply()
+    edit.finish(node, made)
 
 
 def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:

@@ -59,9 +59,7 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
     ).ref()
     if x.coding.zero:
         value = edit.node("Sub", [value, edit.const(np.int32(count * x.coding.zero))], of=of).ref()
-    edit.replace(match.last.ref(), tail.build(edit, value))
-    edit.apply()
-    return True
+    return edit.finish(match.last.ref(), tail.build(edit, value))
 
 
 def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...] | None:
@@ -110,6 +108,4 @@ def rewrite_average_pool(match: QuantisedOp, rewriter: Rewriter) -> bool:
         rule="quantise(average_pool(dequantise(x))) = average_pool(x)",
     )
     value = edit.node(node.op, [x.codes], node.attrs, of=[x.node, node], name=node.name).ref()
-    edit.replace(match.last.ref(), limited(edit, value, match))
-    edit.apply()
-    return True
+    return edit.finish(match.last.ref(), limited(edit, value, match))

@@ -69,12 +69,10 @@ def rewrite_resize(match: QuantisedOp, rewriter: Rewriter) -> bool:
         value = _interpolated(
             edit, x.codes, axes, DType.I32 if match.result.dtype is DType.I8 else DType.I64, of
         )
-    edit.replace(
+    return edit.finish(
         match.last.ref(),
         edit.node("Cast", [value], {"to": int(match.result.dtype)}, match.last.outputs, of=of),
     )
-    edit.apply()
-    return True
 
 
 def _in_integers(axis: int, size: int, target: int, mode: str) -> _Axis:

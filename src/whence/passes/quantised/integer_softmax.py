@@ -85,9 +85,7 @@ def rewrite_softmax(match: QuantisedOp, rewriter: Rewriter) -> bool:
     half = maker.op("Div", maker.power(place, np.arange(31)), edit.const(np.int64(2)))
     result = maker.op("Div", maker.op("Add", product, half), maker.power(place, np.arange(31)))
     result = maker.op("Clip", result, edit.const(np.int64(0)), edit.const(np.int64(32767)))
-    edit.replace(match.last.ref(), maker.cast(result, DType.I16))
-    edit.apply()
-    return True
+    return edit.finish(match.last.ref(), maker.cast(result, DType.I16))
 
 
 def _exponentials() -> np.ndarray:

@@ -62,11 +62,9 @@ def rewrite_table(last: Node, rewriter: Rewriter) -> bool:
     if table is None:
         return False
     edit = rewriter.edit(source.node, *region, last, rule="quantise(f(dequantise(x))) = table of f")
-    edit.replace(
+    return edit.finish(
         last.ref(), edit.node("LookUp", [source.codes, edit.const(table)], types=last.outputs)
     )
-    edit.apply()
-    return True
 
 
 def _region(graph: Graph, last: Node) -> tuple[QuantisedOperand, list[Node]] | None:

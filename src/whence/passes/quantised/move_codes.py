@@ -82,9 +82,7 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
         after = edit.node(
             "DequantizeLinear", [source, *before.inputs[1:]], attrs, node.outputs, of=[before]
         )
-    edit.replace(node, after)
-    edit.apply()
-    return True
+    return edit.finish(node, after)
 
 
 # q(move(x)) = move(q(x))
@@ -111,5 +109,4 @@ def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
         of=[last],
     )
     made = edit.node(node.op, [first.ref(), *node.inputs[1:]], node.attrs, last.outputs, of=[node])
-    edit.replace(last, made)
-    edit.apply()
+    edit.finish(last, made)

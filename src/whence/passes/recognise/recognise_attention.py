@@ -218,8 +218,7 @@ def _apply(rewriter: Rewriter, weights: _Weights, scores: _Scores, shape: Shape)
     v = _swap(edit, weights.v, root) if weights.transposed else weights.v
     result = edit.node("Attention", [scores.q, k, v, mask], attrs, of=parts).ref()
     # 2. V'·Pᵀ = (P·V'ᵀ)ᵀ
-    edit.replace(root.ref(), _swap(edit, result, root) if weights.transposed else result)
-    edit.apply()
+    edit.finish(root.ref(), _swap(edit, result, root) if weights.transposed else result)
 
 
 def _swap(edit: Edit, ref: Ref, cause: Node) -> Ref:

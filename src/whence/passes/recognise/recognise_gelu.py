@@ -68,8 +68,7 @@ class RecogniseGelu(RulePass):
             if _fits(gate, form, rewriter) and is_closed(gate.nodes, gate.root):
                 edit = rewriter.edit(*gate.nodes, rule=form.rule)
                 made = edit.node("Gelu", [gate.x], {"approximate": form.approximate})
-                edit.replace(gate.root, made)
-                edit.apply()
+                edit.finish(gate.root, made)
                 return
 
 

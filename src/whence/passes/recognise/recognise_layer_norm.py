@@ -77,8 +77,7 @@ class RecogniseLayerNorm(RulePass):
             return
         bias = None if norm.bias is None else parameter(edit, norm.bias, norm.x, norm.axes)
         attrs = {"axis": -len(norm.axes), "epsilon": root.epsilon, "stash_type": 1}
-        edit.replace(norm.out, edit.node("LayerNormalization", [norm.x, scale, bias], attrs))
-        edit.apply()
+        edit.finish(norm.out, edit.node("LayerNormalization", [norm.x, scale, bias], attrs))
 
 
 # 1. (x - mean(x)) / √(v + ε) · scale + bias = LayerNormalization(x, scale, bias, ε)

@@ -69,5 +69,4 @@ class RecogniseRmsNorm(RulePass):
         scale = parameter(edit, norm.scale, norm.x, norm.axes)
         if scale is not None:
             attrs = {"axis": -len(norm.axes), "epsilon": root.epsilon, "stash_type": 1}
-            edit.replace(norm.out, edit.node("RMSNormalization", [norm.x, scale], attrs))
-            edit.apply()
+            edit.finish(norm.out, edit.node("RMSNormalization", [norm.x, scale], attrs))

@@ -236,6 +236,4 @@ def _apply(rewriter: Rewriter, nodes: list[Node], op: str, x: Ref, axis: int, ru
         return False
     rank = len(shape_of(rewriter.graph, x) or ())
     edit = rewriter.edit(*nodes, rule=rule)
-    edit.replace(nodes[-1], edit.node(op, [x], {"axis": -1 if axis == rank - 1 else axis}))
-    edit.apply()
-    return True
+    return edit.finish(nodes[-1], edit.node(op, [x], {"axis": -1 if axis == rank - 1 else axis}))

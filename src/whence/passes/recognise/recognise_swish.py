@@ -134,8 +134,7 @@ def _mish(node: Node, rewriter: Rewriter) -> None:
     nodes = (softplus, node, users[0])
     if is_closed(nodes, users[0]):
         edit = rewriter.edit(*nodes, rule="x·tanh(softplus(x)) = Mish(x)")
-        edit.replace(users[0], edit.node("Mish", [x]))
-        edit.apply()
+        edit.finish(users[0], edit.node("Mish", [x]))
 
 
 def _ramp(gate: Gate, top: float) -> Polynomial:
@@ -158,6 +157,4 @@ def _apply(rewriter: Rewriter, gate: Gate, op: str, attrs: dict[str, Attr], rule
     if not is_closed(gate.nodes, gate.root):
         return False
     edit = rewriter.edit(*gate.nodes, rule=rule)
-    edit.replace(gate.root, edit.node(op, [gate.x], attrs))
-    edit.apply()
-    return True
+    return edit.finish(gate.root, edit.node(op, [gate.x], attrs))

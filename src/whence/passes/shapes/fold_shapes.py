@@ -205,8 +205,7 @@ class _Walk:
         if contradict(node.outputs[0], new.outputs[0]):
             return
         wanted, data = self.values.of(node.inputs[index]), node.inputs[0]
-        edit.replace(node, new)
-        edit.apply()
+        edit.finish(node, new)
         self.types.refine(new, node.outputs)
         self.types.learnt.add(new.id)
         if wanted is not None and node.op == "Reshape":

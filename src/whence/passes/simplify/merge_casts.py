@@ -52,8 +52,7 @@ class MergeCasts(RulePass):
                 key: value for key, value in node.attrs.items() if key in ("saturate", "round_mode")
             }
             made = edit.node("Cast", node.inputs[:1], {**attrs, "to": int(target)}, node.outputs)
-            edit.replace(node, made)
-            edit.apply()
+            edit.finish(node, made)
             return
         inner = producer_of(graph, node.inputs[0], "Cast")
         if inner is None or inner.inputs[0] is None:
@@ -79,8 +78,7 @@ class MergeCasts(RulePass):
         edit = rewriter.edit(
             inner, node, rule="a cast after a cast that loses nothing starts from the original"
         )
-        edit.replace(node, edit.node("Cast", inner.inputs, node.attrs, node.outputs))
-        edit.apply()
+        edit.finish(node, edit.node("Cast", inner.inputs, node.attrs, node.outputs))
 
 
 def _dtype(graph: Graph, node: Node, index: int) -> DType:

@@ -172,9 +172,7 @@ def _merge_slices(node: Node, rewriter: Rewriter) -> bool:
     if cuts is None or source is None or len(chain) == 1:
         return False
     edit = rewriter.edit(*reversed(chain), rule="a slice of a slice is a slice")
-    edit.replace(node, _slice_node(edit, source, cuts, node.type))
-    edit.apply()
-    return True
+    return edit.finish(node, _slice_node(edit, source, cuts, node.type))
 
 
 def _compose(
@@ -228,8 +226,7 @@ def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
                     {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)},
                     node.type,
                 )
-                edit.replace(node, made)
-                edit.apply()
+                edit.finish(node, made)
             return True
         offset += length
     return False
@@ -317,9 +314,7 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
         return True
     edit = rewriter.edit(*pieces, node, rule="a concatenation of neighbouring slices is one slice")
     made = _slice_node(edit, source, {axis: Cut(taken.start, taken.stop, 1)}, node.type)
-    edit.replace(node, made)
-    edit.apply()
-    return True
+    return edit.finish(node, made)
 
 
 # [[x, y], z] = [x, y, z]
@@ -350,9 +345,7 @@ def _concat_of_concats(node: Node, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         *absorbed, node, rule="a concatenation of concatenations is one concatenation"
     )
-    edit.replace(node, edit.node("Concat", inputs, node.attrs, node.outputs))
-    edit.apply()
-    return True
+    return edit.finish(node, edit.node("Concat", inputs, node.attrs, node.outputs))
 
 
 def _joins(graph: Graph, ref: Ref | None, axis: int | None) -> Node | None:
@@ -389,8 +382,7 @@ def _split_of_concat(node: Node, rewriter: Rewriter) -> bool:
     for index, (ref, _) in enumerate(parts):
         edit.replace(node.ref(index), ref)
     edit.bury(node, Reason.CANCELLED, into=parts[0][0].node)
-    edit.apply()
-    return True
+    return edit.apply()
 
 
 # [x, y][i] = y[i - len x]
@@ -425,9 +417,7 @@ def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
     made = edit.node(
         "Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs
     )
-    edit.replace(node, made)
-    edit.apply()
-    return True
+    return edit.finish(node, made)
 
 
 # x[0, 1, ..., n - 1] = x, in the shape of the indices
@@ -452,9 +442,7 @@ def _gather_of_all(node: Node, rewriter: Rewriter) -> bool:
     if target is None:
         return False
     edit = rewriter.edit(node, rule="all elements along an axis, in order, are the value itself")
-    edit.replace(node, edit.node("Reshape", [data, edit.sizes(target)], types=node.outputs))
-    edit.apply()
-    return True
+    return edit.finish(node, edit.node("Reshape", [data, edit.sizes(target)], types=node.outputs))
 
 
 def _locate(parts: Sequence[tuple[Ref, int]], place: int) -> tuple[Ref, int]:
