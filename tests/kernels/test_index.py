@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.kernels.expressions import below
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var, of
+from whence.kernels.ir import Fn, Literal, Op, Position
 
 VARIABLES = (Var("i", 5), Var("j", 4), Var("k", 3))
 
@@ -63,3 +65,35 @@ def test_a_common_factor_is_divided_out() -> None:
     assert (x * 4 + 3) // 16 == x // 4
     assert (x * 4 + 3) % 16 == (x % 4) * 4 + 3
     assert (x * 4 + 5) // 16 == (x + 1) // 4
+
+
+@given(
+    st.integers(-8, 8),
+    st.lists(st.integers(0, 24), min_size=3, max_size=3),
+    st.integers(-8, 130),
+)
+def test_what_cannot_decide_a_comparison_is_left_out(
+    const: int, coefficients: list[int], limit: int
+) -> None:
+    index = of(const)
+    for var, coefficient in zip(VARIABLES, coefficients, strict=True):
+        index = index + of(var) * coefficient
+    made = below(index, limit)
+    for place in itertools.product(*(range(var.extent) for var in VARIABLES)):
+        at = dict(zip(VARIABLES, place, strict=True))
+        match made:
+            case Literal(answer):
+                assert answer is (value(index, at) < limit)
+            case Op(Fn.LT, (Position(left), Literal(right))):
+                assert (value(left, at) < right) is (value(index, at) < limit)
+            case _:
+                raise AssertionError(made)
+
+
+def test_lanes_of_a_block_do_not_decide_a_comparison_with_whole_blocks() -> None:
+    block, lane = of(Var("block", 6)), of(Var("lane", 16))
+    match below(block * 16 + lane, 32):
+        case Op(Fn.LT, (Position(left), _)):
+            assert left == block * 16
+        case other:
+            raise AssertionError(other)

@@ -197,3 +197,58 @@ def test_a_shuffle_loads_together_what_lies_side_by_side():
     loads = re.findall(r"= in0\[(.*)\];", text)
     assert len(loads) == 16
     assert len({re.sub(r"\s*\+ \d+$", "", load) for load in loads}) == 4
+
+
+def _joined_blocks(*channels: int) -> NativeCase:
+    """A concatenation along channels that lie in blocks of 16."""
+    rng, build = np.random.default_rng(0), GraphBuilder("joined")
+    feeds = {
+        f"x{place}": rng.standard_normal((2, -(-count // 16), 3, 5, 16)).astype(np.float32)
+        for place, count in enumerate(channels)
+    }
+    parts = [
+        build.op("FromBlocked", build.input(name, DType.F32, value.shape), channels=count)
+        for (name, value), count in zip(feeds.items(), channels, strict=True)
+    ]
+    build.output("y", build.op("ToBlocked", build.op("Concat", *parts, axis=1), block=16))
+    return NativeCase(
+        "joined",
+        build.finish(),
+        feeds,
+        lambda group, *_: lower_loopnest(group),
+        AVX2,
+        "ToBlocked",
+    )
+
+
+def test_a_concatenation_of_blocked_channels():
+    sizes = ((24, 24, 24, 24), (16, 32), (12, 20), (8, 5, 30), (40, 3))
+    cases = [_joined_blocks(*each) for each in sizes]
+    for case, (made,) in zip(cases, run_native(cases), strict=True):
+        np.testing.assert_array_equal(made, np.asarray(case.graph.run(case.feeds)[0]))
+
+
+def test_no_channel_of_a_block_asks_where_it_is():
+    """Seams may lie between blocks or within them: no comparison and no division is left."""
+    for sizes in ((24, 24, 24, 24), (16, 32), (12, 20)):
+        text = render_kernel(_joined_blocks(*sizes).kernel(), "joined", ())
+        assert "?" not in text.replace("> 0 ?", "")
+        assert not re.search(r"\b[bi]\d+\b\)? [/%]", text)
+
+
+def test_a_rotation_is_two_loops_side_by_side():
+    """Halves of a row that trade places are read without asking which half an element is in."""
+    build = GraphBuilder("rotated")
+    x = build.input("x", DType.F32, (6, 16))
+    first, second = (
+        build.op("Slice", x, *(build.const(np.array([each])) for each in (begin, begin + 8, 1)))
+        for begin in (0, 8)
+    )
+    build.output("y", build.op("Concat", build.op("Neg", second), first, axis=1))
+    values = np.random.default_rng(0).standard_normal((6, 16)).astype(np.float32)
+    graph = build.finish()
+    case = NativeCase(
+        "rotated", graph, {"x": values}, lambda group, *_: lower_loopnest(group), AVX2, "Concat"
+    )
+    ((made,),) = run_native([case])
+    np.testing.assert_array_equal(made, np.concatenate([-values[:, 8:], values[:, :8]], axis=1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from whence.extent import Relation, decide, is_symbolic
 from whence.kernels.index import Index
 from whence.kernels.ir import Expr, Fn, Literal, Load, Op, Position
@@ -83,7 +85,24 @@ def below(index: Index, limit: int) -> Expr:
         return Literal(True, DType.BOOL)
     if decide(limit, Relation.LE, low):
         return Literal(False, DType.BOOL)
-    return Op(Fn.LT, (Position(index), Literal(limit, DType.I64)), DType.BOOL)
+    return Op(Fn.LT, (Position(_leading(index, limit)), Literal(limit, DType.I64)), DType.BOOL)
+
+
+def _leading(index: Index, limit: int) -> Index:
+    """The index without those of its last digits that cannot decide whether it is below a limit:
+    `16·i + j < 32` says nothing about `j < 16`.
+    """
+    rest = limit - index.const
+    if is_symbolic(rest) or any(is_symbolic(factor) or factor < 0 for _, factor in index.terms):
+        return index
+    terms = sorted(index.terms, key=lambda term: term[1])
+    for count in range(len(terms) - 1, 0, -1):
+        step = math.gcd(rest, *(factor for _, factor in terms[count:]))
+        low, high = Index(0, tuple(terms[:count])).bounds()
+        if decide(0, Relation.LE, low) and decide(high, Relation.LT, step):
+            kept = set(terms[count:])
+            return Index(index.const, tuple(term for term in index.terms if term in kept))
+    return index
 
 
 def within(index: Index, low: int, high: int) -> Expr:

@@ -7,6 +7,7 @@ an index would be divided. Neighbouring dimensions are joined where that costs n
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,7 +30,7 @@ from whence.kernels.ir import (
     walk,
 )
 from whence.kernels.loops.axis_tables import AxisTables
-from whence.kernels.loops.pieces import OutputBox, pieces
+from whence.kernels.loops.pieces import OutputBox, pieces, seams
 from whence.kernels.loops.transpose import (
     SIDE,
     SquareTranspose,
@@ -50,6 +51,8 @@ _LANES = 64
 # Elements at equal distances that a place is found for at a time: their lines fit the nearest
 # cache.
 _STRIDED = 64
+# A short row is cut into so many spans at most.
+_SPANS = 4
 # A row of so many elements at most is written out: a block of channels.
 _ROW = 16
 
@@ -90,7 +93,7 @@ class _Nest:
         extents = [math.prod(self._extent(place) for place in block) for block in self.blocks]
         row = self._transposed_row(extents)
         if row is None:
-            along = self._undivided(extents)
+            along = None if self._spans(extents) else self._undivided(extents)
             yield (
                 self._plain(extents, first)
                 if along is None
@@ -147,8 +150,35 @@ class _Nest:
         positions = [position + begins.get(place, 0) for place, position in enumerate(positions)]
         if split_last:
             positions[-2:] = [positions[-2] * extents[-1] + positions[-1]]
-        body = _wrap(inner, self.tables.listed(self._stores(positions), task, inner))
+        spans = [] if split_last or begins else self._spans(extents)
+        if spans:
+            # One loop behind the other, in each of which loads lie side by side.
+            body: tuple[Stmt, ...] = tuple(
+                Loop(var, self.tables.listed(self._stores(at), task, inner), LoopKind.VECTOR)
+                for begin, var in spans
+                for at in [[*positions[:-1], of(var) + begin]]
+            )
+            for var in reversed(inner[:-1]):
+                body = (Loop(var, body),)
+        else:
+            body = _wrap(inner, self.tables.listed(self._stores(positions), task, inner))
         return Loop(task, body, LoopKind.SERIAL, first, digits=digits)
+
+    def _spans(self, extents: Sequence[int]) -> list[tuple[int, Var]]:
+        """The innermost dimension cut where a comparison of it changes its answer, or where it
+        goes over into another block of what is read: begins, and the variable of a loop each.
+        Empty if it need not be cut, or is worth no vectors then.
+        """
+        last = Var(f"b{len(extents) - 1}", extents[-1])
+        if is_symbolic(last.extent):
+            return []
+        positions = [of(Var(f"b{place}", extent)) for place, extent in enumerate(extents[:-1])]
+        values = self._values(self._blocked_index(self.blocks, [*positions, of(last)]))
+        cuts = sorted({0, last.extent, *_cuts(values, last)})
+        spans = [(begin, end - begin) for begin, end in itertools.pairwise(cuts)]
+        if not 1 < len(spans) <= _SPANS or min(extent for _, extent in spans) < _SHORT:
+            return []
+        return [(begin, Var(last.name, extent)) for begin, extent in spans]
 
     def _unrolled(self, extents: Sequence[int], first: int, begins: Mapping[int, int]) -> Loop:
         """The last dimension written out, so that the one before it, which is longer, fills
@@ -422,6 +452,23 @@ def _wrap(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for place, var in reversed(list(enumerate(loops))):
         body = (Loop(var, body, LoopKind.VECTOR if place == len(loops) - 1 else LoopKind.SERIAL),)
     return body
+
+
+def _cuts(values: Sequence[Expr], var: Var) -> Iterator[int]:
+    """The values of a variable, within its range, from which on a comparison gives another answer,
+    or a quotient of it and a number is one more.
+    """
+    for part in walk(*values):
+        for seam, place in seams(part):
+            if seam == var and 0 < place < var.extent:
+                yield place
+        if not isinstance(part, Load):
+            continue
+        for atom, _ in part.index.terms:
+            if isinstance(atom, Quotient | Remainder) and atom.of.variables() == {var}:
+                shift, by = atom.of.const, atom.by
+                if not is_symbolic(by) and atom.of.is_affine() and atom.of.coefficient(var) == 1:
+                    yield from range(by - shift % by, var.extent, by)
 
 
 def _divisors(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from whence.extent import Relation, decide, is_symbolic, surely_equal
+from whence.extent import Relation, decide, estimate, is_symbolic, surely_equal
 from whence.graph import Ref
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of
@@ -38,7 +38,7 @@ def pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[
     cuts = {axis: [0, axis.extent] for axis in axes}
     elements = group.elements()
     for part in walk(*(elements.value(ref, index) for ref in refs)):
-        for axis, place in _seam(part):
+        for axis, place in seams(part):
             if axis in cuts:
                 _cut(cuts[axis], place)
     # Too many pieces: give up the axes with the most, from the outside in.
@@ -60,9 +60,9 @@ def _cut(places: list[int], place: int) -> None:
             return
 
 
-def _seam(part: Expr) -> Iterator[tuple[Var, int]]:
-    """The variable and the value of it at which a comparison of an index with a number changes its
-    answer.
+def seams(part: Expr) -> Iterator[tuple[Var, int]]:
+    """The variable and the values of it at which a comparison of an index with a number changes its
+    answer. Where channels lie in blocks, a seam may lie within a block: that block is a piece.
     """
     match part:
         case Op(Fn.LT, (Position(index), Literal(limit))):
@@ -71,9 +71,12 @@ def _seam(part: Expr) -> Iterator[tuple[Var, int]]:
             pass
         case _:
             return
-    if len(index.terms) == 1:
-        ((atom, coefficient),) = index.terms
-        if isinstance(atom, Var) and decide(0, Relation.LT, coefficient):
-            if not surely_equal(coefficient, 1) and is_symbolic(limit - index.const):
-                return
-            yield atom, -(-(limit - index.const) // coefficient)
+    rest = limit - index.const
+    terms = sorted(index.terms, key=lambda term: (is_symbolic(term[1]), estimate(term[1])))
+    match terms:
+        case [(Var() as axis, step)] if decide(0, Relation.LT, step):
+            if surely_equal(step, 1) or not is_symbolic(rest):
+                yield axis, -(-rest // step)
+        case [(Var() as lane, 1), (Var() as block, step)] if not is_symbolic(rest):
+            if not is_symbolic(step) and surely_equal(step, lane.extent):
+                yield from ((block, rest // step), (block, -(-rest // step)))
