@@ -28,6 +28,7 @@ from whence.building.model_cache import CachedModel
 from whence.building.packed_weights import PackedWeights
 from whence.building.program import Program
 from whence.codegen.cache import Cache
+from whence.codegen.digest import _OpenFile
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError, ModelError
 from whence.graph import Graph, print_graph
@@ -105,6 +106,15 @@ def _net(name: str = "net", *, batch: Dim = 1, seed: int = 0) -> Graph:
 def _saved(graph: Graph, path: Path) -> Path:
     api.save(graph, path)
     return path
+
+
+def _with_external_data(graph: Graph, folder: Path) -> tuple[Path, Path]:
+    """The model's file, and that of its weights."""
+    proto = onnx.load(_saved(graph, folder / "whole.onnx"))
+    (folder / "sub").mkdir()
+    path = folder / "sub/e.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="data.bin", size_threshold=0)
+    return path, path.with_name("data.bin")
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -282,27 +292,46 @@ def test_a_changed_file_is_compiled_anew(engine: Engine, tmp_path: Path) -> None
 def test_changed_external_data_is_compiled_anew(
     engine: Engine, warm: Start, tmp_path: Path
 ) -> None:
-    path = _saved(_net("outside", seed=3), tmp_path / "m.onnx")
-    (tmp_path / "sub").mkdir()
-    proto = onnx.load(path)
-    onnx.save(
-        proto,
-        tmp_path / "sub/e.onnx",
-        save_as_external_data=True,
-        location="data.bin",
-        size_threshold=0,
-    )
-    first = outputs(api.compile_model(tmp_path / "sub/e.onnx", engine=engine)(X))
-    assert_same(outputs(warm(tmp_path / "sub/e.onnx")(X)), first)
-    data = bytearray((tmp_path / "sub/data.bin").read_bytes())
-    data[: 16 * 27 * 4] = bytes(16 * 27 * 4)
-    (tmp_path / "sub/data.bin").write_bytes(data)
-    second = outputs(api.compile_model(tmp_path / "sub/e.onnx", engine=engine)(X))
-    assert_same(second, api.load(tmp_path / "sub/e.onnx").run([X]))
+    path, weights = _with_external_data(_net("outside", seed=3), tmp_path)
+    first = outputs(api.compile_model(path, engine=engine)(X))
+    assert_same(outputs(warm(path)(X)), first)
+    before = weights.read_bytes()
+    weights.write_bytes(bytes(16 * 27 * 4) + before[16 * 27 * 4 :])
+    second = outputs(api.compile_model(path, engine=engine)(X))
+    assert_same(second, api.load(path).run([X]))
     assert not np.allclose(first[0], second[0])
-    (tmp_path / "sub/data.bin").unlink()
+    assert_same(outputs(warm(path)(X)), second)
+    weights.write_bytes(before)
+    assert_same(outputs(warm(path)(X)), first)
+    weights.unlink()
     with pytest.raises(ModelError, match="is missing"):
-        api.compile_model(tmp_path / "sub/e.onnx", engine=engine)
+        api.compile_model(path, engine=engine)
+
+
+def test_external_data_is_hashed_while_a_new_model_is_compiled(
+    engine: Engine, warm: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, weights = _with_external_data(_net("beside", seed=6), tmp_path)
+    compiled, read, link = threading.Event(), _OpenFile.digest, Toolchain.build_library
+    hashed: list[bool] = []
+
+    def read_later(content: _OpenFile) -> str:
+        if content._path == weights:
+            hashed.append(compiled.wait(60))
+        return read(content)
+
+    def linked(toolchain: Toolchain, *units: Any, **options: Any) -> Path:
+        made = link(toolchain, *units, **options)
+        compiled.set()
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_OpenFile, "digest", read_later)
+        patch.setattr(Toolchain, "build_library", linked)
+        patch.setattr("whence.codegen.digest._SETTLED_NS", 0)
+        fresh = api.compile_model(path, engine=engine)
+    assert hashed == [True]
+    assert_same(outputs(warm(path)(X)), outputs(fresh(X)))
 
 
 def test_a_file_that_changes_under_a_model_with_open_shapes(engine: Engine, tmp_path: Path) -> None:

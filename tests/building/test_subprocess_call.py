@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.runtime.models import assert_same, outputs
@@ -21,7 +23,7 @@ from whence.api.compile_file import compile_file
 from whence.api.open_sizes import CompileOptions
 from whence.building.subprocess_call import Answer, Subprocess, call_in_subprocess
 from whence.codegen.cache import Cache
-from whence.codegen.digest import FileDigest
+from whence.codegen.digest import FileDigest, _OpenFile
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
@@ -60,6 +62,11 @@ def _net(*, batch: Dim = 1, seed: int = 0) -> Graph:
         "y", build.op("Relu", build.op("Conv", x, weights, kernel_shape=(3, 3)), name="relu")
     )
     return build.finish()
+
+
+def _saved(graph: Graph, path: Path) -> Path:
+    api.save(graph, path)
+    return path
 
 
 def _run(folder: Path, model: Path, *options: str, **environment: str) -> dict[str, Any]:
@@ -144,6 +151,39 @@ def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(
         )
         assert model(X).shape == (1, 16, 6, 6)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_external_data_is_hashed_by_one_of_the_two(
+    changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proto = onnx.load(_saved(_net(), tmp_path / "whole.onnx"))
+    path, weights = tmp_path / "m.onnx", tmp_path / "data.bin"
+    onnx.save(proto, path, save_as_external_data=True, location=weights.name, size_threshold=0)
+    other = weights.read_bytes()[::-1]
+    hashed: list[str] = []
+    digest = _OpenFile.digest
+
+    def noted(content: _OpenFile) -> str:
+        hashed.append(content._path.name)
+        return digest(content)
+
+    def call(call: Any, *given: Any) -> Answer:
+        answer = call(*pickle.loads(pickle.dumps(given)))
+        if changed:
+            weights.write_bytes(other)
+        return Answer(pickle.loads(pickle.dumps(answer)))
+
+    monkeypatch.setattr(_OpenFile, "digest", noted)
+    monkeypatch.setattr("whence.codegen.digest._SETTLED_NS", 0)
+    monkeypatch.setattr("whence.building.subprocess_call.call_in_subprocess", call)
+    engine = Engine(threads=1, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
+    identity = engine.backend.cache_identity()
+    assert identity is not None
+    model = compile_file(FileDigest(path), engine, identity, CompileOptions({}), in_subprocess=True)
+    if not changed:
+        assert hashed.count(weights.name) == 1
+    assert_same(outputs(model(X)), api.load(path).run([X]))
 
 
 # ---- the call itself ----

@@ -51,9 +51,36 @@ def test_another_process_is_told_a_digest(tmp_path: Path, monkeypatch: pytest.Mo
     long_ago = path.stat().st_mtime - 100
     os.utime(path, (long_ago, long_ago))
     monkeypatch.setattr("whence.codegen.digest._SETTLED_NS", 0)
-    there = pickle.loads(pickle.dumps(FileDigest(path)))
+    (tmp_path / "weights").write_bytes(b"its weights")
+    here = FileDigest(path)
+    here.of_beside("weights")
+    there = pickle.loads(pickle.dumps(here))
     monkeypatch.setattr("whence.codegen.digest._OpenFile.digest", lambda _: "read again")
     assert there.value == digest_of(b"a model")
+    assert there.of_beside("weights").value == digest_of(b"its weights")
     assert there.is_current()
     path.write_bytes(b"another model")
     assert not there.is_current()
+
+
+def test_a_file_that_is_new_is_read_again_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times that are seconds old say no more than that it was the same then."""
+    path = tmp_path / "file"
+    path.write_bytes(b"a model")
+    digest = FileDigest(path)
+    monkeypatch.setattr("whence.codegen.digest._SETTLED_NS", 0)
+    assert digest.is_current()
+    monkeypatch.setattr("whence.codegen.digest._OpenFile.digest", lambda _: "read again")
+    assert digest.is_current()
+
+
+def test_a_file_beside_another_is_read_once(tmp_path: Path) -> None:
+    for name in ("model", "weights"):
+        (tmp_path / name).write_bytes(name.encode())
+    digest = FileDigest(tmp_path / "model")
+    weights = digest.of_beside("weights")
+    assert weights.value == digest_of(b"weights")
+    assert digest.of_beside("weights") is weights
+    assert not digest.of_beside("missing").value

@@ -246,7 +246,7 @@ class _ModelFile:
         if answer is None:
             self._elsewhere = None
             return False
-        self._cached.note_written(answer.value)
+        self._cached.note_compiled(*answer.value)
         return True
 
 
@@ -260,9 +260,10 @@ def _compile_for_cache(
     state: StatePairs,
     only_last: OutputAxes,
     niceness: int = 0,
-) -> Sequence[WrittenEntry]:
+) -> tuple[Sequence[WrittenEntry], Mapping[str, FileDigest]]:
     """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
-    them open and they are known. Returns what was put into the cache for it.
+    them open and they are known. Returns what was put into the cache for it, and the digests of the
+    files beside it.
     """
     if niceness:
         os.nice(niceness)
@@ -278,7 +279,7 @@ def _compile_for_cache(
     executable = compile_file(digest, engine, identity, options)
     if inputs:
         executable.prepare(inputs)
-    return identity.cache.written
+    return identity.cache.written, digest.beside
 
 
 def file_shapes(

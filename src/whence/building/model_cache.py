@@ -157,9 +157,16 @@ class CachedModel:
         folder = self.path.parent.resolve()
         self._others = self._digests([os.path.relpath(file, folder) for file in graph.files])
 
-    def note_written(self, entries: Iterable[WrittenEntry]) -> None:
-        """Another process compiled the model, and wrote these entries."""
+    def note_compiled(
+        self, entries: Iterable[WrittenEntry], beside: Mapping[str, FileDigest]
+    ) -> None:
+        """Another process compiled the model, wrote these entries, and hashed the files beside the
+        model's own.
+        """
         self._cache.note_written(entries)
+        self.file.beside.update(
+            {name: digest for name, digest in beside.items() if digest.is_current()}
+        )
 
     def is_unchanged(self) -> bool:
         """Do the model's files still hold what they held when this was made, or noted?"""
@@ -171,8 +178,8 @@ class CachedModel:
         Where sizes in the shapes are open, there may be several, for sizes that one cannot serve
         together: they are numbered, and the program is that for the sizes it was compiled for.
         """
-        key = self._program_key(shapes, number)
-        if not self._enabled or (record := self._record(key)) is None:
+        record = self._program_record(shapes, number)
+        if record is None:
             return None
         program = self._recorded(record)
         if program is not None:
@@ -205,7 +212,7 @@ class CachedModel:
 
     def closed(self, shapes: Shapes) -> tuple[str, ...]:
         """The dimensions among open shapes that kernels needed the numbers of."""
-        record = self._record(self._closed_key(shapes)) if self._enabled else None
+        record = self._record(self._closed_key(shapes)) if self._is_known else None
         names = (record or {}).get("closed", [])
         return tuple(map(str, names)) if isinstance(names, list) else ()
 
@@ -246,7 +253,7 @@ class CachedModel:
         return (
             self._enabled
             and self._cache.lasts
-            and _TOO_LARGE not in (self._record(self._program_key(shapes)) or {})
+            and _TOO_LARGE not in (self._program_record(shapes) or {})
         )
 
     def store_interface(self, graph: Graph) -> None:
@@ -302,6 +309,16 @@ class CachedModel:
 
     # ---- parts ----
 
+    @property
+    def _is_known(self) -> bool:
+        """Is anything of this model in the cache, whatever the files beside it hold? Where nothing is,
+        nobody waits until they are hashed, which for gigabytes takes longer than compiling.
+        """
+        return self._enabled and self._cache.has(self._key)
+
+    def _program_record(self, shapes: Shapes, number: int = 0) -> dict[str, Any] | None:
+        return self._record(self._program_key(shapes, number)) if self._is_known else None
+
     def _program_key(self, shapes: Shapes, number: int = 0) -> str:
         others = [text for row in _values(self._others) for text in row]
         return cache_key(
@@ -316,7 +333,7 @@ class CachedModel:
 
     def _digests(self, names: Sequence[str]) -> list[tuple[str, FileDigest]]:
         """Of files in the model's folder, computed in the background."""
-        return [(name, FileDigest(self.path.parent / name)) for name in names]
+        return [(name, self.file.of_beside(name)) for name in names]
 
     def _record(self, key: str) -> dict[str, Any] | None:
         content = self._cache.map(key)

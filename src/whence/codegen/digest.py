@@ -70,6 +70,8 @@ class FileDigest:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.beside: dict[str, FileDigest] = {}
+        """Of files in the same folder, by name, that are known or being computed."""
         self._value = ""
         self._status: tuple[int, ...] = ()
         self._content: _OpenFile | None = None
@@ -79,9 +81,15 @@ class FileDigest:
             self._content = _OpenFile(path)
             self._content.pieces.start(min(self._content.pieces.count, MOST_THREADS))
 
-    def __reduce__(self) -> tuple[Callable[..., FileDigest], tuple[Path, str, tuple[int, ...]]]:
-        """For another process, which need not read the file once more."""
-        return _known_digest, (self.path, self.value, self._status)
+    def __reduce__(self) -> tuple[Callable[..., FileDigest], tuple[object, ...]]:
+        """For another process, which need not read the files once more."""
+        return _known_digest, (self.path, self.value, self._status, self.beside)
+
+    def of_beside(self, name: str) -> FileDigest:
+        """Of a file in the same folder, which is read once however often it is asked for."""
+        if name not in self.beside:
+            self.beside[name] = FileDigest(self.path.parent / name)
+        return self.beside[name]
 
     def is_current(self) -> bool:
         """Does the file still hold what it held when it was read? Read again only if its times do
@@ -92,7 +100,11 @@ class FileDigest:
             with contextlib.suppress(OSError):
                 if _settled_status(self.path) == self._status:
                     return True
-        return FileDigest(self.path).value == value
+        again = FileDigest(self.path)
+        if again.value != value:
+            return False
+        self._status = again._status
+        return True
 
     @property
     def value(self) -> str:
@@ -105,8 +117,11 @@ class FileDigest:
         return self._value
 
 
-def _known_digest(path: Path, value: str, status: tuple[int, ...]) -> FileDigest:
+def _known_digest(
+    path: Path, value: str, status: tuple[int, ...], beside: dict[str, FileDigest]
+) -> FileDigest:
     found = FileDigest.__new__(FileDigest)
+    found.beside = beside
     found.path, found._value, found._status, found._content = path, value, status, None
     found._waiting = threading.Lock()
     return found
