@@ -50,6 +50,24 @@ def test_an_evaluation_does_not_hold_its_operands() -> None:
     assert held() is None
 
 
+def test_signs_and_magnitudes_are_written_as_in_python() -> None:
+    x = np.array([-2, 0, 3], np.float32)
+    for formula, expected in (
+        (-X, [2, 0, -3]),
+        (abs(X), [2, 0, 3]),
+        (select(X <= 0, 1, 2), [1, 1, 2]),
+        (select(X >= 0, 1, 2), [2, 1, 1]),
+    ):
+        assert evaluate(formula, (x,), {}).tolist() == expected
+
+
+def test_nobody_decides_by_a_formula() -> None:
+    """Python's `max(X, 0)` would quietly be one of the two."""
+    for decide in (lambda: max(X, 0), lambda: min(0, X + 1), lambda: 1 if X > 0 else 2):
+        with pytest.raises(TypeError, match="maximum, minimum and select instead of max, min"):
+            decide()
+
+
 def test_what_a_formula_says_about_itself() -> None:
     assert parameters(LEAKY) == {"alpha": 0.5}
     assert (operand_count(LEAKY), operand_count(X + Y)) == (1, 2)
@@ -76,7 +94,9 @@ def test_an_activation_is_one_definition() -> None:
     assert square.reference(Call("SquaredRelu", {}, (half,), 1))[0].dtype == half.dtype
 
 
-@pytest.mark.parametrize("op", sorted(name for name, known in REGISTRY.items() if known.formula))
+@pytest.mark.parametrize(
+    "op", sorted(name for name, known in REGISTRY.items() if known.formula is not None)
+)
 def test_a_formula_brings_a_kernel_and_an_operand_rule(op: str) -> None:
     assert op in RULES
     assert op in OPERAND_RULES

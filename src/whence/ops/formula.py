@@ -5,6 +5,9 @@ One formula is the whole arithmetic of an operator: the reference implementation
 kernels write it, and it says what the operator costs. `Formula`s are combined like numbers:
 
     select(X < 0, X * parameter("alpha", 0.01), X)
+
+Functions are applied by name: `apply(Function.TANH, X)`. `max`, `min` and `if` of Python would ask
+whether a formula is true; instead of them there are `maximum`, `minimum` and `select`.
 """
 
 from __future__ import annotations
@@ -92,6 +95,18 @@ class Formula:
 
     __slots__ = ()
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a formula is neither true nor false: write maximum, minimum and select instead of"
+            " max, min and if"
+        )
+
+    def __neg__(self) -> Formula:
+        return Application(Function.NEG, (self,))
+
+    def __abs__(self) -> Formula:
+        return Application(Function.ABS, (self,))
+
     def __add__(self, other: Formula | float) -> Formula:
         return Application(Function.ADD, (self, as_formula(other)))
 
@@ -121,6 +136,12 @@ class Formula:
 
     def __gt__(self, other: Formula | float) -> Formula:
         return Application(Function.LT, (as_formula(other), self))
+
+    def __le__(self, other: Formula | float) -> Formula:
+        return Application(Function.LE, (self, as_formula(other)))
+
+    def __ge__(self, other: Formula | float) -> Formula:
+        return Application(Function.LE, (as_formula(other), self))
 
 
 @dataclass(frozen=True, slots=True)
