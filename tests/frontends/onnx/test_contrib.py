@@ -310,6 +310,21 @@ def test_what_is_not_known_is_named() -> None:
         read_onnx(single("YieldOp", {"x": X}, 17, domain=MICROSOFT))
 
 
+@pytest.mark.parametrize(
+    ("op", "domain", "hint"),
+    [
+        ("Relu", MICROSOFT, "does not know; there is one of the default domain"),
+        ("SkipLayerNormalization", "com.example", "there is one of domain 'com.microsoft'"),
+        ("LayerNormalisation", "", "did you mean 'LayerNormalization'"),
+        ("FusedConv", "", "there is one of domain 'com.microsoft'"),
+        ("Frobnicate", "com.example", "does not know$"),
+    ],
+)
+def test_what_may_have_been_meant_is_told(op: str, domain: str, hint: str) -> None:
+    with pytest.raises(UnsupportedError, match=hint):
+        read_onnx(single(op, {"x": X}, 17, domain=domain))
+
+
 def test_a_restated_operator_keeps_its_number() -> None:
     graph = read_onnx(
         single(

@@ -9,6 +9,7 @@ default is the old behaviour) need none.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -123,11 +124,28 @@ class Upgrader:
         if key in REGISTRY and (record.domain or record.op in native_operators("")):
             return
         if record.op not in _ADAPTERS.get(record.domain, {}):
-            where = f"domain {quoted(record.domain)}" if record.domain else "the default domain"
+            where = _domain(record.domain)
             raise UnsupportedError(
                 f"operator {quoted(record.name)} is a {quoted(record.op)} of {where}, which whence"
-                " does not know"
+                f" does not know{_similar(record)}"
             )
+
+
+def _domain(name: str) -> str:
+    return f"domain {quoted(name)}" if name else "the default domain"
+
+
+def _similar(record: OpRecord) -> str:
+    """What the file may have meant: the same operator of another domain, or a similar name."""
+    known = {tuple(name.rpartition("::")[::2]) for name in REGISTRY if "::" in name}
+    known |= {("", name) for name in native_operators("") & REGISTRY.keys()}
+    known |= {(domain, name) for domain, table in _ADAPTERS.items() for name in table}
+    elsewhere = min((domain for domain, name in known if name == record.op), default=None)
+    if elsewhere is not None:
+        return f"; there is one of {_domain(elsewhere)}"
+    names = [name for domain, name in sorted(known) if domain == record.domain]
+    close = difflib.get_close_matches(record.op, names, n=2, cutoff=0.75)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _next_adapter(record: OpRecord, version: int) -> Adapter | None:
