@@ -4,6 +4,7 @@ holds.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import pkgutil
 import re
@@ -52,7 +53,9 @@ def read_passes(text: str, known: Mapping[str, type[Pass]]) -> list[Pass]:
     for each in text.split(","):
         name, *options = each.split()
         if name not in known:
-            raise CaseError(f"no pass '{name}'")
+            close = difflib.get_close_matches(name, known, n=2)
+            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise CaseError(f"no pass '{name}'{hint}")
         given: dict[str, Any] = {}
         for option in options:
             key, _, value = option.partition("=")

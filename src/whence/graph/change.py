@@ -235,7 +235,7 @@ class Change:
             if not node.origin <= kept:
                 raise self._error(
                     f"removing {node!r} would lose source operators {sorted(node.origin - kept)}:"
-                    " name a reason or a successor"
+                    " name a reason (`edit.bury`), or make a successor (`edit.node`)"
                 )
             if self._abandoned_bodies(node):
                 raise self._error(

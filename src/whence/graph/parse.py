@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.errors import WhenceError
+from whence.errors import TextError, WhenceError
 from whence.graph.array_text import digest
 from whence.graph.builder import infer_types
 from whence.graph.graph import Graph
@@ -121,6 +121,8 @@ def _build(
         bodies = {name: _build(body, ids, ledger, inference) for name, body in entry.bodies.items()}
         try:
             graph.append(_node(graph, entry, ids, bodies))
+        except TextError:
+            raise  # with its line and column
         except WhenceError as error:
             raise entry.error(str(error)) from error
     graph.metadata = dict(block.metadata)
