@@ -5,6 +5,7 @@ with the metadata that pip writes.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -192,6 +193,78 @@ def test_a_backend_that_is_none(site: Path) -> None:
 def test_options_that_a_backend_does_not_take() -> None:
     with pytest.raises(whence.InputError, match="the python engine takes no threads"):
         whence.Engine("python", threads=2)
+
+
+_UNFINISHED = """
+from whence.building.backend import Backend
+
+class Unfinished(Backend):
+    def generator(self): ...
+    def instance(self, program): ...
+    def run(self, instance, inputs, **others): ...
+"""
+_FAILING = """
+from python_backend.backend import PythonBackend, PythonGenerator
+
+class Generator(PythonGenerator):
+    def render(self, kernels, origins):
+        return FAULT(super().render(kernels, origins))
+
+class Failing(PythonBackend):
+    def generator(self):
+        return Generator()
+"""
+
+
+def test_a_backend_that_lacks_something(site: Path) -> None:
+    install(site, "half", "[whence.backends]\nhalf = half:Unfinished\n", half=_UNFINISHED)
+    with pytest.raises(
+        whence.UnsupportedError,
+        match=r"plugin 'half' .* lacks what every backend has: devices, kind",
+    ):
+        whence.Engine("half")
+
+
+@pytest.mark.usefixtures("example")
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("lambda found: 1 / 0", r"^whence: plugin 'failing' .* failed \(ZeroDivisionError: div"),
+        ("lambda found: found._replace(code=[])", r"Generator\.render was given 1 kernels, .* 0"),
+        (
+            "lambda found: found._replace(code=[None], refused={})",
+            r"Generator\.render: kernel 0 has neither code nor a reason in `refused`",
+        ),
+        (
+            "lambda found: found._replace(refused={0: 'too odd'})",
+            r"Generator\.render: kernel 0 has both code and a reason in `refused`",
+        ),
+    ],
+)
+def test_a_backend_that_fails_is_named(
+    fault: str,
+    told: str,
+    site: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever reads it can tell whose fault it is."""
+    command = whence_command.__wrapped__(capsys, monkeypatch)  # type: ignore[attr-defined]
+    path = tmp_path / "net.onnx"
+    whence.save(abs_neg(), path)
+    text = _FAILING.replace("FAULT", f"({fault})")
+    install(site, "failing", "[whence.backends]\nfailing = failing:Failing\n", failing=text)
+    done = command("run", path, "--engine", "failing")
+    assert done.code == 1
+    assert re.search(told, done.err)
+    assert len(done.err.strip().splitlines()) == 1
+    assert "report it" not in done.err
+
+
+def test_an_engine_is_not_its_name() -> None:
+    with pytest.raises(whence.InputError, match=r"takes a whence.Engine\('npu'\), not str 'npu'"):
+        whence.compile(abs_neg(), engine="npu")  # type: ignore[arg-type]
 
 
 # ---- frontends ----

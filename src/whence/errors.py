@@ -117,8 +117,8 @@ class ProvenanceError(GraphError):
 
 
 class CompileError(WhenceError):
-    """The C compiler is missing, or refused code that whence made. The message says where the code
-    was kept.
+    """The C compiler is missing, or refused code that whence made: the message says where the code
+    was kept. Or a backend gave something else than code for the kernels that it was given.
 
         >>> from whence.errors import CompileError
         >>> try:

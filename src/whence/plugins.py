@@ -88,6 +88,19 @@ def load_plugins(group: str) -> Iterator[tuple[Plugin, Any]]:
             warn_left_out(plugin, str(error))
 
 
+def plugin_behind(error: BaseException) -> Plugin | None:
+    """The plugin whose code an error came through, the innermost of several: its author is to be
+    told, not we.
+    """
+    plugins = {each.value.partition(":")[0].split(".")[0]: each for each in find_plugins()}
+    found, frame = None, error.__traceback__
+    while frame is not None:
+        package = str(frame.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        found = plugins.get(package, found)
+        frame = frame.tb_next
+    return found
+
+
 def warn_left_out(plugin: Plugin, why: str) -> None:
     """Say in one line that a plugin is not used."""
     text = why if why.startswith(str(plugin)) else f"{plugin}: {why}"

@@ -163,6 +163,12 @@ def test_code_that_does_not_link(toolchain: Counting) -> None:
         )
 
 
+def test_a_library_of_nothing(toolchain: Counting) -> None:
+    """The linker would complain of something else."""
+    with pytest.raises(CompileError, match="there are no functions to make a library of"):
+        toolchain.build_library([])
+
+
 def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch, cache: Cache) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(

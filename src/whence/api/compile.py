@@ -193,7 +193,10 @@ def _engine(engine: Engine | None, threads: int, precise: bool) -> Engine:
     if engine is None:
         return Engine(threads=threads, precise=precise)
     if not isinstance(engine, Engine):
-        raise InputError(f"an engine is made with whence.Engine(), not {type(engine).__name__}")
+        hint = f"{engine!r}" if isinstance(engine, str) else ""
+        raise InputError(
+            f"engine= takes a whence.Engine({hint}), not {type(engine).__name__} {engine!r}"
+        )
     return engine
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from whence.building.allocate import allocate
-from whence.building.backend import Backend, CodeGenerator, Lowered, LoweredStep, Progress
+from whence.building.backend import Backend, CodeGenerator, Lowered, LoweredStep, Progress, Rendered
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing
 from whence.building.packed_weights import PackedWeights
@@ -13,7 +13,7 @@ from whence.building.program import Program
 from whence.building.program_parts import dimensions_of_graph
 from whence.building.reference_fallback import is_native, with_reference_steps
 from whence.building.variables import assignments
-from whence.errors import ModelError
+from whence.errors import CompileError, ModelError
 from whence.fusion import GroupLimits, find_groups, fuse
 from whence.fusion.contiguous import MAY_BE_CONTIGUOUS
 from whence.graph import Graph
@@ -85,6 +85,7 @@ def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "domina
         [_kernel(lowered[position]) for position in positions],
         [_source_names(graph, lowered[position]) for position in positions],
     )
+    _check_rendered(generator, rendered, len(positions))
     refused = {
         position: rendered.refused[number]
         for number, position in enumerate(positions)
@@ -108,6 +109,19 @@ def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "domina
         allocate(graph, steps, aliasing, generator.plan_arena),
         rendered,
     )
+
+
+def _check_rendered(generator: CodeGenerator, rendered: Rendered, kernels: int) -> None:
+    """Of every kernel its function, or why it has none: nothing else would run its operators."""
+    what = f"{type(generator).__name__}.render"
+    if len(rendered.code) != kernels:
+        raise CompileError(
+            f"{what} was given {kernels} kernels, its `code` has {len(rendered.code)}"
+        )
+    for number, code in enumerate(rendered.code):
+        if (code is None) != (number in rendered.refused):
+            has = "neither code nor a reason" if code is None else "both code and a reason"
+            raise CompileError(f"{what}: kernel {number} has {has} in `refused` why it has none")
 
 
 def check_graph_operands(graph: Graph) -> None:

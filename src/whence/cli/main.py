@@ -80,10 +80,11 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("WHENCE_DEBUG"):
             raise
-        _complain(
-            f"internal error, please report it ({type(error).__name__}: {error}); WHENCE_DEBUG=1"
-            " shows where"
-        )
+        from whence.plugins import plugin_behind
+
+        plugin = plugin_behind(error)
+        failed = "internal error, please report it" if plugin is None else f"{plugin} failed"
+        _complain(f"{failed} ({type(error).__name__}: {error}); WHENCE_DEBUG=1 shows where")
 
 
 def _complain(message: str) -> None:

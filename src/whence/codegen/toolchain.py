@@ -111,6 +111,8 @@ class Toolchain:
         such a program will look for. With `links_later`, that program also has to bring functions
         that are in none of the units.
         """
+        if not units:
+            raise CompileError("there are no functions to make a library of")
         keys = self._keys(units)
         key = cache_key(
             "library", self._version, *self._link_flags(link_libc, soname, links_later), *keys

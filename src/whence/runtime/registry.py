@@ -42,6 +42,10 @@ def find_backend(kind: str) -> type[Backend]:
         raise UnsupportedError(
             f"{plugin} is no backend: a subclass of whence.building.backend.Backend is wanted"
         )
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    missing += [] if hasattr(found, "kind") else ["kind"]
+    if missing:
+        raise UnsupportedError(f"{plugin} lacks what every backend has: {', '.join(missing)}")
     return found
 
 
