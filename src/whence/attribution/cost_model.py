@@ -55,9 +55,7 @@ class Traffic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Costs on one machine, for runs that touch `footprint` bytes: weights, arena, inputs and
-    outputs.
-    """
+    """Costs on one machine, for runs that touch `footprint` bytes: weights, arena and ports."""
 
     rates: MachineRates
     footprint: int = 0
@@ -80,16 +78,12 @@ class CostModel:
         return round(1000 * flops / self.rates.peak_of(unit, 1))
 
     def node_ps(self, graph: Graph, node: Node) -> int | None:
-        """Picoseconds of arithmetic of one node; `None` when a dimension that matters is
-        unknown.
-        """
+        """Picoseconds of arithmetic of one node; `None` when a dimension that matters is open."""
         whole = node_cost(graph, node)
         return None if whole is None else self.arithmetic_ps(graph, node, whole.flops)
 
     def fused_transpose_ps(self, node: Node, kernel_bytes: int) -> int:
-        """What a fused transpose costs, in a kernel with this much traffic:
-        neighbours are no neighbours any more.
-        """
+        """What a fused transpose costs in a kernel with this much traffic: neighbours lie apart."""
         perm = node.attrs.get("perm")
         if (
             node.op != "Transpose"

@@ -167,9 +167,7 @@ class Exchange:
     def _roomy(
         self, action: Segment | ReferenceStep, operands: _Operands
     ) -> Segment | ReferenceStep:
-        """The same steps, each with places behind it where nothing runs as long as nothing stands
-        in for it.
-        """
+        """The same steps, each with empty places behind it where a variant may stand in for it."""
         if isinstance(action, ReferenceStep):
             return _moved(action)
         old = action.plan
@@ -211,9 +209,7 @@ class Exchange:
 
 
 class _Operands:
-    """Where the operands of variants lie: where their steps have them, else in further inputs of
-    the program.
-    """
+    """Where variants' operands lie: where their steps have them, else in further inputs."""
 
     def __init__(self, program: Program, inputs: Sequence[Value]) -> None:
         self.blocks: list[Block | None] = list(program.plan.inputs)

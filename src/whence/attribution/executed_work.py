@@ -1,6 +1,4 @@
-"""What the kernels of a program carry out, counted in the programs that their code was rendered
-from.
-"""
+"""What a program's kernels carry out, counted in the programs they were rendered from."""
 
 from __future__ import annotations
 

@@ -45,9 +45,7 @@ class Growth:
 
 
 def fit_growth(sizes: Sequence[int], times_ns: Sequence[float], noise: float = 0.0) -> Growth:
-    """The growth of these times, whose relative error is about `noise`. Two sizes cannot tell a
-    square from a line.
-    """
+    """The growth of these times, of relative error `noise`. Two sizes cannot tell a square."""
     if len(sizes) != len(times_ns) or not sizes:
         raise ValueError(f"{len(times_ns)} times at {len(sizes)} sizes")
     if not any(times_ns):

@@ -62,9 +62,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One kernel to measure, and its variants by what is left out: a member, or a part of the
-    anchor.
-    """
+    """One kernel to measure, and its variants by what is left out: a member or anchor part."""
 
     step: ProgramStep
     nest: Nest
@@ -202,9 +200,7 @@ class _Bench:
         symbols = iter(emitted.symbols)
         reasons = iter(emitted.refused.get(number, "") for number in range(len(kernels)))
         self._known: list[dict[int | SupernodePart, Saving | int]] = []
-        """By trial: what leaving out saves where that is known without measuring, else the number
-        of the offer.
-        """
+        """By trial: what leaving out saves where known without measuring, else the offer."""
         waiting: list[tuple[_Trial, Variant, str]] = []
         for trial in trials:
             whole, _ = next(symbols), next(reasons)

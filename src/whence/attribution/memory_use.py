@@ -1,6 +1,4 @@
-"""What memory a run needs, step by step: which tensors are alive, and who holds the most at the
-peak.
-"""
+"""What memory a run needs, step by step: the live tensors, and the largest at the peak."""
 
 from __future__ import annotations
 

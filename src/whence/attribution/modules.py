@@ -54,9 +54,7 @@ _MADE_UP = re.compile(r"(onnx::|val_|_?const|tensor|helper\.|auto\.)|.*\s", re.I
 
 
 def find_modules(graph: Graph) -> dict[int, Module]:
-    """By source operator, from the graph as it was loaded. Operators of which nothing is known are
-    not in it.
-    """
+    """By source operator, from the graph as loaded; none of which nothing is known."""
     found: dict[int, Module] = {}
     sources = {source.id: source for source in graph.ledger.sources}
     for nested in graph.nested():
@@ -76,9 +74,7 @@ def find_modules(graph: Graph) -> dict[int, Module]:
 
 
 def module_of_weight(name: str) -> str:
-    """`layer1.0.conv1` of `layer1.0.conv1.weight`; empty for a name that is no path to a
-    parameter.
-    """
+    """`layer1.0.conv1` of `layer1.0.conv1.weight`; empty for a name that is no parameter's path."""
     if _MADE_UP.match(name):
         return ""
     whole = name.replace("/", ".").strip(".")

@@ -17,18 +17,14 @@ from whence.provenance import Outcome, SourceOp
 
 @dataclass(slots=True)
 class Links:
-    """The neighbours of one operator in the file: source operators by number, inputs and outputs of
-    the model by name.
-    """
+    """Neighbours of one operator in the file: source operators by number, ports by name."""
 
     feeders: dict[int | str, None] = field(default_factory=dict)
     readers: dict[int | str, None] = field(default_factory=dict)
 
 
 def links_of(graph: Graph) -> dict[int, Links]:
-    """The neighbours of every operator, from the graph as it was read: passes have not changed it
-    yet.
-    """
+    """The neighbours of every operator, from the graph as read, before passes change it."""
     found = {source.id: Links() for source in graph.ledger.sources}
     for nested in graph.nested():
         for node in nested:
@@ -100,9 +96,7 @@ class Neighbourhood:
         return "runs inside a nested graph"
 
     def feeders(self, source: SourceOp) -> list[Neighbour]:
-        """What it reads. Behind an operator that does not run any more stands the one that feeds
-        that.
-        """
+        """What it reads. An operator that no longer runs is replaced by the one that feeds it."""
         return [
             self._neighbour(source, each, through, feeds=True)
             for each, through in self._around(source, feeds=True)
@@ -116,9 +110,7 @@ class Neighbourhood:
         ]
 
     def _around(self, source: SourceOp, *, feeds: bool) -> Iterator[tuple[int | str, str]]:
-        """The neighbours, nearest first, each with the name of the one that it stands behind, if
-        any.
-        """
+        """The neighbours, nearest first, each with the name of the one it stands behind."""
         seen: set[int | str] = {source.id}
         waiting: list[tuple[int, str]] = [(source.id, "")]
         while waiting:

@@ -12,9 +12,7 @@ class Part(NamedTuple):
 
     id: int
     weight: float
-    """Between 0 and 1; the weights of a kernel add up to 1. An operator that was only folded into
-    it has 0.
-    """
+    """Between 0 and 1; a kernel's weights add up to 1. What was only folded into it has 0."""
     time_ns: int
     inserted_ns: int = 0
     """Of that, in nodes that were put in because of the operator: layout changes and the like."""
@@ -31,9 +29,7 @@ class Share(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The middle half of what was measured, per run: a quarter of the runs was faster, a quarter
-    slower.
-    """
+    """The middle half of what was measured, per run: between its lower and upper quartiles."""
 
     low_ns: int
     median_ns: int
@@ -44,9 +40,7 @@ NO_BAND = Band(0, 0, 0)
 
 
 class Distribution(NamedTuple):
-    """Of times per run: the shortest, and those that half, nine tenths and 99 in a hundred of the
-    runs stayed below.
-    """
+    """Times per run: the shortest, and the median, 90th and 99th percentile."""
 
     min_ns: int
     p50_ns: int
@@ -58,9 +52,7 @@ NO_DISTRIBUTION = Distribution(0, 0, 0, 0)
 
 
 def distribution_of(times: Sequence[int]) -> Distribution:
-    """Of a list of times. A part of the runs is rounded up: the 99th percentile of ten runs is the
-    longest.
-    """
+    """Of a list of times. Parts of a run round up: the 99th percentile of ten is the longest."""
     if not times:
         return NO_DISTRIBUTION
     ordered = sorted(times)
@@ -107,17 +99,13 @@ class SourceRow:
     bytes: int = 0
     """and bytes that it reads and writes, were it by itself."""
     of_peak: float = 0.0
-    """How close the kernels that it is in come to what the machine can do, by its time in them; 0
-    where nobody knows.
-    """
+    """How close its kernels come to the machine's peak, by its time in them; 0 where unknown."""
     bound: str = ""
     """What the kernel runs into where most of its time goes: compute, memory, cache, waiting,
     dispatch, or reference.
     """
     error_ns: int = 0
-    """The standard error of its time that measuring its parts of kernels has left, at most; 0 where
-    these are modelled.
-    """
+    """The largest standard error of its time after measuring its parts; 0 where modelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +127,7 @@ class KernelRow:
     shape: str = ""
     """What it makes: the types of its outputs, `f32[1,64,56,56]`."""
     waited_ns: int = 0
-    """Of its time, what the calling thread had nothing left to do in it and waited for the
-    others.
-    """
+    """Of its time, what the calling thread waited, with nothing left to do, for the others."""
     flops: int = 0
     """Arithmetic operations of a call: as the operators define them, or what the kernel carries out
     of them where that is less,
@@ -193,9 +179,7 @@ class KernelRow:
     logarithm (see `moment_scatter.py`).
     """
     error: float = 0.0
-    """The standard error of the weights that were measured, the largest if there are several; 0
-    where they are modelled.
-    """
+    """The largest standard error of the weights that were measured; 0 where they are modelled."""
     evidence: str = ""
     """Of a kernel of another engine: what its operators are known by (tensor, name, neighbour, or
     none). Empty for kernels of whence, whose origins are recorded.

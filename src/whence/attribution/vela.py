@@ -1,6 +1,4 @@
-"""A profile from Vela's debug database: cycles of the commands, on the operators of the model that
-Vela compiled.
-"""
+"""A profile from Vela's debug database: cycles of commands, on the compiled model's operators."""
 
 from __future__ import annotations
 
@@ -166,9 +164,7 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
 
 
 def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugDatabase:
-    """The database with names, kernels and times beside Vela's tables, so that the saved questions
-    have answers.
-    """
+    """The database with names, kernels and times beside Vela's tables, for the saved questions."""
     source_of = {operator: source for source, operator in join.source_ids.items()}
     own = {row.id: row for row in profile.sources}
     operators = [

@@ -1,6 +1,4 @@
-"""The static memory plan: every value's place in one arena, places shared by values that are never
-needed at the same time.
-"""
+"""The static memory plan: every value's place in one arena; values of separate times share one."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ class Lifetime:
 
 
 Block: TypeAlias = Sequence[Lifetime]
-"""What lies at fixed distances. Where a part of a block is not needed yet, or no more, others may
-lie.
-"""
+"""What lies at fixed distances. Others may lie in parts of a block not in use yet, or any more."""
 
 
 @dataclass(frozen=True, slots=True)

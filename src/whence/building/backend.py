@@ -108,9 +108,7 @@ class CodeGenerator(ABC):
     @property
     @abstractmethod
     def tile(self) -> Tile:
-        """Registers, caches and threads that kernels are divided for: what the cost model reckons
-        with.
-        """
+        """Registers, caches and threads that kernels are divided for, as the cost model has it."""
 
     @property
     def choices(self) -> Choices:
@@ -181,14 +179,10 @@ class Backend(ABC):
     @classmethod
     @abstractmethod
     def devices(cls) -> Sequence[DeviceRow]:
-        """The devices of this machine, by index. Raises `UnsupportedError` where something is
-        missing that finds them.
-        """
+        """This machine's devices, by index; `UnsupportedError` where what finds them is missing."""
 
     def noting_ns(self) -> int:
-        """What it takes to note one step of a profiled run, where that is part of what is measured
-        of the step.
-        """
+        """What noting one step of a profiled run takes, where that is part of what is measured."""
         return 0
 
     # ---- building ----
@@ -204,9 +198,7 @@ class Backend(ABC):
         return build(self.generator())
 
     def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Any]:
-        """Time the kernels that a prepared graph could be built with, and remember the fastest for
-        every build from now on.
-        """
+        """Time the kernels a prepared graph could have, and remember the fastest for builds."""
         raise UnsupportedError(f"only the cpu engine can be tuned, not {self.kind}")
 
     def cache_identity(self) -> CacheIdentity | None:

@@ -49,9 +49,7 @@ class _InPlaceConcat:
             for ref in result.inputs
             if ref is not None
         }
-        """What the caller gets lies with the caller, what is assigned to a variable with the
-        state.
-        """
+        """The caller's values lie with the caller, a variable's new one with the state."""
 
     def remaining(self, step: Step) -> Iterator[Step]:
         """The step, what is left of it, or nothing."""

@@ -1,6 +1,4 @@
-"""Compiled kernels, and the plan of the run-time library that calls them: its C structures as Python
-sees them.
-"""
+"""Compiled kernels, and the plan that the run-time library calls them by, as C structures."""
 
 from __future__ import annotations
 

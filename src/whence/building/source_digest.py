@@ -1,6 +1,4 @@
-"""What compiled models depend on besides the model: whence's own source, and the packages it
-computes with.
-"""
+"""What compiled models depend on besides the model: whence's source, and its packages."""
 
 from __future__ import annotations
 

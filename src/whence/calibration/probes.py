@@ -1,6 +1,4 @@
-"""Small graphs whose kernels are timed to learn what an operator costs: the code is what a model with
-that operator would run.
-"""
+"""Small graphs timed to learn what an operator costs, by the code that models with it would run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`whence demo`: the main job, end to end, no arguments: a picture of a word in, the word out, and
-where the time went.
-"""
+"""`whence demo`: the main job, end to end: a picture of a word in, the word out, with its times."""
 
 from __future__ import annotations
 

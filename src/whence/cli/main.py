@@ -64,9 +64,7 @@ def _whence(
 
 
 def main() -> None:
-    """Run the command line. An error is one line that says what to do; a traceback only when
-    WHENCE_DEBUG is set.
-    """
+    """Run the command line. Errors are one line that says what to do; WHENCE_DEBUG shows all."""
     try:
         app(prog_name="whence")
     except WhenceError as error:

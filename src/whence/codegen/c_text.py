@@ -58,9 +58,7 @@ VECTOR_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", 
 
 
 def c_comment(text: str) -> str:
-    """Text from a model as the inside of a C comment: it cannot end the comment, nor the line, nor
-    continue it.
-    """
+    """Text from a model inside a C comment: it can neither end the comment nor the line."""
     plain = "".join(
         char if char.isprintable() and char.isascii() else f"<{ord(char):x}>" for char in text
     )
@@ -75,9 +73,7 @@ def c_type(dtype: DType) -> str:
 
 
 def value_type(dtype: DType) -> str:
-    """The C type of a value on its way: a bfloat16 is one in memory only, and a rounded float
-    everywhere else.
-    """
+    """The C type of a value on its way: bfloat16, which is only in memory, is a rounded float."""
     return "float" if dtype is DType.BF16 else c_type(dtype)
 
 

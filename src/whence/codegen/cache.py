@@ -235,9 +235,7 @@ class Cache:
             yield Path(folder)
 
     def subfolder(self, name: str) -> Path:
-        """A private folder beside the entries, for what is not content-addressed; it lasts if the
-        cache can be written.
-        """
+        """A private folder beside the entries for other files; lasts if the cache is writable."""
         folder = self.folder / name
         try:
             self._make_folder()

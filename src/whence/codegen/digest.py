@@ -37,16 +37,12 @@ def digest_of(data: bytes | bytearray | memoryview, threads: int = MOST_THREADS)
 
 
 def digest_of_file(path: Path, threads: int = MOST_THREADS) -> str:
-    """The same as `digest_of` the content of a file that nobody changes, only removes. Raises
-    `OSError` when it cannot be read.
-    """
+    """As `digest_of` the content of a file that nobody changes; `OSError` if unreadable."""
     return digest_of(map_file(path), threads)
 
 
 def map_file(path: Path) -> memoryview:
-    """A file's content, mapped: read when it is looked at, and shared with other processes that do
-    the same.
-    """
+    """A file's content, mapped: read when looked at, and shared with other processes."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
@@ -92,9 +88,7 @@ class FileDigest:
         return self.beside[name]
 
     def is_current(self) -> bool:
-        """Does the file still hold what it held when it was read? Read again only if its times do
-        not say so.
-        """
+        """Does the file still hold what was read? Read again only if its times differ."""
         value = self.value
         if self._status:
             with contextlib.suppress(OSError):
@@ -182,9 +176,7 @@ class _Pieces:
 
 
 class _OpenFile:
-    """A file that is open for hashing, until the end of a `with`. It is read, not mapped: others may
-    make it shorter meanwhile.
-    """
+    """A file open for hashing, within a `with`; read, not mapped, as others may make it shorter."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -25,9 +25,7 @@ _COMMENTS = re.compile(r"\A(?:/\*[^\n]*\*/\n)+")
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:
-    """One kernel as text, of C or of another language. Functions with one symbol have one body,
-    whichever models they come from.
-    """
+    """One kernel as text in some language. Functions of one symbol have one body in all models."""
 
     symbol: str
     text: str
@@ -54,9 +52,7 @@ class FoundObjects:
 
 
 class _ObjectRecord(NamedTuple):
-    """An object in the cache: the symbols of its functions, and of those in other objects that they
-    call.
-    """
+    """An object in the cache: its functions' symbols, and those they call in others."""
 
     key: str
     has: frozenset[str]

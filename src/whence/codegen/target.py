@@ -121,9 +121,7 @@ class Target:
 
     @classmethod
     def named(cls, name: str) -> Target:
-        """A machine by name, to make code for elsewhere; `host` is this one. `Target.names()` lists
-        them.
-        """
+        """A machine by name, for compiling elsewhere; `host` is this one. See `Target.names()`."""
         if name == "host":
             return cls.host()
         try:
@@ -295,9 +293,7 @@ def _linux_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[frozenset[str], s
 
 
 def _may_use_matrix_tiles() -> bool:
-    """Does the system let this process use the matrix units' registers? It must be asked; that the
-    CPU has them is not enough.
-    """
+    """May this process use the matrix units' registers? The system must be asked, not the CPU."""
     refused: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA)
     return refused == 0
 

@@ -46,9 +46,7 @@ class SourceOperatorRow(NamedTuple):
 
 
 class OptimisedRow(NamedTuple):
-    """An operator that the passes made or left. From Regor there are several generations, of which
-    only the last is queued.
-    """
+    """An operator that passes made or left. Of Regor's generations only the last is queued."""
 
     id: int
     source_id: int
@@ -130,9 +128,7 @@ class TombstoneRow(NamedTuple):
 
 
 class EndingRow(NamedTuple):
-    """How a source operator that no longer runs came to its end: by the pass that folded it, or by
-    the one that removed it.
-    """
+    """How a source operator that no longer runs ended: by the pass that folded or removed it."""
 
     source_id: int
     reason: str
@@ -300,9 +296,7 @@ _KINDS = {int: Kind.INT, float: Kind.REAL, str: Kind.TEXT}
 def _table(
     name: str, row: Callable[..., Row], field: str = "", defaults: Mapping[str, Cell] | None = None
 ) -> TableSchema:
-    """Columns are the fields of the row: text may be absent, and what may be `None` or has a
-    default.
-    """
+    """Columns are the row's fields: text may be absent, and what may be `None` or has a default."""
     columns = []
     for label, hint in get_type_hints(row).items():
         kinds = get_args(hint) or (hint,)

@@ -37,9 +37,7 @@ class Extra:
 
 @dataclass(slots=True)
 class DebugDatabase:
-    """One per compilation, filled by all who have rows. `queue` is in execution order; the order of
-    other tables means nothing.
-    """
+    """One per compilation, filled by all who have rows. Only `queue` is in a meaningful order."""
 
     source_path: str = ""
     """The user's file."""

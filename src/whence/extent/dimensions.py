@@ -39,9 +39,7 @@ class SizeGuard:
 
 
 class Dimensions:
-    """The named dimensions of one compilation: their sizes in the call that it is made for, and
-    what was asked about them.
-    """
+    """A compilation's named dimensions: their sizes in its call, and what was asked of them."""
 
     def __init__(self, sizes: Mapping[str, int], most: Mapping[str, int] | None = None) -> None:
         self.sizes = dict(sizes)

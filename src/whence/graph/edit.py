@@ -30,9 +30,7 @@ from whence.types import DType, TensorType, ValueType
 
 
 class Rewriter:
-    """The hand of one pass on one graph. It signs the ledger with the pass's name and counts what
-    the pass did.
-    """
+    """What one pass does to one graph: it signs the ledger with the pass's name and counts."""
 
     def __init__(self, graph: Graph, pass_name: str) -> None:
         self.graph = graph
@@ -263,9 +261,7 @@ class Edit:
         return True
 
     def _unused(self, change: Change, needed: set[int]) -> list[Node]:
-        """The matched nodes that no one reads once the redirects are done, consumers before
-        producers.
-        """
+        """Matched nodes that nobody reads once redirects are done, consumers before producers."""
         gone: dict[int, Node] = {}
         for node in sorted(self._matched, key=lambda match: match._order, reverse=True):
             if node.id not in self._new:

@@ -49,9 +49,7 @@ class Graph(NodeList):
         self.ledger = ledger if ledger is not None else Ledger()
         self.inference = inference if inference is not None else Inference()
         self.metadata: dict[str, str] = {}
-        """Text about the whole model that travels with it: producer, domain, properties of the
-        file.
-        """
+        """Text about the whole model that travels with it: producer, domain, file properties."""
         self.dimensions: dict[str, int] = {}
         """The sizes of dimensions that the file names and the caller of its reader fixed."""
         self.files: tuple[Path, ...] = ()
@@ -144,9 +142,7 @@ class Graph(NodeList):
 
     @property
     def results(self) -> list[Node]:
-        """What a run is for: the outputs, then the new values of variables. Each reads one
-        value.
-        """
+        """What a run is for: outputs, then new values of variables. Each reads one value."""
         return [*self.outputs, *self.assigns]
 
     def producer(self, ref: Ref) -> Node:
@@ -211,9 +207,7 @@ class Graph(NodeList):
         return present
 
     def nested(self) -> Iterator[Graph]:
-        """This graph and every graph nested in it, outermost first. A graph may be changed before
-        the next is asked for.
-        """
+        """This graph and all nested in it, outermost first; one may be changed before the next."""
         yield self
         for node in sorted((self._nodes[node_id] for node_id in self._holders), key=_order):
             for body in node.bodies.values():
@@ -256,9 +250,7 @@ class Graph(NodeList):
         return node
 
     def _adopt(self, node: Node) -> None:
-        """Append a copy of another graph's node: the ledger that was copied with it counts it
-        already.
-        """
+        """Append a copy of another graph's node, which the copied ledger counts already."""
         self._link(node, self._last, None)
         self._register(node, counted=True)
 
@@ -280,9 +272,7 @@ class Graph(NodeList):
         return node
 
     def remove(self, node: Node) -> None:
-        """Take a node out. Its outputs must have no consumers left; what became of it is the
-        caller's to record.
-        """
+        """Take out a node whose outputs have no consumers; the caller records its outcome."""
         self._check_member(node)
         if node._uses:
             few = ", ".join(f"%{user}" for user in itertools.islice(node._uses, 5))

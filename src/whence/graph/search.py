@@ -1,6 +1,4 @@
-"""Finding nodes by who makes a value and who consumes it. For phase [A] of a rewrite; nothing here
-changes the graph.
-"""
+"""Finding nodes by who makes and who consumes a value, in phase [A]; nothing changes here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Models of other libraries, given as objects: their graphs, and what their compiled form is called
-with.
-"""
+"""Models of other libraries, as objects: their graphs, and what their compiled form takes."""
 
 from __future__ import annotations
 

@@ -41,9 +41,7 @@ class _TooDeepError(Exception):
 
 
 class Elements:
-    """The elements of a group: members' outputs, by the rules; inputs, from buffers; an anchor's
-    output, as given.
-    """
+    """A group's elements: of members by rules, of inputs from buffers, of an anchor as given."""
 
     def __init__(
         self,
@@ -135,9 +133,7 @@ class Elements:
         return kind.dtype
 
     def const(self, ref: Ref | None) -> Sequence[int] | None:
-        """The integers of an input that is known, such as axes or a shape; sizes that are open
-        among them are expressions.
-        """
+        """A known input's integers, such as axes or a shape; open sizes are expressions."""
         value = self.graph.known_value(ref)
         if value is None:
             return None

@@ -15,9 +15,7 @@ _COMPARISONS = (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT, Fn.ISNAN, Fn.ISINF)
 
 
 def compute_type(dtype: DType) -> DType:
-    """The type arithmetic on `dtype` is done in: half-precision values are computed in single and
-    rounded when stored.
-    """
+    """The type that arithmetic on `dtype` has: half precision is computed in single."""
     return DType.F32 if dtype in _HALF else dtype
 
 
@@ -26,9 +24,7 @@ def literal(value: float | int | bool, dtype: DType) -> Literal:
 
 
 def apply(fn: Fn, *args: Expr, dtype: DType | None = None) -> Expr:
-    """A scalar function of expressions. The result has the first argument's type, comparisons give
-    bool.
-    """
+    """A scalar function of expressions, of the first argument's type; comparisons give bool."""
     kind = DType.BOOL if fn in _COMPARISONS else dtype or args[0].dtype
     if fn is Fn.ADD and kind is DType.F32:
         for one, other in (args, args[::-1]):
@@ -59,9 +55,7 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
 
 
 def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
-    """`select` between values that may both be computed: neither side reads what the condition
-    guards.
-    """
+    """`select` between values that may both be computed: no condition guards a read."""
     if isinstance(condition, Literal):
         return then if condition.value else otherwise
     return Op(Fn.CHOOSE, (condition, then, otherwise), then.dtype)

@@ -1,6 +1,4 @@
-"""From fused operators to kernels: which family lowers a group, and what happens to one that no
-family covers.
-"""
+"""From fused operators to kernels: which family lowers a group, and what others do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Recurrent layers as programs: the input's products for many steps at once, then step by step the
-products with the state.
-"""
+"""Recurrent layers as programs: the input's products for many steps, then the state's by step."""
 
 from __future__ import annotations
 

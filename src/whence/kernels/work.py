@@ -124,9 +124,7 @@ class Work:
 
 
 def count_work(kernel: Kernel) -> Work:
-    """Raises `UnsupportedError` for a program whose course depends on the data, or that would take
-    long to count.
-    """
+    """`UnsupportedError` for a program whose course depends on data, or that is long to count."""
     walker = _Walker(kernel)
     return walker.statements(kernel.body)
 

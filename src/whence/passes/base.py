@@ -19,9 +19,7 @@ from whence.ops.definition import OpClass
 
 @dataclass(frozen=True, slots=True)
 class Pass(ABC):
-    """One transformation. `run` changes the graph only through the rewriter, which keeps the
-    ledger.
-    """
+    """One transformation. `run` changes the graph only through the rewriter, for the ledger."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -29,9 +27,7 @@ class Pass(ABC):
     classes: ClassVar[OpClass] = OpClass.NONE
     """Skip the pass when the graph holds no operator of these classes. `NONE` never skips."""
     ensures: ClassVar[Check] = Check.NONE
-    """What the graph is afterwards, beyond the invariants that every pass keeps. Verified like
-    them.
-    """
+    """What the graph is afterwards, beyond what every pass keeps; verified likewise."""
     rounds_otherwise: ClassVar[bool] = False
     """The pass gives quantised operators the arithmetic of their runtime: codes may change by a
     quantum, and what follows from them by more.
@@ -39,14 +35,10 @@ class Pass(ABC):
 
     @abstractmethod
     def run(self, rewriter: Rewriter) -> None:
-        """Transform `rewriter.graph`. The manager calls it for the main graph and each nested graph
-        in turn.
-        """
+        """Transform `rewriter.graph`: called for the main graph and each nested graph in turn."""
 
     def why_skip(self, graph: Graph) -> str:
-        """Why there is nothing to do, or the empty string. Decided from what operators are present,
-        without looking at nodes.
-        """
+        """Why there is nothing to do, or empty; decided from the operators present alone."""
         if self.classes and not self.classes & graph.op_classes:
             return f"no operator of class {self.classes.name or self.classes}"
         return ""
@@ -61,9 +53,7 @@ class RulePass(Pass):
 
     @abstractmethod
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        """Try the rules at `node`; apply at most one edit. Nodes around an edit are visited
-        again.
-        """
+        """Try the rules at `node`, for at most one edit. Nodes around it are visited again."""
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

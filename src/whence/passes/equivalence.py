@@ -24,9 +24,7 @@ _HALF_TOLERANCE = 5e-3
 
 
 class EquivalenceProbe:
-    """Random inputs for a graph and the outputs it gave at the start. A graph that cannot run on
-    them is not compared.
-    """
+    """Random inputs of a graph and its outputs at the start; none if it cannot run on them."""
 
     def __init__(self, graph: Graph, seed: int = 0) -> None:
         self.inputs: dict[str, Value] = {}
@@ -66,9 +64,7 @@ class EquivalenceProbe:
         return self
 
     def renewed(self, graph: Graph, pass_name: str) -> EquivalenceProbe:
-        """A probe of the graph as it is now. It must still run, and give outputs of the same types
-        and shapes.
-        """
+        """A probe of the graph as it is now: it must still run, with outputs of the same types."""
         if not self.comparable:
             return self
         for name, was, now in zip(
@@ -97,9 +93,7 @@ class EquivalenceProbe:
 
 
 def results_of(graph: Graph, inputs: Mapping[str, Value]) -> list[Value]:
-    """The outputs; of a graph with state those of two runs that follow each other, and the state
-    after them.
-    """
+    """The outputs; of a graph with state those of two successive runs, and the state after."""
     if not graph.variables:
         return graph.run(inputs)
     state = initial_state(graph)

@@ -1,6 +1,4 @@
-"""Small questions that passes ask of the graph around a node while they match. Nothing here changes
-the graph.
-"""
+"""Small questions that passes ask of the graph while matching. Nothing here changes it."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _TOLERANCE = {DType.F16: 2e-3, DType.BF16: 1e-2}
 
 
 def scalar(graph: Graph, ref: Ref | None) -> float | None:
-    """The number behind `ref` when it is a constant of one element, of whatever rank, else
-    `None`.
-    """
+    """The number behind `ref` if it is a constant of one element, of any rank, else `None`."""
     value = graph.const_value(ref)
     if (
         not isinstance(value, np.ndarray)
@@ -54,9 +50,7 @@ def near(number: float | None, target: float, dtype: DType = DType.F32) -> bool:
 
 
 def same_dim(left: Dim, right: Dim) -> bool:
-    """Are both dimensions certainly equal? A name stands for one number throughout a model; an
-    unknown equals nothing.
-    """
+    """Are both dimensions certainly equal? A name is one number in a model, unknowns are not."""
     return left is not None and dims_agree(left, right)
 
 
@@ -92,9 +86,7 @@ def same_but_one(left: Shape | None, right: Shape | None) -> bool:
 
 
 def is_closed(matched: Collection[Node], root: Node) -> bool:
-    """Is everything but `root` read by matched nodes only? Then nobody misses it when the match
-    becomes one node.
-    """
+    """Is all but `root` read by matched nodes only, so that one node can replace the match?"""
     inside = {node.id for node in matched}
     return all(
         node is root or (len(node._uses) <= len(inside) and inside.issuperset(node._uses))
@@ -103,16 +95,12 @@ def is_closed(matched: Collection[Node], root: Node) -> bool:
 
 
 def few_consumers(graph: Graph, node: Node, limit: int) -> list[Node] | None:
-    """The nodes that read any output of `node`, or `None` when there are more than `limit` of them.
-    Never looks at more.
-    """
+    """The nodes that read any output of `node`; `None` beyond `limit`. Looks at no more."""
     return None if len(node._uses) > limit else graph.consumers(node)
 
 
 def only_user(graph: Graph, node: Node, ops: Ops) -> Node | None:
-    """The only node that reads any output of `node`, when its operator is among `ops`; it may read
-    other values too.
-    """
+    """The only node that reads any output of `node`, if among `ops`; it may read others too."""
     return unique_consumer(graph, node, ops, check_inputs=False)
 
 

@@ -72,9 +72,7 @@ class Edge(NamedTuple):
     pass_name: str
     rule: str
     step: int
-    """The rewrite it belongs to. All edges of one step happen at once: a parent is what it was
-    before the step.
-    """
+    """Its rewrite. Edges of one step happen at once: a parent is what it was before it."""
 
 
 class Entry(NamedTuple):
@@ -269,9 +267,7 @@ class Ledger:
         return self._replay(frozenset(EdgeKind))
 
     def folded_origins(self) -> dict[int, Origin]:
-        """For every node id, the part of its origin that reached it only through `fold` edges:
-        effect without run-time work.
-        """
+        """By node id: the part of its origin that came only by `fold` edges, without work."""
         working = self._replay(frozenset(EdgeKind) - {EdgeKind.FOLD})
         return {
             node: origin - working.get(node, NO_ORIGIN)

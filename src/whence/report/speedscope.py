@@ -1,6 +1,4 @@
-"""speedscope.json: a flame graph of all the time, and the timeline of one run. Opens at
-speedscope.app and offline.
-"""
+"""speedscope.json: a flame graph of all time, and one run's timeline. Also works offline."""
 
 from __future__ import annotations
 

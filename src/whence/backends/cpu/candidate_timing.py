@@ -261,9 +261,7 @@ class _Ready:
 
 
 class _Far:
-    """As much memory as a model's constants take, through which weights move on from turn to
-    turn.
-    """
+    """Memory as large as a model's constants, through which weights move from turn to turn."""
 
     def __init__(self, size: int) -> None:
         self.size = size

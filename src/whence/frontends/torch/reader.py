@@ -72,9 +72,7 @@ class TracedProgram:
 
 
 def read_program(program: TracedProgram) -> Graph:
-    """The graph of a traced program, in canonical operators, with every operator of the user's in
-    its ledger.
-    """
+    """The graph of a traced program, in canonical operators, with every operator in its ledger."""
     ledger = Ledger()
     for source in program.sources.operators:
         ledger.add_source(source)

@@ -56,9 +56,7 @@ def dtype_of(dtype: Any) -> DType:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """The tensor's elements, in its own memory where that is dense; a tensor with gaps or in
-    another order is copied.
-    """
+    """The tensor's elements, in its own memory where dense; with gaps or reordered, a copy."""
     import torch
 
     if tensor.dtype in _dtypes_of_numpy():

@@ -1,6 +1,4 @@
-"""IntegerConv as a product of bytes: a row is a pixel's window, the columns are the filters of a
-group.
-"""
+"""IntegerConv as a product of bytes: rows are pixels' windows, columns a group's filters."""
 
 from __future__ import annotations
 

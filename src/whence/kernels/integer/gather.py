@@ -1,6 +1,4 @@
-"""Rows of bytes for a product, gathered: made unsigned, padding filled in, each a multiple of four
-long.
-"""
+"""Rows of bytes for a product, gathered: unsigned, padded, each a multiple of four long."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _LONG = 512
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """How the bytes of a row are collected: for each tap of a window `taken` channels, of
-    `channels` that lie side by side.
-    """
+    """How a row's bytes are collected: per tap of a window `taken` of `channels` in a row."""
 
     rows: Field
     columns: Field

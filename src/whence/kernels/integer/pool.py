@@ -1,6 +1,4 @@
-"""Max and average pools of channels-last integers: a loop nest whose innermost loop runs along the
-channels.
-"""
+"""Max and average pools of channels-last integers: a nest, innermost along the channels."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
 
 
 def _average(total: Expr, count: Expr, *, exact: bool) -> Expr:
-    """The quotient rounded to the nearest integer, halves away from zero. Vectors divide real
-    numbers only.
-    """
+    """The quotient rounded to nearest, halves away from zero. Vectors divide only real numbers."""
     if exact:
         real = div(cast(total, DType.F32), cast(count, DType.F32))
         middle = literal(0.5, DType.F32)

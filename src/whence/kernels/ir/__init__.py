@@ -1,6 +1,4 @@
-"""The kernel program: what a lowering makes and a renderer prints. Nothing here is of one
-language.
-"""
+"""The kernel program: what a lowering makes and a renderer prints, in no language."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A kernel's parameter: `elements` of one type, dense, row-major unless a packing says
-    otherwise.
-    """
+    """A kernel's parameter: `elements` of one type, dense, row-major unless packed otherwise."""
 
     name: str
     dtype: DType
@@ -32,9 +30,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What one operator of the graph adds to the kernel: its node, its arithmetic, its share of
-    memory traffic.
-    """
+    """An operator's part in the kernel: its node, its arithmetic, its share of memory traffic."""
 
     node: int
     op: str
@@ -48,9 +44,7 @@ TASK = "task"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled function: work items `0 .. tasks-1`, any range of which may run on any
-    thread.
-    """
+    """One compiled function: work items `0 .. tasks-1`, in any ranges on any threads."""
 
     name: str
     params: tuple[Buffer, ...]
@@ -64,9 +58,7 @@ class Kernel:
     )
     """By parameter index: how a constant is rearranged at compile time."""
     flops_per_ns: int = 40
-    """What one thread does in a nanosecond, roughly; it decides how much work is worth waking
-    another for.
-    """
+    """What a thread does in a nanosecond, roughly: how much work is worth waking another."""
     reduced_precision: bool = False
     """Are its products less exact than those of float32?"""
     gang: bool = False
@@ -79,9 +71,7 @@ class Kernel:
     parameter, an array of 64-bit integers in this order.
     """
     in_place: tuple[tuple[int, int], ...] = ()
-    """Parameters, an output and an input, that may lie at the same place: the kernel then leaves
-    what it does not change.
-    """
+    """An output and an input that may lie at one place: what does not change is left."""
 
     def dtype_of(self, buffer: str) -> DType:
         """The type of a parameter's elements."""

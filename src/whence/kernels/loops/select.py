@@ -47,9 +47,7 @@ def _int(node: Node, name: str, default: int) -> int:
 
 
 def lower_arg(group: Group, anchor: Node) -> Kernel:
-    """The place of the largest or smallest element: first its value, then the first (or last) place
-    that has it.
-    """
+    """The place of the largest or smallest element: its value, then its first or last place."""
     source = anchor.first_input
     shape = group.shape(source)
     if 0 in shape or group.outputs != (anchor.ref(),):
@@ -80,9 +78,7 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
 
 
 def lower_running(group: Group, anchor: Node) -> Kernel:
-    """A running sum or product: one step after the other along the axis, neighbours across it side
-    by side.
-    """
+    """A running sum or product: step by step along the axis, neighbours across it together."""
     source = anchor.first_input
     shape = group.shape(source)
     given = group.graph.const_value(anchor.operand("axis"))

@@ -66,9 +66,7 @@ class SquareTranspose(Micro):
 
 
 def strided_loads(values: Sequence[Expr], inner: Var) -> list[Load]:
-    """The single-precision loads that stride through memory as `inner` goes up; none when any load
-    is made on a condition.
-    """
+    """float32 loads that stride through memory as `inner` goes up; none if one is guarded."""
     parts = list(walk(*values))
     if any(
         isinstance(part, Op)

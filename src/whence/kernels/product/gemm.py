@@ -326,9 +326,7 @@ def as_matrix(weights: np.ndarray, depth: int, columns: int, *, transposed: bool
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """B in panels of `width` columns, each panel row after row: what the tile reads is one
-    stream.
-    """
+    """B in panels of `width` columns, row after row: what the tile reads is a stream."""
 
     depth: int
     columns: int

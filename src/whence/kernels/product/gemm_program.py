@@ -1,6 +1,4 @@
-"""The matrix product as a program: accumulators in vector registers, one broadcast of A times a row
-of B's panel a step.
-"""
+"""The matrix product as a program: accumulators in registers, A broadcast times B's panel."""
 
 from __future__ import annotations
 
@@ -72,9 +70,7 @@ class Gemm(Micro):
     a: Matrix
     b: Matrix
     packed: bool
-    """`b` is already in panels `[columns / width][depth][width]`, the last one padded with
-    zeros.
-    """
+    """`b` is in panels already: `[columns / width][depth][width]`, the last zero-padded."""
     tile: Tile
     block_rows: int
     """Rows a work item covers; its panel of B stays in cache over them."""

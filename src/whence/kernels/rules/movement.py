@@ -1,6 +1,4 @@
-"""Element rules of operators that move elements without computing: index arithmetic, and nothing at
-run time but the loads.
-"""
+"""Element rules of operators that move elements: index arithmetic, and at run time only loads."""
 
 from __future__ import annotations
 

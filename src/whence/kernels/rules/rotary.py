@@ -1,6 +1,4 @@
-"""The element rule of RotaryEmbedding: pairs of elements rotated by an angle that depends on their
-position in the sequence.
-"""
+"""The rule of RotaryEmbedding: pairs rotated by an angle that their position decides."""
 
 from __future__ import annotations
 

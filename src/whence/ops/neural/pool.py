@@ -30,9 +30,7 @@ def _pool_window(call: Call, spatial: Sequence[int]) -> Window:
 
 
 def _reduce(x: np.ndarray, window: Window, fill: float, combine: np.ufunc) -> np.ndarray:
-    """`combine` over every window of `x`, one axis after the other: k taps per axis instead of k to
-    the power of the axes.
-    """
+    """`combine` over every window of `x`, axis after axis: k taps each, not k to their power."""
     y = pad_spatial(x, window, fill)
     for axis, size in enumerate(window.kernel):
         before = (slice(None),) * (2 + axis)
@@ -169,9 +167,7 @@ def _max_unpool(call: Call) -> tuple[Value]:
 def _bilinear_taps(
     start: float, bin_size: float, bins: int, samples: int, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Along one axis: lower and upper neighbour of every sample of every bin, and their weights
-    (zero when out of the image).
-    """
+    """Along one axis: the two neighbours of every sample of every bin, and their weights."""
     position = (
         start
         + (np.arange(bins)[:, np.newaxis] + (np.arange(samples) + 0.5) / max(samples, 1)).reshape(

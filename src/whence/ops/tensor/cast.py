@@ -1,6 +1,4 @@
-"""Changing the element type, by value (Cast, CastLike), by bits (BitCast), or there and back
-(RoundTo).
-"""
+"""Changing the element type: by value (Cast, CastLike), bits (BitCast), or both ways (RoundTo)."""
 
 from __future__ import annotations
 

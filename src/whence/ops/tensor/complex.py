@@ -1,6 +1,4 @@
-"""Complex numbers, as far as edge models have them: a Fourier transform of real tensors, and the
-ways back to real numbers.
-"""
+"""Complex numbers as edge models have them: Fourier transforms of reals, and ways back to reals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Operators that move elements without computing on them: transpose, reshape, slice, split, concat,
-pad, tile and their kin.
-"""
+"""Operators that only move elements: transpose, reshape, slice, split, concat, pad and kin."""
 
 from __future__ import annotations
 

@@ -41,9 +41,7 @@ class InlineBranches(Pass):
 
 
 def _unfold(rewriter: Rewriter, node: Node) -> bool:
-    """Inline `node` if its course is certain, then what it held, which may become certain through
-    it.
-    """
+    """Inline `node` if its course is certain, then what it held, if that is certain now."""
     inlining = (
         _plan_if(rewriter.graph, node) if node.op == "If" else _plan_loop(rewriter.graph, node)
     )

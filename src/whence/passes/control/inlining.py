@@ -1,6 +1,4 @@
-"""Moving nested graphs into the graph around them: one change, in which every operator keeps its
-own origin.
-"""
+"""Moving nested graphs into the outer one, in one change; operators keep their origins."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ from whence.types import DType, TensorType, ValueType
 
 @dataclass(slots=True)
 class Inlining:
-    """The change that puts copies of the nodes of nested graphs where the node that holds them
-    stands.
-    """
+    """The change that puts copies of nested graphs' nodes in place of their holder."""
 
     graph: Graph
     holder: Node
@@ -116,9 +112,7 @@ class Inlining:
         ).ref()
 
     def row(self, ref: Ref | None) -> Ref | None:
-        """The only row of a scan output: the value of one iteration with a leading dimension of
-        1.
-        """
+        """The only row of a scan output: an iteration's value with a leading dimension of 1."""
         kind = None if ref is None else self.type_of(ref)
         if not isinstance(kind, TensorType):
             return None

@@ -1,6 +1,4 @@
-"""Batch normalisation with constant statistics is one multiplication and one addition per channel;
-weights can take in both.
-"""
+"""Batch normalisation with constant statistics is a scale and a shift per channel, for weights."""
 
 from __future__ import annotations
 
@@ -156,9 +154,7 @@ def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
 
 
 def _linear_before(graph: Graph, bn: Node) -> _Found | None:
-    """The linear operator whose output channels are the channels of `bn`, when each node on the way
-    has one consumer.
-    """
+    """The linear operator whose output channels are `bn`'s, by ways of one consumer each."""
     user, axis, between = bn, 1, list[Node]()
     for _ in range(_MAX_STEPS):
         ref = user.input(0)
@@ -198,9 +194,7 @@ def _axis_before(graph: Graph, node: Node, axis: int) -> int | None:
 
 
 def _axis_in(before: Shape, after: Shape, axis: int) -> int | None:
-    """The same axis before a reshape: as long as it is, with as many elements behind each of its
-    positions.
-    """
+    """The same axis before a reshape: as long, with as many elements behind each position."""
     size, behind = after[axis], _count(after[axis + 1 :])
     if not isinstance(size, int) or same_dim(size, 1) or behind is None:
         return None

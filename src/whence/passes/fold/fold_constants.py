@@ -96,9 +96,7 @@ class ConstantFolder:
         self._foldable: dict[str, bool] = {}
 
     def visit(self, node: Node) -> bool:
-        """Bring the node's types up to date, then fold it if it can be folded. True when the node
-        is gone.
-        """
+        """Update the node's types, then fold it if possible. True when the node is gone."""
         self.types.visit(node)
         if node.bodies:
             self._sink_captures(node)
@@ -219,9 +217,7 @@ class ConstantFolder:
 
     # f(x, c) = f'(x) with c inside f'
     def _sink_captures(self, node: Node) -> None:
-        """Constants among the captures move into the nested graphs. Outer constants are shared, not
-        copied.
-        """
+        """Constant captures move into the nested graphs. Outer constants are shared."""
         captures = capture_count(node)
         formal = len(node.inputs) - captures
         sunk = {}
@@ -282,9 +278,7 @@ def _is_empty(node: Node) -> bool:
 
 
 def _surely_has_elements(kind: ValueType) -> bool:
-    """Is it a tensor whose sizes are numbers, none of them 0? Expressions are not asked, which would
-    leave a guard.
-    """
+    """Is it a tensor whose sizes are numbers, none 0? Expressions are not asked: no guards."""
     shape = kind.shape if isinstance(kind, TensorType) else None
     return shape is not None and _NUMBERS.issuperset(map(type, shape)) and 0 not in shape
 
@@ -313,7 +307,5 @@ def _fits(value: Value, declared: ValueType) -> bool:
 
 
 def _compact(value: np.ndarray) -> np.ndarray:
-    """The same tensor in memory of its own order: a transposed view is slow to read, again and
-    again.
-    """
+    """The same tensor in its own memory order: a transposed view stays slow to read."""
     return value if value.flags.c_contiguous else np.ascontiguousarray(value)

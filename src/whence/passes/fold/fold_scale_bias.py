@@ -1,6 +1,4 @@
-"""Multiplications and additions by constants, one per channel, go into the weights and the bias
-beside them.
-"""
+"""Multiplications and additions by constants per channel, folded into weights and bias."""
 
 from __future__ import annotations
 

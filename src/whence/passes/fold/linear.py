@@ -54,9 +54,7 @@ class FoldedConstants:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One application of a linear operator to its input 0, with constant weights and a constant
-    bias or none.
-    """
+    """A linear operator applied to input 0, with constant weights and constant bias, if any."""
 
     node: Node
     weights: np.ndarray
@@ -74,9 +72,7 @@ class Linear:
     inputs_first: bool
     """Whether the weights have their input channels before their output channels."""
     padded: bool
-    """Whether some output sums fewer terms than others, so that a shift of the input is not a shift
-    of the output.
-    """
+    """Whether some output sums fewer terms, so that an input shift is no output shift."""
 
     @property
     def holds_bias(self) -> bool:

@@ -28,9 +28,7 @@ from whence.types import DType, same_dim, same_shape
 
 
 class BlockedLayout(NamedTuple):
-    """A plain value that has a blocked twin: its channels, and its axes (4, or 3 when the twin is
-    one row high).
-    """
+    """A plain value with a blocked twin: its channels and axes (4, or 3 for one row)."""
 
     channels: int
     rank: int
@@ -43,9 +41,7 @@ class Twin(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A plain value that is the same in all channels, with an axis of length 1 for the places in a
-    block.
-    """
+    """A plain value that is the same in all channels, with an axis of length 1 for the block."""
 
     ref: Ref
 
@@ -66,9 +62,7 @@ class BlockedStep(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An operator on blocked tensors. The outputs of the last step are the blocked forms of the
-    operator's outputs.
-    """
+    """An operator on blocked tensors; the last step's outputs are the operator's, blocked."""
 
     steps: tuple[BlockedStep, ...]
     layouts: tuple[BlockedLayout, ...]
@@ -81,9 +75,7 @@ _SMALL = 8
 
 
 def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
-    """`node` on the blocked twins of its inputs; `None` when it cannot be transposed like that or
-    would gain nothing.
-    """
+    """`node` on its inputs' blocked twins; `None` when it cannot be, or would gain nothing."""
     if node.bodies or not all(
         static_float(graph, node.ref(index)) for index in range(len(node.outputs))
     ):
@@ -136,9 +128,7 @@ def _elementwise(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
 def _operand(
     graph: Graph, ref: Ref | None, target: tuple[int, ...], layouts: Layouts, block: int
 ) -> Input:
-    """An operand of an elementwise operator whose plain result has shape `target`; `None` when it
-    has no blocked form.
-    """
+    """An elementwise operand for a result of shape `target`; `None` without a blocked form."""
     shape = static_float(graph, ref)
     if ref is None or shape is None or len(shape) > len(target):
         return None
@@ -156,9 +146,7 @@ def _operand(
 
 
 def blocked_const(value: np.ndarray, rank: int, block: int) -> np.ndarray:
-    """A constant operand so that it broadcasts against blocked tensors as it did against plain ones
-    of so many axes.
-    """
+    """A constant operand that broadcasts against blocked tensors as it did against plain ones."""
     batch, channels, *spatial = (1,) * (rank - value.ndim) + value.shape
     spatial = [*[1] * (4 - rank), *spatial]
     plain = value.reshape(batch, channels, *spatial)

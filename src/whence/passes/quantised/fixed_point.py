@@ -26,9 +26,7 @@ class FixedPoint(NamedTuple):
 
 
 def fixed_point(real: float) -> FixedPoint | None:
-    """The nearest fixed-point number with 31 significant bits. Below 2^-32 that is zero, above 2^30
-    there is none.
-    """
+    """The nearest fixed-point number of 31 significant bits; 0 below 2^-32, none above 2^30."""
     if not math.isfinite(real):
         return None
     fraction, shift = math.frexp(real)
@@ -41,9 +39,7 @@ def fixed_point(real: float) -> FixedPoint | None:
 
 
 def fixed_points(reals: Iterable[float]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Multipliers and shifts of several numbers, as the inputs of FixedPointScale: of one number as
-    scalars.
-    """
+    """Several numbers' multipliers and shifts, as inputs of FixedPointScale; scalars for one."""
     found = [fixed_point(real) for real in reals]
     known = [each for each in found if each is not None]
     if len(known) < len(found) or not known:

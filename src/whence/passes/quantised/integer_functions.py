@@ -106,9 +106,7 @@ _HUGE = 1e38
 def interpolated(
     function: Callable[[np.ndarray], np.ndarray | None], source: Coding, result: Coding
 ) -> np.ndarray | None:
-    """A function of real numbers at every code of 16 bits, as `between_known` has it; `None` when
-    the function has no values.
-    """
+    """A real function at every code of 16 bits, as in `between_known`; `None` without values."""
     if result.zero:
         return None
     values = function(np.zeros(1, np.float32))
@@ -156,9 +154,7 @@ _PLACES = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))), 65535)
 
 
 def _in_places(source: Coding) -> np.ndarray | None:
-    """Every number in units of 1/512 of a place: the scale is a multiplier of 15 bits and a
-    shift.
-    """
+    """Each number in units of 1/512 place: the scale is a 15-bit multiplier and a shift."""
     multiplier, shift = float(source.step) * 4096 * 3, 0
     while 0 < multiplier <= 32767 / 2 and shift <= 30:
         multiplier, shift = multiplier * 2, shift + 1
@@ -168,9 +164,7 @@ def _in_places(source: Coding) -> np.ndarray | None:
 
 
 def _between(x: np.ndarray, bits: int, largest: int) -> np.ndarray:
-    """The sigmoid of |x| / 2^bits places in units of 2^-(16 + bits), `largest` behind the last
-    place.
-    """
+    """The sigmoid of |x| / 2^bits in units of 2^-(16 + bits), `largest` behind the end."""
     place, part = np.abs(x) >> bits, np.abs(x) & ((1 << bits) - 1)
     known = np.minimum(place, len(_PLACES) - 2)
     return np.where(

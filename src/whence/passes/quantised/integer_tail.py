@@ -21,9 +21,7 @@ from whence.types import DType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The steps from an integer sum to codes. `fixed` holds multiplier and shift, else `factor` a
-    float32 or float64.
-    """
+    """The steps from integer sum to codes. `fixed`: multiplier and shift, else a real `factor`."""
 
     match: QuantisedOp
     fixed: tuple[np.ndarray, np.ndarray] | None
@@ -74,9 +72,7 @@ def tail_of(
 
 
 def narrowed(edit: Edit, value: Ref, match: QuantisedOp, of: list[Node]) -> Ref:
-    """A value in units of the result's scale as codes of the result: plus the zero point, limited,
-    in its type.
-    """
+    """A value in units of the result's scale as its codes: with zero point, limits and type."""
     kind = edit.type_of(value)
     assert isinstance(kind, TensorType)
     zero, low, high = (

@@ -35,9 +35,7 @@ _MAX_DESCENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """A polynomial in one value of the graph: the coefficient of each power, and the nodes that
-    compute it.
-    """
+    """A polynomial in one value: the coefficient of each power, and the nodes computing it."""
 
     terms: Mapping[int, float]
     nodes: tuple[Node, ...]
@@ -52,9 +50,7 @@ class Polynomial:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`root` computes x · (slope·f(argument) + offset), with f the operator of `middle`; without
-    `x`, just the bracket.
-    """
+    """`root` computes x · (slope·f(argument) + offset), f being `middle`'s; or the bracket."""
 
     root: Node
     middle: Node
@@ -200,9 +196,7 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
 
 
 def _number(graph: Graph, ref: Ref | None, shape: tuple[object, ...] | None) -> float | None:
-    """The scalar behind `ref`, when combining it with a value of `shape` leaves that shape
-    alone.
-    """
+    """The scalar behind `ref`, if combining it with a value of `shape` keeps that shape."""
     number = scalar(graph, ref)
     if number is None or ref is None:
         return None
@@ -211,9 +205,7 @@ def _number(graph: Graph, ref: Ref | None, shape: tuple[object, ...] | None) -> 
 
 
 class _Walk:
-    """One descent from a value to the `base` it may be a polynomial in. It takes a bounded number
-    of steps, then gives up.
-    """
+    """One descent from a value to its possible `base`, in a bounded number of steps."""
 
     def __init__(self, graph: Graph, base: Ref) -> None:
         self.graph = graph

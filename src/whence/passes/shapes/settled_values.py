@@ -51,9 +51,7 @@ def settled_value(graph: Graph, ref: Ref) -> np.ndarray | None:
 
 
 def _nodes_behind(graph: Graph, ref: Ref) -> list[Node] | None:
-    """The nodes that a value is computed from, producers first; `None` if an input is among
-    them.
-    """
+    """The nodes a value is computed from, producers first; `None` if an input is one."""
     found: dict[int, Node] = {}
     stack = [ref.node]
     while stack:

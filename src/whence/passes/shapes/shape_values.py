@@ -93,9 +93,7 @@ class ShapeValues:
         return found
 
     def dims(self, ref: Ref) -> tuple[Size, ...] | None:
-        """The dimensions of a value; those that are unknown are sizes of their own. `None` when the
-        rank is unknown.
-        """
+        """The dimensions of a value, unknown ones as own sizes; `None` if the rank is open."""
         kind = self.graph.type_of(ref)
         if not isinstance(kind, TensorType) or kind.shape is None:
             return None
@@ -109,9 +107,7 @@ class ShapeValues:
         return tuple(found)
 
     def note_dims(self, ref: Ref, dims: Sequence[Item]) -> None:
-        """Remember sizes of a value's dimensions that its type cannot express, such as batch ·
-        length.
-        """
+        """Remember a value's dimensions that its type cannot express, such as batch · length."""
         kind = self.graph.type_of(ref)
         if isinstance(kind, TensorType) and kind.shape is not None and len(kind.shape) == len(dims):
             self._dims[ref] = tuple(dims)
@@ -244,9 +240,7 @@ def _slice(values: ShapeValues, node: Node) -> KnownElements | None:
 
 
 def _concat(values: ShapeValues, node: Node) -> KnownElements | None:
-    """Parts of unknown content but known length leave gaps; a part of unknown length makes all
-    unknown.
-    """
+    """Parts of unknown content but known length leave gaps; unknown lengths hide all."""
     items: list[Item] = []
     for ref in node.inputs:
         part = values.of(ref)

@@ -1,6 +1,4 @@
-"""Which operators of the file read what which others make: the edges of the graph that the page
-draws.
-"""
+"""The graph that the page draws: which operators of the file read what which others make."""
 
 from __future__ import annotations
 

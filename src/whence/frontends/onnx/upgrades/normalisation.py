@@ -10,9 +10,7 @@ from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
 
 
 def _per_activation(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    """Statistics used to be allowed per activation instead of per channel. y = (x - mean) /
-    sqrt(var + eps) * scale + bias
-    """
+    """Statistics were once allowed per activation: y = (x - mean) / sqrt(var + eps) * scale + b"""
     if record.integer("spatial", 1):
         return [record.with_(attrs=record.attrs_without("spatial"))]
     if any(record.outputs[1:]):
@@ -78,9 +76,7 @@ def _experimental_mean_variance(record: OpRecord, scope: FileScope) -> Sequence[
 
 
 def layer_norm_of_mixed_types(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    """Before it was ONNX's, it took data and parameters of different types and answered in the type
-    of the parameters.
-    """
+    """Before it was ONNX's, data and parameters could differ in type; results had the latter."""
     build = Rewrite(record, scope)
     data, parameters = build.dtype(record.required(0)), build.dtype(record.required(1))
     if data is None or parameters is None or data is parameters:

@@ -30,9 +30,7 @@ def _reduce(call: AtenCall, op: str) -> None:
 
 
 def _extreme(call: AtenCall, reduce: str, position: str) -> None:
-    """The largest or smallest: of everything, of two tensors, or along an axis with its
-    position.
-    """
+    """The largest or smallest: of everything, of two tensors, or along an axis, with place."""
     x = call.ref("self")
     if "other" in call.args:
         op = "Max" if reduce == "ReduceMax" else "Min"
