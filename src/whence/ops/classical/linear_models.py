@@ -14,7 +14,7 @@ from whence.ops.formula import sigmoid
 from whence.ops.operand import UNARY
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import tensor_type
-from whence.types import Dim, DType, TensorType, ValueType
+from whence.types import Dim, DType, TensorType
 
 
 def features(call: Call) -> np.ndarray:
@@ -181,26 +181,18 @@ def rows_type(query: TypeQuery, columns: Dim) -> TensorType:
     return TensorType(DType.F32, (rows, columns))
 
 
-def _linear_regressor_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (rows_type(query, get_int(query.attrs, "targets", 1)),)
-
-
-def _svm_regressor_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (rows_type(query, 1),)
-
-
 OPS: tuple[OpDef, ...] = (
     OpDef("ai.onnx.ml::LinearClassifier", reference=_linear_classifier, operands=UNARY),
     OpDef(
         "ai.onnx.ml::LinearRegressor",
-        infer=_linear_regressor_type,
+        infer=lambda query: (rows_type(query, get_int(query.attrs, "targets", 1)),),
         reference=_linear_regressor,
         operands=UNARY,
     ),
     OpDef("ai.onnx.ml::SVMClassifier", reference=_svm_classifier, operands=UNARY),
     OpDef(
         "ai.onnx.ml::SVMRegressor",
-        infer=_svm_regressor_type,
+        infer=lambda query: (rows_type(query, 1),),
         reference=_svm_regressor,
         operands=UNARY,
     ),

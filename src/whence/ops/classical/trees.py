@@ -302,10 +302,6 @@ def _members(attrs: Attrs, modes: np.ndarray) -> dict[int, np.ndarray]:
     }
 
 
-def _regressor_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (rows_type(query, get_int(query.attrs, "n_targets", 1)),)
-
-
 def _classifier_type(query: TypeQuery) -> tuple[ValueType, ...]:
     labels = class_labels(query.attrs, "classlabels_int64s")
     scores = rows_type(query, max(len(labels), 1))
@@ -337,7 +333,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "ai.onnx.ml::TreeEnsembleRegressor",
-        infer=_regressor_type,
+        infer=lambda query: (rows_type(query, get_int(query.attrs, "n_targets", 1)),),
         reference=_regressor,
         operands=UNARY,
     ),

@@ -107,10 +107,6 @@ def conv(call: Call) -> np.ndarray:
     return y
 
 
-def _conv(call: Call) -> tuple[Value]:
-    return (narrow(conv(call), tensor(call, 0).dtype),)
-
-
 def _integer_convolution(
     call: Call, x_index: int, w_index: int, x_zero: np.ndarray | None, w_zero: np.ndarray | None
 ) -> np.ndarray:
@@ -173,10 +169,6 @@ def conv_transpose(call: Call) -> np.ndarray:
     if bias is not None:
         y += _channelwise(widen(bias), y.ndim)
     return y
-
-
-def _conv_transpose(call: Call) -> tuple[Value]:
-    return (narrow(conv_transpose(call), tensor(call, 0).dtype),)
 
 
 def _col2im(call: Call) -> tuple[Value]:
@@ -248,10 +240,6 @@ def conv_transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int 
     return 2 * x.elements * math.prod(shape[1:])
 
 
-def _qlinear_conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    return conv_flops(query, outputs, weight=3)
-
-
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 _conv_op = partial(OpDef, classes=OpClass.CONV, flops=conv_flops)
 _quantised = partial(
@@ -262,7 +250,7 @@ OPS: tuple[OpDef, ...] = (
         "Conv",
         pattern=_ANCHOR,
         infer=infer_conv,
-        reference=_conv,
+        reference=lambda call: (narrow(conv(call), tensor(call, 0).dtype),),
         operands=named("X", "W", "B"),
         traits=Trait.CONVOLUTION,
     ),
@@ -271,7 +259,7 @@ OPS: tuple[OpDef, ...] = (
         _ANCHOR,
         OpClass.CONV,
         infer=infer_conv_transpose,
-        reference=_conv_transpose,
+        reference=lambda call: (narrow(conv_transpose(call), tensor(call, 0).dtype),),
         flops=conv_transpose_flops,
         operands=named("X", "W", "B"),
         traits=Trait.TRANSPOSED_CONVOLUTION,
@@ -285,7 +273,7 @@ OPS: tuple[OpDef, ...] = (
     _quantised(
         "QLinearConv",
         reference=_qlinear_conv,
-        flops=_qlinear_conv_flops,
+        flops=lambda query, outputs: conv_flops(query, outputs, weight=3),
         operands=named(
             "x",
             x_scale=CODING,

@@ -230,10 +230,6 @@ def _coupled_lstm_step(direction: _Direction, gates: np.ndarray, state: _State) 
     return _lstm_step(direction, gates, state, coupled=True)
 
 
-def _rnn(call: Call) -> tuple[Value, ...]:
-    return _run(call, 1, ("Tanh",), 1, _rnn_step, early_bias=1)
-
-
 def _gru(call: Call) -> tuple[Value, ...]:
     step = (
         _gru_step_linear_before_reset
@@ -267,7 +263,7 @@ _recurrent = partial(
     operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
 )
 OPS: tuple[OpDef, ...] = (
-    _recurrent("RNN", reference=_rnn),
+    _recurrent("RNN", reference=lambda call: _run(call, 1, ("Tanh",), 1, _rnn_step, early_bias=1)),
     _recurrent("GRU", reference=_gru),
     _recurrent(
         "LSTM",

@@ -95,10 +95,6 @@ def _triangle(query: TypeQuery) -> None:
     demand_one(query, 1, "k")
 
 
-def _eye_like(query: TypeQuery) -> None:
-    demand_rank(query, 0, 2, 2)
-
-
 def _constant_of_shape(query: TypeQuery) -> None:
     demand_list(query, 0, None, "the shape")
     value = query.attrs.get("value")
@@ -240,7 +236,7 @@ RULES: Mapping[str, Check] = {
     "DepthToSpace": _image,
     "SpaceToDepth": _image,
     "Trilu": _triangle,
-    "EyeLike": _eye_like,
+    "EyeLike": lambda query: demand_rank(query, 0, 2, 2),
     "ConstantOfShape": _constant_of_shape,
     "Range": _range,
     "Resize": _resize,

@@ -136,10 +136,6 @@ def _blocked_conv(query: TypeQuery) -> None:
         _blocks_of(query, get_int(query.attrs, "channels_in", 0))
 
 
-def _from_blocked(query: TypeQuery) -> None:
-    _blocks_of(query, get_int(query.attrs, "channels", 0))
-
-
 def _blocks_of(query: TypeQuery, channels: int) -> None:
     x = shape_of(query, 0)
     if x is None or len(x) != 5 or not isinstance(x[1], int) or not isinstance(x[4], int):
@@ -248,7 +244,7 @@ RULES: Mapping[str, Check] = {
     "DeformConv": _deform_conv,
     "Einsum": _einsum,
     "BlockedConv": _blocked_conv,
-    "FromBlocked": _from_blocked,
+    "FromBlocked": lambda query: _blocks_of(query, get_int(query.attrs, "channels", 0)),
     "ToBlocked": by_types,
     "IntegerConv": _integer_conv,
     "IntegerConvTranspose": _integer_conv,

@@ -138,10 +138,6 @@ def _cast(call: Call) -> tuple[Value]:
     )
 
 
-def _cast_like(call: Call) -> tuple[Value]:
-    return _cast_as(tensor(call, 0), DType.of(tensor(call, 1)), call.attrs)
-
-
 def _bit_cast(call: Call) -> tuple[Value]:
     return (bit_cast(tensor(call, 0), target_dtype(call.op, get_int(call.attrs, "to", 0))),)
 
@@ -162,7 +158,7 @@ OPS: tuple[OpDef, ...] = (
     _cast_op(
         "CastLike",
         infer=cast_like_type,
-        reference=_cast_like,
+        reference=lambda call: _cast_as(tensor(call, 0), DType.of(tensor(call, 1)), call.attrs),
         operands=named("input", target_type=TYPE),
         traits=Trait.READS_TYPE | Trait.CASTS,
     ),

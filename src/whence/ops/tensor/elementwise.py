@@ -91,14 +91,6 @@ def _mean(call: Call) -> tuple[Value]:
     return (narrow(np.asarray(total / np.asarray(len(operands), total.dtype)), operands[0].dtype),)
 
 
-def _identity(call: Call) -> tuple[Value]:
-    return (call.inputs[0],)
-
-
-def _pow(call: Call) -> tuple[Value]:
-    return (raise_to(tensor(call, 0), tensor(call, 1)),)
-
-
 def _erf(x: np.ndarray) -> np.ndarray:
     return narrow(erf(widen(x)), x.dtype)
 
@@ -211,7 +203,7 @@ OPS: tuple[OpDef, ...] = (
         Pattern.ELEMWISE,
         OpClass.ELEMENTWISE,
         infer=identity,
-        reference=_identity,
+        reference=lambda call: (call.inputs[0],),
         flops=0,
         formula=X,
         operands=named("input"),
@@ -287,7 +279,7 @@ OPS: tuple[OpDef, ...] = (
         Pattern.BROADCAST,
         OpClass.ELEMENTWISE,
         infer=power,
-        reference=_pow,
+        reference=lambda call: (raise_to(tensor(call, 0), tensor(call, 1)),),
         flops=8,
         operands=named("X", "Y"),
         neutral=Neutral(1, "x ^ 1 = x"),

@@ -17,14 +17,13 @@ from whence.ops.definition import (
     OpClass,
     OpDef,
     Pattern,
-    TypeQuery,
     Value,
 )
 from whence.ops.operand import CONDITION, DATA, INDEX, named
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import gather, normalise_axis, same_type, tensor_type
-from whence.types import TensorType, ValueType
+from whence.types import TensorType
 
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -51,10 +50,6 @@ def _gather_elements(call: Call) -> tuple[Value]:
     if x.ndim != indices.ndim:
         raise ModelError(f"indices of rank {indices.ndim} do not fit data of rank {x.ndim}")
     return (x[along(indices, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim))],)
-
-
-def _gather_elements_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (TensorType(tensor_type(query, 0).dtype, tensor_type(query, 1).shape),)
 
 
 def _gather_nd(call: Call) -> tuple[Value]:
@@ -183,7 +178,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _gathering(
         "GatherElements",
-        infer=_gather_elements_type,
+        infer=lambda query: (TensorType(tensor_type(query, 0).dtype, tensor_type(query, 1).shape),),
         reference=_gather_elements,
         indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
     ),

@@ -49,10 +49,6 @@ def _is_inf(call: Call) -> tuple[Value]:
     return (found,)
 
 
-def _where(call: Call) -> tuple[Value]:
-    return (np.where(tensor(call, 0), tensor(call, 1), tensor(call, 2)),)
-
-
 def _logical(name: str, function: Function, neutral: Neutral) -> OpDef:
     formula = apply(function, X, Y)
     return binary(name, formula, infer=compare, commutative=True, neutral=neutral)
@@ -96,7 +92,7 @@ OPS: tuple[OpDef, ...] = (
         Pattern.INJECTIVE,
         OpClass.ELEMENTWISE,
         infer=where,
-        reference=_where,
+        reference=lambda call: (np.where(tensor(call, 0), tensor(call, 1), tensor(call, 2)),),
         operands=named(condition=CONDITION, X=DATA, Y=DATA),
         traits=Trait.SELECTS | Trait.EXACT,
     ),

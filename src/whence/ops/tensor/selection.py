@@ -173,10 +173,6 @@ def _choose(call: Call) -> tuple[Value]:
     return (call.inputs[1 if bool(tensor(call, 0).reshape(-1)[0]) else 2],)
 
 
-def _chosen_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (query.types[1] or UNKNOWN,)
-
-
 def _check_choose(query: TypeQuery) -> None:
     demand_one(query, 0, "the condition")
     demand_elements(query, 0, (DType.BOOL,), "truth values")
@@ -217,7 +213,7 @@ OPS: tuple[OpDef, ...] = (
     # each value is computed by kernels of its own, which a run can skip.
     OpDef(
         "Choose",
-        infer=_chosen_type,
+        infer=lambda query: (query.types[1] or UNKNOWN,),
         reference=_choose,
         flops=0,
         check=_check_choose,

@@ -32,14 +32,6 @@ def _position(call: Call, index: int, length: int, last: int) -> int:
     return at + length if at < 0 else at
 
 
-def _construct(call: Call) -> tuple[Value]:
-    return (list(call.inputs),)
-
-
-def _empty(call: Call) -> tuple[Value]:
-    return ([],)
-
-
 def _length(call: Call) -> tuple[Value]:
     return (np.array(len(_list(call)), np.int64),)
 
@@ -93,10 +85,6 @@ def _split(call: Call) -> tuple[Value]:
     return (split_at(x, parts, axis) if parts else [],)
 
 
-def _optional(call: Call) -> tuple[Value]:
-    return (call.input(0),)
-
-
 def _optional_type(query: TypeQuery) -> tuple[ValueType, ...]:
     element = query.types[0] if query.types else None
     if element is None:
@@ -137,8 +125,8 @@ def _sequence(
 
 _optional_op = partial(OpDef, flops=0, operands=named("input"))
 OPS: tuple[OpDef, ...] = (
-    _sequence("SequenceConstruct", _construct, operands=variadic("inputs")),
-    _sequence("SequenceEmpty", _empty),
+    _sequence("SequenceConstruct", lambda call: (list(call.inputs),), operands=variadic("inputs")),
+    _sequence("SequenceEmpty", lambda call: ([],)),
     _sequence("SequenceLength", _length, operands=named("input_sequence")),
     _sequence("SequenceAt", _at, operands=named("input_sequence", position=INDEX)),
     _sequence(
@@ -149,7 +137,7 @@ OPS: tuple[OpDef, ...] = (
     _sequence(
         "SplitToSequence", _split, OpClass.MOVEMENT, operands=named("input", split=PARAMETER)
     ),
-    _optional_op("Optional", infer=_optional_type, reference=_optional),
+    _optional_op("Optional", infer=_optional_type, reference=lambda call: (call.input(0),)),
     _optional_op("OptionalGetElement", infer=_get_element_type, reference=_get_element),
     _optional_op("OptionalHasElement", infer=_has_element_type, reference=_has_element),
 )

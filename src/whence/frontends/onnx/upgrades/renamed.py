@@ -9,10 +9,6 @@ from whence.frontends.onnx.record import Adapter, FileScope, OpRecord
 _GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _scatter(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    return [record.with_(op="ScatterElements")]
-
-
 def _grid_sample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     mode = record.text("mode", "bilinear")
     return [record.with_(attrs={**record.attrs, "mode": _GRID_MODES.get(mode, mode)})]
@@ -26,7 +22,7 @@ def _roi_align(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
 
 
 RENAMED: tuple[Adapter, ...] = (
-    Adapter("Scatter", 11, _scatter),
+    Adapter("Scatter", 11, lambda record, scope: [record.with_(op="ScatterElements")]),
     Adapter("GridSample", 20, _grid_sample),
     Adapter("RoiAlign", 16, _roi_align),
 )

@@ -92,10 +92,6 @@ def _remainder(call: ExportCall) -> None:
         call.emit("FLOOR_MOD", [call.input(0), call.input(1)])
 
 
-def _xor(call: ExportCall) -> None:
-    call.emit("NOT_EQUAL", [call.input(0), call.input(1)])
-
-
 def _cast(call: ExportCall) -> None:
     call.emit("CAST", [call.input(0)], cast_options(call.type(0).dtype, call.output_type().dtype))
 
@@ -144,10 +140,6 @@ def _shift(call: ExportCall) -> None:
     call.emit("RIGHT_SHIFT", [call.input(0), call.input(1)])
 
 
-def _is_nan(call: ExportCall) -> None:
-    call.emit("NOT_EQUAL", [call.input(0), call.input(0)])
-
-
 def _softplus(call: ExportCall) -> None:
     # log(1 + exp(-|x|)) + max(x, 0), which overflows nowhere
     kind = call.type(0)
@@ -171,7 +163,7 @@ EXPORTS: Exports = {
     "BitShift": _shift,
     "Cast": _cast,
     "Floor": partial(_paired, alone="FLOOR", together="FLOOR_DIV"),
-    "IsNaN": _is_nan,
+    "IsNaN": lambda call: call.emit("NOT_EQUAL", [call.input(0), call.input(0)]),
     "Max": partial(_folded, op="MAXIMUM"),
     "Mean": _mean,
     "Min": partial(_folded, op="MINIMUM"),
@@ -184,5 +176,5 @@ EXPORTS: Exports = {
     "Sum": partial(_folded, op="ADD"),
     "Tan": _tan,
     "Where": _where,
-    "Xor": _xor,
+    "Xor": lambda call: call.emit("NOT_EQUAL", [call.input(0), call.input(1)]),
 }

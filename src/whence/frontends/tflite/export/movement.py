@@ -129,10 +129,6 @@ def _constant_pad(call: ExportCall, tensor: int, pads: int) -> None:
         call.emit("PADV2", [tensor, pads, call.input(2)])
 
 
-def _tile(call: ExportCall) -> None:
-    call.emit("TILE", [call.input(0), call.index_input(1)])
-
-
 def _expand(call: ExportCall) -> None:
     shape = call.output_type().static_shape
     if shape is not None:
@@ -166,10 +162,6 @@ def _constant_of_shape(call: ExportCall) -> None:
     value = call.node.attrs.get("value")
     number = np.zeros((), np.float32) if value is None else np.asarray(value).reshape(())
     call.emit("FILL", [call.index_input(0), call.const(number)])
-
-
-def _range(call: ExportCall) -> None:
-    call.emit("RANGE", [call.input(index) for index in range(3)])
 
 
 def _depth_to_space(call: ExportCall) -> None:
@@ -212,14 +204,14 @@ EXPORTS: Exports = {
     "Expand": _expand,
     "Flatten": _reshape,
     "Pad": _pad,
-    "Range": _range,
+    "Range": lambda call: call.emit("RANGE", [call.input(index) for index in range(3)]),
     "Reshape": _reshape,
     "Shape": _shape,
     "Size": _size,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Squeeze": _reshape,
-    "Tile": _tile,
+    "Tile": lambda call: call.emit("TILE", [call.input(0), call.index_input(1)]),
     "Transpose": _transpose,
     "Unsqueeze": _reshape,
 }

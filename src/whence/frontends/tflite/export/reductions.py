@@ -97,14 +97,6 @@ def _of_squares(call: ExportCall, then: str) -> None:
         call.emit("SUM", [square, _axes(call)[0]], options)
 
 
-def _length(call: ExportCall) -> None:
-    _of_squares(call, "SQRT")
-
-
-def _sum_of_squares(call: ExportCall) -> None:
-    _of_squares(call, "")
-
-
 def _of_sizes(call: ExportCall) -> None:
     size = call.step("ABS", [call.input(0)], call.type(0))
     call.emit("SUM", [size, _axes(call)[0]], {"keep_dims": bool(call.integer("keepdims", 1))})
@@ -152,7 +144,7 @@ def _cumulative_sum(call: ExportCall) -> None:
 EXPORTS: Exports = {
     "CumSum": _cumulative_sum,
     "ReduceL1": _of_sizes,
-    "ReduceL2": _length,
+    "ReduceL2": lambda call: _of_squares(call, "SQRT"),
     "ReduceLogSum": _log_sum,
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": partial(_reduction, op="REDUCE_MAX"),
@@ -160,5 +152,5 @@ EXPORTS: Exports = {
     "ReduceMin": partial(_reduction, op="REDUCE_MIN"),
     "ReduceProd": partial(_reduction, op="REDUCE_PROD"),
     "ReduceSum": partial(_reduction, op="SUM"),
-    "ReduceSumSquare": _sum_of_squares,
+    "ReduceSumSquare": lambda call: _of_squares(call, ""),
 }

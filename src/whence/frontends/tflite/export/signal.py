@@ -7,10 +7,6 @@ from functools import partial
 from whence.frontends.tflite.export.call import ExportCall, Exports
 
 
-def _real_fourier(call: ExportCall) -> None:
-    call.emit("RFFT2D", [call.input(0), call.index_input(1)])
-
-
 def _part(call: ExportCall, op: str) -> None:
     call.emit(op, [call.input(0)])
 
@@ -18,6 +14,6 @@ def _part(call: ExportCall, op: str) -> None:
 EXPORTS: Exports = {
     "ComplexAbs": partial(_part, op="COMPLEX_ABS"),
     "ImaginaryPart": partial(_part, op="IMAG"),
-    "RealFourier2D": _real_fourier,
+    "RealFourier2D": lambda call: call.emit("RFFT2D", [call.input(0), call.index_input(1)]),
     "RealPart": partial(_part, op="REAL"),
 }

@@ -29,10 +29,6 @@ def _gelu(call: OperatorCall) -> None:
     call.output(0, call.op("Gelu", call.real(0), approximate=approximate))
 
 
-def _prelu(call: OperatorCall) -> None:
-    call.output(0, call.op("PRelu", call.real(0), call.real(1)))
-
-
 def _softmax(call: OperatorCall) -> None:
     x, beta = call.real(0), call.number("beta", 1.0)
     if beta != 1.0:
@@ -77,7 +73,7 @@ MAPPINGS: Mappings = {
     "LOCAL_RESPONSE_NORMALIZATION": _local_response,
     "LOGISTIC": partial(_plain, op="Sigmoid"),
     "LOG_SOFTMAX": partial(_plain, op="LogSoftmax", axis=-1),
-    "PRELU": _prelu,
+    "PRELU": lambda call: call.output(0, call.op("PRelu", call.real(0), call.real(1))),
     "RELU": partial(_plain, op="Relu"),
     "RELU6": partial(_clipped, low=0, high=6),
     "RELU_0_TO_1": partial(_clipped, low=0, high=1),

@@ -292,12 +292,8 @@ def _read_variable(call: OperatorCall) -> None:
     call.output_codes(0, value)
 
 
-def _assign_variable(call: OperatorCall) -> None:
-    call.assign(_handle(call), call.needed(1))
-
-
 MAPPINGS: Mappings = {
-    "ASSIGN_VARIABLE": _assign_variable,
+    "ASSIGN_VARIABLE": lambda call: call.assign(_handle(call), call.needed(1)),
     "CALL": partial(_inlined, option="subgraph"),
     "CALL_ONCE": _call_once,
     "IF": _if,

@@ -126,18 +126,6 @@ def bias_scale(call: OperatorCall, x: int, w: int) -> np.ndarray | None:
     return np.asarray(given.scales * weighing.scales)
 
 
-def _conv_2d(call: OperatorCall) -> None:
-    _convolution(call, (0, 3, 1, 2), "hw")
-
-
-def _depthwise(call: OperatorCall) -> None:
-    _convolution(call, (3, 0, 1, 2), "hw", depthwise=True)
-
-
-def _conv_3d(call: OperatorCall) -> None:
-    _convolution(call, (4, 3, 0, 1, 2), "dhw")
-
-
 def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
     """Input 0 is the output shape; the padding is that of the inverse convolution."""
     known = call.constant_codes(0) is not None
@@ -218,18 +206,10 @@ def _same_padding_before(call: OperatorCall, size: Ref, kernel: int, stride: int
     return call.op("Div", total, number(2))
 
 
-def _transpose_conv(call: OperatorCall) -> None:
-    _transposed(call, (3, 0, 1, 2), "hw")
-
-
-def _conv_3d_transpose(call: OperatorCall) -> None:
-    _transposed(call, (4, 3, 0, 1, 2), "dhw")
-
-
 MAPPINGS: Mappings = {
-    "CONV_2D": _conv_2d,
-    "CONV_3D": _conv_3d,
-    "CONV_3D_TRANSPOSE": _conv_3d_transpose,
-    "DEPTHWISE_CONV_2D": _depthwise,
-    "TRANSPOSE_CONV": _transpose_conv,
+    "CONV_2D": lambda call: _convolution(call, (0, 3, 1, 2), "hw"),
+    "CONV_3D": lambda call: _convolution(call, (4, 3, 0, 1, 2), "dhw"),
+    "CONV_3D_TRANSPOSE": lambda call: _transposed(call, (4, 3, 0, 1, 2), "dhw"),
+    "DEPTHWISE_CONV_2D": lambda call: _convolution(call, (3, 0, 1, 2), "hw", depthwise=True),
+    "TRANSPOSE_CONV": lambda call: _transposed(call, (3, 0, 1, 2), "hw"),
 }

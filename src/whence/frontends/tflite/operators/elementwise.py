@@ -44,10 +44,6 @@ def _squared_difference(call: OperatorCall) -> None:
     call.output(0, call.op("Mul", difference, difference))
 
 
-def _rsqrt(call: OperatorCall) -> None:
-    call.output(0, call.op("Reciprocal", call.op("Sqrt", call.real(0))))
-
-
 def _sum(call: OperatorCall) -> None:
     call.output(0, call.emit("Sum", [call.real(index) for index in range(call.n_inputs)]))
 
@@ -201,7 +197,7 @@ MAPPINGS: Mappings = {
     "NOT_EQUAL": _not_equal,
     "QUANTIZE": _quantise,
     "RIGHT_SHIFT": _right_shift,
-    "RSQRT": _rsqrt,
+    "RSQRT": lambda call: call.output(0, call.op("Reciprocal", call.op("Sqrt", call.real(0)))),
     "SQUARE": _square,
     "SQUARED_DIFFERENCE": _squared_difference,
 }

@@ -27,10 +27,6 @@ def _select(call: OperatorCall) -> None:
     _choose(call, condition)
 
 
-def _select_v2(call: OperatorCall) -> None:
-    _choose(call, call.needed(0))
-
-
 def _where(call: OperatorCall) -> None:
     call.output_codes(0, call.op("Transpose", call.op("NonZero", call.needed(0)), perm=(1, 0)))
 
@@ -153,7 +149,7 @@ MAPPINGS: Mappings = {
     "REVERSE_SEQUENCE": _reverse_sequence,
     "REVERSE_V2": _reverse,
     "SELECT": _select,
-    "SELECT_V2": _select_v2,
+    "SELECT_V2": lambda call: _choose(call, call.needed(0)),
     "TOPK_V2": _top_k,
     "UNIQUE": _unique,
     "WHERE": _where,

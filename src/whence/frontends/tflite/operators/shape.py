@@ -184,10 +184,6 @@ def _broadcast_to(call: OperatorCall) -> None:
     call.output_codes(0, call.op("Expand", call.needed(0), call.whole(1)))
 
 
-def _tile(call: OperatorCall) -> None:
-    call.output_codes(0, call.op("Tile", call.needed(0), call.whole(1)))
-
-
 def _bitcast(call: OperatorCall) -> None:
     """The same bits as another type of the same size."""
     given, made = call.type(0).dtype, call.output_type(0).dtype
@@ -205,6 +201,6 @@ MAPPINGS: Mappings = {
     "SLICE": _slice,
     "SQUEEZE": _squeeze,
     "STRIDED_SLICE": _strided_slice,
-    "TILE": _tile,
+    "TILE": lambda call: call.output_codes(0, call.op("Tile", call.needed(0), call.whole(1))),
     "TRANSPOSE": _transpose,
 }

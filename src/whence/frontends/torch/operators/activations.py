@@ -94,10 +94,6 @@ def _hardtanh(call: AtenCall) -> None:
     call.result(_clip(call, call.ref("self"), low, high))
 
 
-def _relu6(call: AtenCall) -> None:
-    call.result(_clip(call, call.ref("self"), 0.0, 6.0))
-
-
 def _clamp(call: AtenCall) -> None:
     """With numbers or tensors as limits."""
     x = call.cast(call.ref("self"), call.out_dtype)
@@ -233,7 +229,7 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::square": _square,
     "aten::gelu": _gelu,
     "aten::hardtanh": _hardtanh,
-    "aten::relu6": _relu6,
+    "aten::relu6": lambda call: call.result(_clip(call, call.ref("self"), 0.0, 6.0)),
     "aten::clamp": _clamp,
     "aten::clamp_min": partial(_clamp_one, name="min"),
     "aten::clamp_max": partial(_clamp_one, name="max"),

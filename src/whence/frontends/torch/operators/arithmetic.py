@@ -66,10 +66,6 @@ def _divide(call: AtenCall) -> None:
     call.result(quotient)
 
 
-def _floor_divide(call: AtenCall) -> None:
-    call.result(_floor_divided(call, *_sides(call)))
-
-
 def _floor_divided(call: AtenCall, left: Ref, right: Ref) -> Ref:
     if call.out_dtype.is_float:
         return call.emit("Floor", [call.emit("Div", [left, right])])
@@ -86,10 +82,6 @@ def _remainder(call: AtenCall) -> None:
         return
     whole = call.emit("Floor", [call.emit("Div", [left, right])])
     call.result(call.emit("Sub", [left, call.emit("Mul", [whole, right])]))
-
-
-def _fmod(call: AtenCall) -> None:
-    call.result(call.emit("Mod", _sides(call), {"fmod": 1}))
 
 
 def _power(call: AtenCall) -> None:
@@ -138,9 +130,9 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::mul": partial(_binary, op="Mul", logical="And"),
     "aten::div": _divide,
     "aten::true_divide": _divide,
-    "aten::floor_divide": _floor_divide,
+    "aten::floor_divide": lambda call: call.result(_floor_divided(call, *_sides(call))),
     "aten::remainder": _remainder,
-    "aten::fmod": _fmod,
+    "aten::fmod": lambda call: call.result(call.emit("Mod", _sides(call), {"fmod": 1})),
     "aten::pow": _power,
     "aten::maximum": partial(_binary, op="Max", logical="Or"),
     "aten::minimum": partial(_binary, op="Min", logical="And"),

@@ -51,10 +51,6 @@ def _like(call: AtenCall, value: int | None) -> None:
     call.result(call.emit("ConstantOfShape", [shape], {"value": fill}))
 
 
-def _scalar_tensor(call: AtenCall) -> None:
-    _filled(call, [], call.args["s"])
-
-
 def _arange(call: AtenCall) -> None:
     dtype = call.out_dtype
     begin: Any = call.args.get("start") or 0
@@ -111,7 +107,7 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::empty_permuted": partial(_fixed, value=0),
     "aten::empty_strided": partial(_fixed, value=0),
     "aten::new_empty_strided": partial(_fixed, value=0),
-    "aten::scalar_tensor": _scalar_tensor,
+    "aten::scalar_tensor": lambda call: _filled(call, [], call.args["s"]),
     "aten::arange": _arange,
     "aten::eye": _eye,
     "aten::linspace": _linspace,

@@ -234,10 +234,6 @@ def _pixel_shuffle(call: AtenCall) -> None:
     call.result(call.emit("DepthToSpace", [x], {"blocksize": factor, "mode": "CRD"}))
 
 
-def _numpy_transpose(call: AtenCall) -> None:
-    _t(call)
-
-
 def _unfold(call: AtenCall) -> None:
     """Windows along an axis, as a new last axis."""
     rank = call.rank("self")
@@ -289,7 +285,7 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::permute": _permute,
     "aten::transpose": _transpose,
     "aten::t": _t,
-    "aten::numpy_T": _numpy_transpose,
+    "aten::numpy_T": _t,
     "aten::movedim": _movedim,
     "aten::unsqueeze": _unsqueeze,
     "aten::squeeze": _squeeze,

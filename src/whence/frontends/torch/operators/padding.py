@@ -23,10 +23,6 @@ def _pad(call: AtenCall, mode: str, value: float | None = None) -> None:
     call.result(call.emit("Pad", inputs, {"mode": mode}))
 
 
-def _constant(call: AtenCall) -> None:
-    _pad(call, "constant", call.plain("value"))
-
-
 def _named(call: AtenCall) -> None:
     mode = _MODES.get(call.plain("mode"))
     if mode is None:
@@ -35,7 +31,7 @@ def _named(call: AtenCall) -> None:
 
 
 MAPPINGS: dict[str, Mapper] = {
-    "aten::constant_pad_nd": _constant,
+    "aten::constant_pad_nd": lambda call: _pad(call, "constant", call.plain("value")),
     "aten::pad": _named,
     **{f"aten::reflection_pad{rank}d": partial(_pad, mode="reflect") for rank in (1, 2, 3)},
     **{f"aten::replication_pad{rank}d": partial(_pad, mode="edge") for rank in (1, 2, 3)},

@@ -45,10 +45,6 @@ def _baddbmm(call: AtenCall) -> None:
     call.result(product if call.real("beta", 1.0) == 0 else call.emit("Add", [bias, product]))
 
 
-def _mv(call: AtenCall) -> None:
-    call.result(call.emit("MatMul", [call.ref("self"), call.ref("vec")]))
-
-
 def _dot(call: AtenCall) -> None:
     call.result(call.emit("MatMul", [call.ref("self"), call.ref("tensor")]))
 
@@ -60,6 +56,6 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::bmm": _matmul,
     "aten::addmm": _addmm,
     "aten::baddbmm": _baddbmm,
-    "aten::mv": _mv,
+    "aten::mv": lambda call: call.result(call.emit("MatMul", [call.ref("self"), call.ref("vec")])),
     "aten::dot": _dot,
 }

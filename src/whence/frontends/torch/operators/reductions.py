@@ -103,18 +103,6 @@ def _correction(call: AtenCall) -> float:
     return 1.0 if given is None else float(given)
 
 
-def _var(call: AtenCall) -> None:
-    call.result(_variance(call)[0])
-
-
-def _std(call: AtenCall) -> None:
-    call.result(call.emit("Sqrt", [_variance(call)[0]]))
-
-
-def _var_mean(call: AtenCall) -> None:
-    call.result(list(_variance(call)))
-
-
 def _norm(call: AtenCall) -> None:
     """A vector norm: of order 1, 2 or infinity."""
     order = call.plain("ord" if "ord" in call.args else "p")
@@ -150,9 +138,9 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::argmin": partial(_position, op="ArgMin"),
     "aten::any": partial(_truth, op="ReduceMax"),
     "aten::all": partial(_truth, op="ReduceMin"),
-    "aten::var": _var,
-    "aten::std": _std,
-    "aten::var_mean": _var_mean,
+    "aten::var": lambda call: call.result(_variance(call)[0]),
+    "aten::std": lambda call: call.result(call.emit("Sqrt", [_variance(call)[0]])),
+    "aten::var_mean": lambda call: call.result(list(_variance(call))),
     "aten::linalg_vector_norm": _norm,
     "aten::cumsum": partial(_cumulative, op="CumSum"),
     "aten::cumprod": partial(_cumulative, op="CumProd"),

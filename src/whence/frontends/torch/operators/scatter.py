@@ -32,10 +32,6 @@ def _scatter(call: AtenCall) -> None:
     _scattered(call, {"reduction": _REDUCTIONS[reduce]})
 
 
-def _scatter_add(call: AtenCall) -> None:
-    _scattered(call, {"reduction": "add"})
-
-
 def _scattered(call: AtenCall, attrs: dict[str, Attr]) -> None:
     axis, index = call.axis("dim", call.rank("self")), call.ref("index")
     if call.has("src"):
@@ -145,7 +141,7 @@ def _fill(call: AtenCall) -> None:
 
 MAPPINGS: dict[str, Mapper] = {
     "aten::scatter": _scatter,
-    "aten::scatter_add": _scatter_add,
+    "aten::scatter_add": lambda call: _scattered(call, {"reduction": "add"}),
     "aten::scatter_reduce": _scatter,
     "aten::index_put": _index_put,
     "aten::_unsafe_index_put": _index_put,

@@ -24,10 +24,6 @@ def _size(call: AtenCall) -> None:
     call.result(call.reshape(shape))
 
 
-def _elements(call: AtenCall) -> None:
-    call.result(call.emit("Size", [call.ref("self")]))
-
-
 def _getitem(call: AtenCall) -> None:
     source, index = call.node.args
     found = call.reading.values[source.name]
@@ -118,7 +114,7 @@ _SILENT = (
 
 MAPPINGS: dict[str, Mapper] = {
     "aten::sym_size": _size,
-    "aten::sym_numel": _elements,
+    "aten::sym_numel": lambda call: call.result(call.emit("Size", [call.ref("self")])),
     "aten::_local_scalar_dense": _item,
     "aten::item": _item,
     "python::getitem": _getitem,

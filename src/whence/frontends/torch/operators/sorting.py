@@ -19,10 +19,6 @@ def _sort(call: AtenCall) -> None:
     call.result([values, order])
 
 
-def _argsort(call: AtenCall) -> None:
-    call.result(_sorted(call)[1])
-
-
 def _sorted(call: AtenCall) -> list[Ref]:
     axis = call.axis("dim", call.rank("self"))
     shape = call.emit("Shape", [call.ref("self")], {"start": axis, "end": axis + 1})
@@ -33,5 +29,5 @@ def _sorted(call: AtenCall) -> list[Ref]:
 MAPPINGS: dict[str, Mapper] = {
     "aten::topk": _top,
     "aten::sort": _sort,
-    "aten::argsort": _argsort,
+    "aten::argsort": lambda call: call.result(_sorted(call)[1]),
 }
