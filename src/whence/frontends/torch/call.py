@@ -1,11 +1,11 @@
 """What a mapping of one ATen operator works with: `AtenCall`, the node of PyTorch's graph and the
 means to say it in canonical operators.
 
-A mapper reads arguments by the names that the operator's schema gives them, emits nodes and says
+A mapper reads arguments by the names that the operator's schema gives them, emits nodes and returns
 what the result is:
 
-    def _relu(call: AtenCall) -> None:
-        call.result(call.emit("Relu", [call.ref("self")]))
+    def _relu(call: AtenCall) -> Value:
+        return call.op("Relu", call.ref("self"))
 
 Everything emitted gets the origin of the operator in the user's program. PyTorch has worked out
 shapes and element types (`node.meta["val"]`): ranks come from there, and a result of another
@@ -30,10 +30,10 @@ from whence.types import DType, TensorType
 if TYPE_CHECKING:
     from torch.fx import Node as FxNode
 
-Mapper: TypeAlias = "Callable[[AtenCall], None]"
-Mappings: TypeAlias = Mapping[str, Mapper]
-Value: TypeAlias = "Ref | list[Ref | None] | int | float | bool | None"
+Value: TypeAlias = Ref | list[Ref | None] | int | float | bool | None
 """What a node of PyTorch's graph is: a tensor, several, or a plain Python value."""
+Mapper: TypeAlias = "Callable[[AtenCall], Value]"
+Mappings: TypeAlias = Mapping[str, Mapper]
 
 _SMALL = 64
 
@@ -66,7 +66,6 @@ class AtenCall(NodeImporter):
         self.reading = reading
         self.node = node
         self.args = _named_arguments(node)
-        self._result: Value = None
         self._is_alias = False
 
     # ---- arguments ----
@@ -249,19 +248,16 @@ class AtenCall(NodeImporter):
 
     # ---- the end ----
 
-    def result(self, value: Value) -> None:
-        """Say what the node of PyTorch's graph is."""
-        self._result = value
+    def alias(self, value: Value) -> Value:
+        """A result that is a value which another operator makes, or none."""
+        self._is_alias = True
+        return value
 
-    def alias(self, value: Value) -> None:
-        """Say that the node of PyTorch's graph is a value that another operator makes, or none."""
-        self._result, self._is_alias = value, True
-
-    def finish(self) -> None:
+    def finish(self, result: Value) -> None:
         """Put what was emitted into the graph; the node that makes the result bears the number of
         the user's operator, if this is the last part of it.
         """
-        result, meta = self._result, self.node.meta.get("val")
+        meta = self.node.meta.get("val")
         if self._is_alias:
             pass
         elif isinstance(result, Ref):

@@ -170,8 +170,7 @@ def _add_operator(reading: Reading, node: FxNode) -> None:
         raise UnsupportedError(f"{describe(node)}: whence has no mapping for this operator")
     call = AtenCall(reading, node)
     try:
-        mapper(call)
-        call.finish()
+        call.finish(mapper(call))
     except WhenceError as error:
         if str(error).startswith("operator "):
             raise

@@ -5,96 +5,95 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _plain(call: AtenCall, op: str, **attrs: Attr) -> None:
+def _plain(call: AtenCall, op: str, **attrs: Attr) -> Value:
     """The same function; whole numbers are made real where PyTorch's result is."""
     x = call.ref("self" if "self" in call.args else "input")
-    call.result(call.emit(op, [call.cast(x, call.out_dtype)], attrs))
+    return call.emit(op, [call.cast(x, call.out_dtype)], attrs)
 
 
-def _exact(call: AtenCall, op: str) -> None:
+def _exact(call: AtenCall, op: str) -> Value:
     """The same function of elements of any type, with a result of a type of its own."""
-    call.result(call.emit(op, [call.ref("self")]))
+    return call.op(op, call.ref("self"))
 
 
-def _gelu(call: AtenCall) -> None:
+def _gelu(call: AtenCall) -> Value:
     approximate = call.plain("approximate") or "none"
-    call.result(call.emit("Gelu", [call.ref("self")], {"approximate": approximate}))
+    return call.op("Gelu", call.ref("self"), approximate=approximate)
 
 
-def _rounding(call: AtenCall, op: str) -> None:
+def _rounding(call: AtenCall, op: str) -> Value:
     x = call.ref("self")
     is_real = call.dtype("self").is_float
-    call.result(call.emit(op if is_real else "Identity", [x]))
+    return call.op(op if is_real else "Identity", x)
 
 
-def _round(call: AtenCall) -> None:
+def _round(call: AtenCall) -> Value:
     if call.args.get("decimals"):
         call.unsupported("rounding to decimals")
-    _rounding(call, op="Round")
+    return _rounding(call, op="Round")
 
 
-def _trunc(call: AtenCall) -> None:
+def _trunc(call: AtenCall) -> Value:
     x = call.ref("self")
     if not call.dtype("self").is_float:
-        call.result(call.emit("Identity", [x]))
-        return
-    size = call.emit("Floor", [call.emit("Abs", [x])])
-    call.result(call.emit("Mul", [size, call.emit("Sign", [x])]))
+        return call.op("Identity", x)
+    size = call.op("Floor", call.op("Abs", x))
+    return call.op("Mul", size, call.op("Sign", x))
 
 
-def _rsqrt(call: AtenCall) -> None:
+def _rsqrt(call: AtenCall) -> Value:
     x = call.cast(call.ref("self"), call.out_dtype)
-    call.result(call.emit("Reciprocal", [call.emit("Sqrt", [x])]))
+    return call.op("Reciprocal", call.op("Sqrt", x))
 
 
-def _scaled_log(call: AtenCall, base: float) -> None:
+def _scaled_log(call: AtenCall, base: float) -> Value:
     x = call.cast(call.ref("self"), call.out_dtype)
     scale = call.number(1 / math.log(base), call.out_dtype)
-    call.result(call.emit("Mul", [call.emit("Log", [x]), scale]))
+    return call.op("Mul", call.op("Log", x), scale)
 
 
-def _log1p(call: AtenCall) -> None:
+def _log1p(call: AtenCall) -> Value:
     x = call.cast(call.ref("self"), call.out_dtype)
-    call.result(call.emit("Log", [call.emit("Add", [x, call.number(1, call.out_dtype)])]))
+    return call.op("Log", call.op("Add", x, call.number(1, call.out_dtype)))
 
 
-def _expm1(call: AtenCall) -> None:
+def _expm1(call: AtenCall) -> Value:
     x = call.cast(call.ref("self"), call.out_dtype)
     # exp(x) - 1 = Elu(x) for x <= 0, where the digits of a plain difference would be lost.
-    below = call.emit("Elu", [x], {"alpha": 1.0})
-    above = call.emit("Sub", [call.emit("Exp", [x]), call.number(1, call.out_dtype)])
-    positive = call.emit("Greater", [x, call.number(0, call.out_dtype)])
-    call.result(call.emit("Where", [positive, above, below]))
+    below = call.op("Elu", x, alpha=1.0)
+    above = call.op("Sub", call.op("Exp", x), call.number(1, call.out_dtype))
+    positive = call.op("Greater", x, call.number(0, call.out_dtype))
+    return call.op("Where", positive, above, below)
 
 
-def _exp2(call: AtenCall) -> None:
+def _exp2(call: AtenCall) -> Value:
     x = call.cast(call.ref("self"), call.out_dtype)
-    call.result(call.emit("Pow", [call.number(2, call.out_dtype), x]))
+    return call.op("Pow", call.number(2, call.out_dtype), x)
 
 
-def _square(call: AtenCall) -> None:
+def _square(call: AtenCall) -> Value:
     x = call.ref("self")
-    call.result(call.emit("Mul", [x, x]))
+    return call.op("Mul", x, x)
 
 
 def _clip(call: AtenCall, x: Ref, low: float | None, high: float | None) -> Ref:
     dtype = call.type_of(x).dtype
     limits = [None if each is None else call.number(each, dtype) for each in (low, high)]
-    return call.emit("Clip", [x, *limits])
+    return call.op("Clip", x, *limits)
 
 
-def _hardtanh(call: AtenCall) -> None:
+def _hardtanh(call: AtenCall) -> Value:
     low, high = call.real("min_val", -1.0), call.real("max_val", 1.0)
-    call.result(_clip(call, call.ref("self"), low, high))
+    return _clip(call, call.ref("self"), low, high)
 
 
-def _clamp(call: AtenCall) -> None:
+def _clamp(call: AtenCall) -> Value:
     """With numbers or tensors as limits."""
     x = call.cast(call.ref("self"), call.out_dtype)
     scalars = all(call.meta(name) is None or call.rank(name) == 0 for name in ("min", "max"))
@@ -102,88 +101,82 @@ def _clamp(call: AtenCall) -> None:
         call.operand(name, call.out_dtype) if call.has(name) else None for name in ("min", "max")
     ]
     if scalars:
-        call.result(call.emit("Clip", [x, *limits]))
-        return
+        return call.op("Clip", x, *limits)
     low, high = limits
     if low is not None:
-        x = call.emit("Max", [x, low])
+        x = call.op("Max", x, low)
     if high is not None:
-        x = call.emit("Min", [x, high])
-    call.result(x)
+        x = call.op("Min", x, high)
+    return x
 
 
-def _clamp_one(call: AtenCall, name: str) -> None:
+def _clamp_one(call: AtenCall, name: str) -> Value:
     x = call.cast(call.ref("self"), call.out_dtype)
     limit = call.operand(name, call.out_dtype)
-    call.result(call.emit("Max" if name == "min" else "Min", [x, limit]))
+    return call.op("Max" if name == "min" else "Min", x, limit)
 
 
-def _leaky_relu(call: AtenCall) -> None:
+def _leaky_relu(call: AtenCall) -> Value:
     attrs: dict[str, Attr] = {"alpha": call.real("negative_slope", 0.01)}
-    call.result(call.emit("LeakyRelu", [call.ref("self")], attrs))
+    return call.emit("LeakyRelu", [call.ref("self")], attrs)
 
 
-def _elu(call: AtenCall) -> None:
+def _elu(call: AtenCall) -> Value:
     if call.real("scale", 1.0) != 1.0 or call.real("input_scale", 1.0) != 1.0:
         call.unsupported("an Elu with scales")
-    call.result(call.emit("Elu", [call.ref("self")], {"alpha": call.real("alpha", 1.0)}))
+    return call.op("Elu", call.ref("self"), alpha=call.real("alpha", 1.0))
 
 
-def _celu(call: AtenCall) -> None:
-    call.result(call.emit("Celu", [call.ref("self")], {"alpha": call.real("alpha", 1.0)}))
-
-
-def _softplus(call: AtenCall) -> None:
+def _softplus(call: AtenCall) -> Value:
     """Linear beyond a threshold, as PyTorch has it."""
     x, dtype = call.ref("self"), call.out_dtype
     beta, threshold = call.real("beta", 1.0), call.real("threshold", 20.0)
     if beta == 1.0 and threshold >= 15.0 and dtype is not DType.F64:
         # log(1 + exp(x)) is x itself there, in float32.
-        call.result(call.emit("Softplus", [x]))
-        return
-    steep = call.emit("Mul", [x, call.number(beta, dtype)])
-    soft = call.emit("Div", [call.emit("Softplus", [steep]), call.number(beta, dtype)])
-    beyond = call.emit("Greater", [steep, call.number(threshold, dtype)])
-    call.result(call.emit("Where", [beyond, x, soft]))
+        return call.op("Softplus", x)
+    steep = call.op("Mul", x, call.number(beta, dtype))
+    soft = call.op("Div", call.op("Softplus", steep), call.number(beta, dtype))
+    beyond = call.op("Greater", steep, call.number(threshold, dtype))
+    return call.op("Where", beyond, x, soft)
 
 
-def _log_sigmoid(call: AtenCall) -> None:
-    negative = call.emit("Neg", [call.ref("self")])
-    result = call.emit("Neg", [call.emit("Softplus", [negative])])
+def _log_sigmoid(call: AtenCall) -> Value:
+    negative = call.op("Neg", call.ref("self"))
+    result = call.op("Neg", call.op("Softplus", negative))
     # One variant has a buffer for the gradient as a second result.
-    call.result([result, None] if isinstance(call.out_meta, list | tuple) else result)
+    return [result, None] if isinstance(call.out_meta, list | tuple) else result
 
 
-def _prelu(call: AtenCall) -> None:
+def _prelu(call: AtenCall) -> Value:
     x, weight = call.ref("self"), call.ref("weight")
     rank = call.rank("self")
     if call.rank("weight") == 1 and rank > 2:
         weight = call.reshape(weight, -1, *[1] * (rank - 2))
-    call.result(call.emit("PRelu", [x, weight]))
+    return call.op("PRelu", x, weight)
 
 
-def _hardsigmoid(call: AtenCall) -> None:
+def _hardsigmoid(call: AtenCall) -> Value:
     attrs: dict[str, Attr] = {"alpha": 1 / 6, "beta": 0.5}
-    call.result(call.emit("HardSigmoid", [call.ref("self")], attrs))
+    return call.emit("HardSigmoid", [call.ref("self")], attrs)
 
 
-def _glu(call: AtenCall) -> None:
+def _glu(call: AtenCall) -> Value:
     axis = call.axis("dim", call.rank("self"))
     halves = call.emit("Split", [call.ref("self")], {"axis": axis, "num_outputs": 2}, outputs=2)
-    call.result(call.emit("Mul", [halves[0], call.emit("Sigmoid", [halves[1]])]))
+    return call.op("Mul", halves[0], call.op("Sigmoid", halves[1]))
 
 
-def _softmax(call: AtenCall, op: str) -> None:
+def _softmax(call: AtenCall, op: str) -> Value:
     rank = call.rank("self")
     x = call.cast(call.ref("self"), call.out_dtype)
     if rank == 0:
         call.unsupported("a softmax of a single number")
-    call.result(call.emit(op, [x], {"axis": call.axis("dim", rank)}))
+    return call.op(op, x, axis=call.axis("dim", rank))
 
 
-def _not(call: AtenCall) -> None:
+def _not(call: AtenCall) -> Value:
     op = "Not" if call.dtype("self") is DType.BOOL else "BitwiseNot"
-    call.result(call.emit(op, [call.ref("self")]))
+    return call.op(op, call.ref("self"))
 
 
 MAPPINGS: dict[str, Mapper] = {
@@ -229,13 +222,13 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::square": _square,
     "aten::gelu": _gelu,
     "aten::hardtanh": _hardtanh,
-    "aten::relu6": lambda call: call.result(_clip(call, call.ref("self"), 0.0, 6.0)),
+    "aten::relu6": lambda call: _clip(call, call.ref("self"), 0.0, 6.0),
     "aten::clamp": _clamp,
     "aten::clamp_min": partial(_clamp_one, name="min"),
     "aten::clamp_max": partial(_clamp_one, name="max"),
     "aten::leaky_relu": _leaky_relu,
     "aten::elu": _elu,
-    "aten::celu": _celu,
+    "aten::celu": lambda call: call.op("Celu", call.ref("self"), alpha=call.real("alpha", 1.0)),
     "aten::softplus": _softplus,
     "aten::log_sigmoid": _log_sigmoid,
     "aten::log_sigmoid_forward": _log_sigmoid,

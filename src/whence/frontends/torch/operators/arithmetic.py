@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper, is_node
+from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
 from whence.types import DType
@@ -31,96 +31,92 @@ def _sides(call: AtenCall) -> tuple[Ref, Ref]:
     return call.operand("self", call.out_dtype), call.operand("other", call.out_dtype)
 
 
-def _binary(call: AtenCall, op: str, logical: str = "") -> None:
+def _binary(call: AtenCall, op: str, logical: str = "") -> Value:
     """`logical` is what the operator is for truth values, if there is such a thing."""
     chosen = logical if logical and call.out_dtype is DType.BOOL else op
-    call.result(call.emit(chosen, _sides(call)))
+    return call.emit(chosen, _sides(call))
 
 
-def _add(call: AtenCall, op: str) -> None:
+def _add(call: AtenCall, op: str) -> Value:
     left, right = _sides(call)
     alpha = call.plain("alpha")
     if alpha not in (None, 1):
-        right = call.emit("Mul", [right, call.number(alpha, call.out_dtype)])
-    call.result(call.emit(op, [left, right]))
+        right = call.op("Mul", right, call.number(alpha, call.out_dtype))
+    return call.op(op, left, right)
 
 
-def _rsub(call: AtenCall) -> None:
+def _rsub(call: AtenCall) -> Value:
     left, right = _sides(call)
     alpha = call.plain("alpha")
     if alpha not in (None, 1):
-        left = call.emit("Mul", [left, call.number(alpha, call.out_dtype)])
-    call.result(call.emit("Sub", [right, left]))
+        left = call.op("Mul", left, call.number(alpha, call.out_dtype))
+    return call.op("Sub", right, left)
 
 
-def _divide(call: AtenCall) -> None:
+def _divide(call: AtenCall) -> Value:
     left, right = _sides(call)
     mode = call.plain("rounding_mode") if "rounding_mode" in call.args else None
     if mode == "floor":
-        call.result(_floor_divided(call, left, right))
-        return
-    quotient = call.emit("Div", [left, right])
+        return _floor_divided(call, left, right)
+    quotient = call.op("Div", left, right)
     if mode == "trunc" and call.out_dtype.is_float:
-        size = call.emit("Floor", [call.emit("Abs", [quotient])])
-        quotient = call.emit("Mul", [size, call.emit("Sign", [quotient])])
-    call.result(quotient)
+        size = call.op("Floor", call.op("Abs", quotient))
+        quotient = call.op("Mul", size, call.op("Sign", quotient))
+    return quotient
 
 
 def _floor_divided(call: AtenCall, left: Ref, right: Ref) -> Ref:
     if call.out_dtype.is_float:
-        return call.emit("Floor", [call.emit("Div", [left, right])])
+        return call.op("Floor", call.op("Div", left, right))
     # Whole numbers divide towards zero: (a - (a mod b)) / b is exact, mod having b's sign.
-    rest = call.emit("Mod", [left, right])
-    return call.emit("Div", [call.emit("Sub", [left, rest]), right])
+    rest = call.op("Mod", left, right)
+    return call.op("Div", call.op("Sub", left, rest), right)
 
 
-def _remainder(call: AtenCall) -> None:
+def _remainder(call: AtenCall) -> Value:
     """With the sign of the divisor."""
     left, right = _sides(call)
     if not call.out_dtype.is_float:
-        call.result(call.emit("Mod", [left, right]))
-        return
-    whole = call.emit("Floor", [call.emit("Div", [left, right])])
-    call.result(call.emit("Sub", [left, call.emit("Mul", [whole, right])]))
+        return call.op("Mod", left, right)
+    whole = call.op("Floor", call.op("Div", left, right))
+    return call.op("Sub", left, call.op("Mul", whole, right))
 
 
-def _power(call: AtenCall) -> None:
+def _power(call: AtenCall) -> Value:
     exponent, dtype = call.args["exponent"], call.out_dtype
     if exponent == 2 and not is_node(exponent):
         base = call.operand("self", dtype)
-        call.result(call.emit("Mul", [base, base]))
-        return
-    call.result(call.emit("Pow", [call.operand("self", dtype), call.operand("exponent", dtype)]))
+        return call.op("Mul", base, base)
+    return call.op("Pow", call.operand("self", dtype), call.operand("exponent", dtype))
 
 
-def _addc(call: AtenCall, op: str) -> None:
+def _addc(call: AtenCall, op: str) -> Value:
     dtype = call.out_dtype
-    part = call.emit(op, [call.operand("tensor1", dtype), call.operand("tensor2", dtype)])
+    part = call.op(op, call.operand("tensor1", dtype), call.operand("tensor2", dtype))
     scale = call.plain("value")
     if scale not in (None, 1):
-        part = call.emit("Mul", [part, call.number(scale, dtype)])
-    call.result(call.emit("Add", [call.operand("self", dtype), part]))
+        part = call.op("Mul", part, call.number(scale, dtype))
+    return call.op("Add", call.operand("self", dtype), part)
 
 
-def _lerp(call: AtenCall) -> None:
+def _lerp(call: AtenCall) -> Value:
     dtype = call.out_dtype
     start, end = call.operand("self", dtype), call.operand("end", dtype)
-    way = call.emit("Mul", [call.emit("Sub", [end, start]), call.operand("weight", dtype)])
-    call.result(call.emit("Add", [start, way]))
+    way = call.op("Mul", call.op("Sub", end, start), call.operand("weight", dtype))
+    return call.op("Add", start, way)
 
 
-def _hypotenuse(call: AtenCall) -> None:
-    squares = [call.emit("Mul", [side, side]) for side in _sides(call)]
-    call.result(call.emit("Sqrt", [call.emit("Add", squares)]))
+def _hypotenuse(call: AtenCall) -> Value:
+    squares = [call.op("Mul", side, side) for side in _sides(call)]
+    return call.op("Sqrt", call.emit("Add", squares))
 
 
-def _shift(call: AtenCall, direction: str) -> None:
+def _shift(call: AtenCall, direction: str) -> Value:
     left, right = _sides(call)
-    scale = call.emit("Pow", [call.const(np.array(2, call.out_dtype.numpy)), right])
+    scale = call.op("Pow", call.const(np.array(2, call.out_dtype.numpy)), right)
     if direction == "left":
-        call.result(call.emit("Mul", [left, scale]))
-    else:
-        call.result(_floor_divided(call, left, scale))
+        return call.op("Mul", left, scale)
+    return _floor_divided(call, left, scale)
 
 
 MAPPINGS: dict[str, Mapper] = {
@@ -130,9 +126,9 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::mul": partial(_binary, op="Mul", logical="And"),
     "aten::div": _divide,
     "aten::true_divide": _divide,
-    "aten::floor_divide": lambda call: call.result(_floor_divided(call, *_sides(call))),
+    "aten::floor_divide": lambda call: _floor_divided(call, *_sides(call)),
     "aten::remainder": _remainder,
-    "aten::fmod": lambda call: call.result(call.emit("Mod", _sides(call), {"fmod": 1})),
+    "aten::fmod": lambda call: call.emit("Mod", _sides(call), {"fmod": 1}),
     "aten::pow": _power,
     "aten::maximum": partial(_binary, op="Max", logical="Or"),
     "aten::minimum": partial(_binary, op="Min", logical="And"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _attention(call: AtenCall) -> None:
+def _attention(call: AtenCall) -> Value:
     if call.real("dropout_p") > 0:
         call.unsupported("attention with dropout, as in training; call .eval() first")
     rank = call.rank("query")
@@ -23,16 +23,16 @@ def _attention(call: AtenCall) -> None:
         mask = call.cast(mask, call.dtype("query"))
     if rank == 3:
         # One head for each sample.
-        operands = [call.emit("Unsqueeze", [ref, call.numbers(1)]) for ref in operands]
+        operands = [call.op("Unsqueeze", ref, call.numbers(1)) for ref in operands]
         if mask is not None and call.rank("attn_mask") == 3:
-            mask = call.emit("Unsqueeze", [mask, call.numbers(1)])
+            mask = call.op("Unsqueeze", mask, call.numbers(1))
     elif rank != 4:
         call.unsupported(f"attention on tensors of {rank} dimensions")
     y: Ref = call.emit("Attention", [*operands, mask], attrs)
     if rank == 3:
-        y = call.emit("Squeeze", [y, call.numbers(1)])
+        y = call.op("Squeeze", y, call.numbers(1))
     meta = call.out_meta
-    call.result([y, *[None] * (len(meta) - 1)] if isinstance(meta, list | tuple) else y)
+    return [y, *[None] * (len(meta) - 1)] if isinstance(meta, list | tuple) else y
 
 
 MAPPINGS: dict[str, Mapper] = {

@@ -4,49 +4,44 @@ from __future__ import annotations
 
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper, is_node
+from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
 from whence.frontends.torch.operators.arithmetic import common_dtype
 from whence.types import DType
 
 
-def _compare(call: AtenCall, op: str) -> None:
+def _compare(call: AtenCall, op: str) -> Value:
     dtype = common_dtype(call, "self", "other")
     if dtype is DType.BOOL and op not in ("Equal", "NotEqual"):
         dtype = DType.I32
     sides = [call.operand("self", dtype), call.operand("other", dtype)]
     if op == "NotEqual":
-        call.result(call.emit("Not", [call.emit("Equal", sides)]))
-    else:
-        call.result(call.emit(op, sides))
+        return call.op("Not", call.emit("Equal", sides))
+    return call.emit(op, sides)
 
 
-def _logical(call: AtenCall, op: str) -> None:
+def _logical(call: AtenCall, op: str) -> Value:
     sides = [call.operand("self", DType.BOOL), call.operand("other", DType.BOOL)]
-    call.result(call.emit(op, sides))
+    return call.emit(op, sides)
 
 
-def _logical_not(call: AtenCall) -> None:
-    call.result(call.emit("Not", [call.operand("self", DType.BOOL)]))
-
-
-def _where(call: AtenCall) -> None:
+def _where(call: AtenCall) -> Value:
     if not call.has("self"):
         call.unsupported("the positions that a condition holds at, whose number is not known")
     dtype = call.out_dtype
     condition = call.operand("condition", DType.BOOL)
     sides = [call.operand("self", dtype), call.operand("other", dtype)]
-    call.result(call.emit("Where", [condition, *sides]))
+    return call.op("Where", condition, *sides)
 
 
-def _masked_fill(call: AtenCall) -> None:
+def _masked_fill(call: AtenCall) -> Value:
     x, value = call.ref("self"), call.operand("value", call.out_dtype)
-    call.result(call.emit("Where", [call.operand("mask", DType.BOOL), value, x]))
+    return call.op("Where", call.operand("mask", DType.BOOL), value, x)
 
 
-def _triangle(call: AtenCall, upper: int) -> None:
+def _triangle(call: AtenCall, upper: int) -> Value:
     diagonal = call.args.get("diagonal") or 0
     where = call.value(diagonal) if is_node(diagonal) else call.numbers(int(diagonal))
-    call.result(call.emit("Trilu", [call.ref("self"), call.reshape(where)], {"upper": upper}))
+    return call.op("Trilu", call.ref("self"), call.reshape(where), upper=upper)
 
 
 MAPPINGS: dict[str, Mapper] = {
@@ -59,7 +54,7 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::logical_and": partial(_logical, op="And"),
     "aten::logical_or": partial(_logical, op="Or"),
     "aten::logical_xor": partial(_logical, op="Xor"),
-    "aten::logical_not": _logical_not,
+    "aten::logical_not": lambda call: call.op("Not", call.operand("self", DType.BOOL)),
     "aten::where": _where,
     "aten::masked_fill": _masked_fill,
     "aten::tril": partial(_triangle, upper=0),

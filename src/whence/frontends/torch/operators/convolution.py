@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
 
-def _convolution(call: AtenCall) -> None:
+def _convolution(call: AtenCall) -> Value:
     """`aten.convolution` is the general case; the others name their arguments alike."""
     rank = call.rank("weight") - 2
     transposed = bool(call.plain("transposed")) if "transposed" in call.args else False
-    _emit(call, rank, transposed)
+    return _emit(call, rank, transposed)
 
 
-def _transposed(call: AtenCall) -> None:
-    _emit(call, call.rank("weight") - 2, True)
+def _transposed(call: AtenCall) -> Value:
+    return _emit(call, call.rank("weight") - 2, True)
 
 
-def _emit(call: AtenCall, rank: int, transposed: bool) -> None:
+def _emit(call: AtenCall, rank: int, transposed: bool) -> Value:
     x, batched = call.ref("input"), call.rank("input") == rank + 2
     if not batched:
-        x = call.emit("Unsqueeze", [x, call.numbers(0)])
+        x = call.op("Unsqueeze", x, call.numbers(0))
     stride, dilation = call.ints("stride", rank), call.ints("dilation", rank)
     kernel = call.shape("weight")[2:]
     padding = call.plain("padding")
@@ -46,7 +46,7 @@ def _emit(call: AtenCall, rank: int, transposed: bool) -> None:
         if any(extra):
             attrs["output_padding"] = extra
     y: Ref = call.emit(op, [x, call.ref("weight"), call.optional("bias")], attrs)
-    call.result(y if batched else call.emit("Squeeze", [y, call.numbers(0)]))
+    return y if batched else call.op("Squeeze", y, call.numbers(0))
 
 
 def _named_padding(padding: str, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:

@@ -8,50 +8,43 @@ from typing import Any
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper, is_node
+from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
 from whence.graph.node import Ref
 from whence.types import DType
 
 
-def _filled(call: AtenCall, dims: Any, value: Any) -> None:
+def _filled(call: AtenCall, dims: Any, value: Any) -> Value:
     dtype = call.out_dtype
     if not dims:
-        scalar = (
-            call.cast(call.value(value), dtype) if is_node(value) else call.number(value, dtype)
-        )
-        call.result(scalar)
-        return
+        return call.cast(call.value(value), dtype) if is_node(value) else call.number(value, dtype)
     if is_node(value):
         shape = call.shape_value(dims)
-        call.result(call.emit("Expand", [call.cast(call.value(value), dtype), shape]))
-        return
+        return call.op("Expand", call.cast(call.value(value), dtype), shape)
     fill = np.array([value]).astype(dtype.numpy)
-    call.result(call.emit("ConstantOfShape", [call.shape_value(dims)], {"value": fill}))
+    return call.op("ConstantOfShape", call.shape_value(dims), value=fill)
 
 
-def _full(call: AtenCall) -> None:
-    _filled(call, call.args["size"], call.args["fill_value"])
+def _full(call: AtenCall) -> Value:
+    return _filled(call, call.args["size"], call.args["fill_value"])
 
 
-def _fixed(call: AtenCall, value: int) -> None:
-    _filled(call, call.args["size"], value)
+def _fixed(call: AtenCall, value: int) -> Value:
+    return _filled(call, call.args["size"], value)
 
 
-def _like(call: AtenCall, value: int | None) -> None:
+def _like(call: AtenCall, value: int | None) -> Value:
     given = call.args["fill_value"] if value is None else value
     dims = call.meta("self").shape
     if all(isinstance(dim, int) for dim in dims):
-        _filled(call, list(dims), given)
-        return
-    shape = call.emit("Shape", [call.ref("self")])
+        return _filled(call, list(dims), given)
+    shape = call.op("Shape", call.ref("self"))
     if is_node(given):
-        call.result(call.emit("Expand", [call.cast(call.value(given), call.out_dtype), shape]))
-        return
+        return call.op("Expand", call.cast(call.value(given), call.out_dtype), shape)
     fill = np.array([given]).astype(call.out_dtype.numpy)
-    call.result(call.emit("ConstantOfShape", [shape], {"value": fill}))
+    return call.op("ConstantOfShape", shape, value=fill)
 
 
-def _arange(call: AtenCall) -> None:
+def _arange(call: AtenCall) -> Value:
     dtype = call.out_dtype
     begin: Any = call.args.get("start") or 0
     end: Any = call.args["end"]
@@ -59,10 +52,9 @@ def _arange(call: AtenCall) -> None:
     if not any(is_node(each) for each in (begin, end, step)):
         count = max(0, math.ceil((end - begin) / step))
         values = (begin + step * np.arange(count)).astype(dtype.numpy)
-        call.result(call.const(values))
-        return
+        return call.const(values)
     limits: list[Ref] = [_number(call, each, dtype) for each in (begin, end, step)]
-    call.result(call.emit("Range", limits))
+    return call.emit("Range", limits)
 
 
 def _number(call: AtenCall, given: Any, dtype: DType) -> Ref:
@@ -71,22 +63,22 @@ def _number(call: AtenCall, given: Any, dtype: DType) -> Ref:
     return call.cast(call.value(given), dtype)
 
 
-def _eye(call: AtenCall) -> None:
+def _eye(call: AtenCall) -> Value:
     rows = call.integer("n")
     columns = call.integer("m", rows) if "m" in call.args else rows
-    call.result(call.const(np.eye(rows, columns).astype(call.out_dtype.numpy)))
+    return call.const(np.eye(rows, columns).astype(call.out_dtype.numpy))
 
 
-def _linspace(call: AtenCall) -> None:
+def _linspace(call: AtenCall) -> Value:
     begin, end, steps = call.real("start"), call.real("end"), call.integer("steps")
-    call.result(call.const(np.linspace(begin, end, steps).astype(call.out_dtype.numpy)))
+    return call.const(np.linspace(begin, end, steps).astype(call.out_dtype.numpy))
 
 
-def _random(call: AtenCall) -> None:
+def _random(call: AtenCall) -> Value:
     call.unsupported("random numbers; PyTorch's generator is its own")
 
 
-def _dropout(call: AtenCall) -> None:
+def _dropout(call: AtenCall) -> Value:
     call.unsupported("it drops elements at random, as in training; call .eval() first")
 
 

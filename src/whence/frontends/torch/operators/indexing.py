@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, meta_of
+from whence.frontends.torch.call import AtenCall, Mapper, Value, meta_of
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
 from whence.types import DType
 
 
-def _embedding(call: AtenCall) -> None:
-    call.result(call.emit("Gather", [call.ref("weight"), call.ref("indices")], {"axis": 0}))
+def _embedding(call: AtenCall) -> Value:
+    return call.op("Gather", call.ref("weight"), call.ref("indices"), axis=0)
 
 
-def _index_select(call: AtenCall) -> None:
+def _index_select(call: AtenCall) -> Value:
     axis = call.axis("dim", call.rank("self"))
-    call.result(call.emit("Gather", [call.ref("self"), call.ref("index")], {"axis": axis}))
+    return call.op("Gather", call.ref("self"), call.ref("index"), axis=axis)
 
 
-def _gather(call: AtenCall) -> None:
+def _gather(call: AtenCall) -> Value:
     rank = call.rank("self")
     if rank == 0:
         call.unsupported("reading a single number by index")
     inputs = [call.ref("self"), call.ref("index")]
-    call.result(call.emit("GatherElements", inputs, {"axis": call.axis("dim", rank)}))
+    return call.emit("GatherElements", inputs, {"axis": call.axis("dim", rank)})
 
 
-def _index(call: AtenCall) -> None:
+def _index(call: AtenCall) -> Value:
     """x[i, :, j]: tensors of indices for some axes, which broadcast against each other."""
     given: Sequence[Any] = call.args["indices"]
     axes = [axis for axis, each in enumerate(given) if each is not None]
@@ -38,9 +38,8 @@ def _index(call: AtenCall) -> None:
     x = call.ref("self")
     if len(axes) == 1:
         index = call.value(given[axes[0]])
-        call.result(call.emit("Gather", [x, index], {"axis": axes[0]}))
-        return
-    call.result(_gather_nd(call, x, axes, [given[axis] for axis in axes]))
+        return call.op("Gather", x, index, axis=axes[0])
+    return _gather_nd(call, x, axes, [given[axis] for axis in axes])
 
 
 def index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
@@ -53,12 +52,12 @@ def index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
     refs = [call.cast(call.value(each), DType.I64) for each in indices]
     if len(set(shapes)) > 1:
         # Adding a zero of the other shapes is how values broadcast without knowing sizes.
-        zeros = [call.emit("Sub", [ref, ref]) for ref in refs]
+        zeros = [call.op("Sub", ref, ref) for ref in refs]
         total = zeros[0]
         for zero in zeros[1:]:
-            total = call.emit("Add", [total, zero])
-        refs = [call.emit("Add", [ref, total]) for ref in refs]
-    parts = [call.emit("Unsqueeze", [ref, call.numbers(-1)]) for ref in refs]
+            total = call.op("Add", total, zero)
+        refs = [call.op("Add", ref, total) for ref in refs]
+    parts = [call.op("Unsqueeze", ref, call.numbers(-1)) for ref in refs]
     return (parts[0] if len(parts) == 1 else call.emit("Concat", parts, {"axis": -1})), rank
 
 
@@ -66,7 +65,7 @@ def _gather_nd(call: AtenCall, x: Ref, axes: list[int], indices: Sequence[Any]) 
     rank = call.rank("self")
     others = [axis for axis in range(rank) if axis not in axes]
     tuples, before = index_tuples(call, indices)
-    found = call.emit("GatherND", [call.transpose(x, [*axes, *others]), tuples])
+    found = call.op("GatherND", call.transpose(x, [*axes, *others]), tuples)
     # What the indices give stands where they stood if they stood together, else in front.
     if axes != list(range(axes[0], axes[-1] + 1)) or axes[0] == 0:
         return found
@@ -79,9 +78,9 @@ def _gather_nd(call: AtenCall, x: Ref, axes: list[int], indices: Sequence[Any]) 
     return call.transpose(found, order)
 
 
-def _take(call: AtenCall) -> None:
+def _take(call: AtenCall) -> Value:
     flat = call.reshape(call.ref("self"), -1)
-    call.result(call.emit("Gather", [flat, call.ref("index")], {"axis": 0}))
+    return call.op("Gather", flat, call.ref("index"), axis=0)
 
 
 MAPPINGS: dict[str, Mapper] = {

@@ -5,78 +5,76 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, is_node
+from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _same(call: AtenCall) -> None:
+def _same(call: AtenCall) -> Value:
     """Copies, and marks without effect on values. A result of another element type is cast."""
     name = "self" if "self" in call.args else "input"
-    call.result(call.ref(name))
+    return call.ref(name)
 
 
-def _dropout(call: AtenCall) -> None:
+def _dropout(call: AtenCall) -> Value:
     if call.plain("train") and call.real("p") > 0:
         call.unsupported("it drops elements at random, as in training; call .eval() first")
-    _same(call)
+    return _same(call)
 
 
-def _view(call: AtenCall) -> None:
+def _view(call: AtenCall) -> Value:
     if "dtype" in call.args and "size" not in call.args:
         call.unsupported("the same bytes as another element type")
     dims = call.args["size" if "size" in call.args else "shape"]
-    _reshape(call, call.ref("self"), dims)
+    return _reshape(call, call.ref("self"), dims)
 
 
-def _reshape(call: AtenCall, x: Ref, dims: Any) -> None:
+def _reshape(call: AtenCall, x: Ref, dims: Any) -> Value:
     attrs: dict[str, Attr] = {"allowzero": 1} if any(dim == 0 for dim in dims) else {}
-    call.result(call.emit("Reshape", [x, call.shape_value(dims)], attrs))
+    return call.emit("Reshape", [x, call.shape_value(dims)], attrs)
 
 
-def _flatten(call: AtenCall) -> None:
+def _flatten(call: AtenCall) -> Value:
     rank = call.rank("self")
     begin, end = call.axis("start_dim", rank), call.axis("end_dim", rank)
     dims = [*[0] * begin, -1]
     if end == rank - 1:
-        call.result(call.reshape(call.ref("self"), *dims))
-        return
+        return call.reshape(call.ref("self"), *dims)
     tail = call.shape("self")[end + 1 :]
-    call.result(call.reshape(call.ref("self"), *dims, *tail))
+    return call.reshape(call.ref("self"), *dims, *tail)
 
 
-def _unflatten(call: AtenCall) -> None:
+def _unflatten(call: AtenCall) -> Value:
     rank = call.rank("self")
     axis, sizes = call.axis("dim", rank), call.args["sizes"]
     if not all(isinstance(size, int) for size in sizes) and axis != rank - 1:
         call.unsupported("sizes that are open, of an axis that is not the last")
     shape = call.meta("self").shape
     after = [size if isinstance(size, int) else -1 for size in shape[axis + 1 :]]
-    made = call.emit("Reshape", [call.ref("self"), call.shape_value([*[0] * axis, *sizes, *after])])
-    call.result(made)
+    return call.op("Reshape", call.ref("self"), call.shape_value([*[0] * axis, *sizes, *after]))
 
 
-def _permute(call: AtenCall) -> None:
+def _permute(call: AtenCall) -> Value:
     rank = call.rank("self")
     order = [dim + rank if dim < 0 else dim for dim in call.ints("dims")]
-    call.result(call.transpose(call.ref("self"), order))
+    return call.transpose(call.ref("self"), order)
 
 
-def _transpose(call: AtenCall) -> None:
+def _transpose(call: AtenCall) -> Value:
     rank = call.rank("self")
     order = list(range(rank))
     if rank:
         first, second = call.axis("dim0", rank), call.axis("dim1", rank)
         order[first], order[second] = order[second], order[first]
-    call.result(call.transpose(call.ref("self"), order))
+    return call.transpose(call.ref("self"), order)
 
 
-def _t(call: AtenCall) -> None:
-    call.result(call.transpose(call.ref("self"), range(call.rank("self"))[::-1]))
+def _t(call: AtenCall) -> Value:
+    return call.transpose(call.ref("self"), range(call.rank("self"))[::-1])
 
 
-def _movedim(call: AtenCall) -> None:
+def _movedim(call: AtenCall) -> Value:
     rank = call.rank("self")
     source = [each % rank for each in call.ints("source")]
     target = [each % rank for each in call.ints("destination")]
@@ -85,68 +83,68 @@ def _movedim(call: AtenCall) -> None:
         order[new] = old
     rest = iter(axis for axis in range(rank) if axis not in source)
     order = [next(rest) if axis < 0 else axis for axis in order]
-    call.result(call.transpose(call.ref("self"), order))
+    return call.transpose(call.ref("self"), order)
 
 
-def _unsqueeze(call: AtenCall) -> None:
+def _unsqueeze(call: AtenCall) -> Value:
     axis = call.integer("dim")
     axis += call.rank("self") + 1 if axis < 0 else 0
-    call.result(call.emit("Unsqueeze", [call.ref("self"), call.numbers(axis)]))
+    return call.op("Unsqueeze", call.ref("self"), call.numbers(axis))
 
 
-def _squeeze(call: AtenCall) -> None:
+def _squeeze(call: AtenCall) -> Value:
     shape = call.meta("self").shape
     given = call.axes("dim", len(shape)) if call.has("dim") else tuple(range(len(shape)))
     axes = [axis for axis in given if isinstance(shape[axis], int) and shape[axis] == 1]
     x = call.ref("self")
-    call.result(call.emit("Squeeze", [x, call.numbers(*axes)]) if axes else x)
+    return call.op("Squeeze", x, call.numbers(*axes)) if axes else x
 
 
-def _expand(call: AtenCall) -> None:
+def _expand(call: AtenCall) -> Value:
     # A size of -1 keeps what is there, as 1 does in Expand.
     dims = [1 if dim == -1 else dim for dim in call.args["size"]]
-    call.result(call.emit("Expand", [call.ref("self"), call.shape_value(dims)]))
+    return call.op("Expand", call.ref("self"), call.shape_value(dims))
 
 
-def _repeat(call: AtenCall) -> None:
+def _repeat(call: AtenCall) -> Value:
     repeats = call.args["repeats" if "repeats" in call.args else "dims"]
     x, missing = call.ref("self"), len(repeats) - call.rank("self")
     if missing > 0:
-        x = call.emit("Unsqueeze", [x, call.numbers(*range(missing))])
+        x = call.op("Unsqueeze", x, call.numbers(*range(missing)))
     repeats = [*[1] * -missing, *repeats]
-    call.result(call.emit("Tile", [x, call.shape_value(repeats)]))
+    return call.op("Tile", x, call.shape_value(repeats))
 
 
-def _slice(call: AtenCall) -> None:
+def _slice(call: AtenCall) -> Value:
     rank = call.rank("self")
     axis, step = call.axis("dim", rank), call.integer("step", 1)
     begin, end = call.args.get("start"), call.args.get("end")
     begin = 0 if begin is None else begin
     end = sys.maxsize if end is None else end
-    call.result(_sliced(call, call.ref("self"), axis, begin, end, step))
+    return _sliced(call, call.ref("self"), axis, begin, end, step)
 
 
 def _sliced(call: AtenCall, x: Ref, axis: int, begin: Any, end: Any, step: int = 1) -> Ref:
     limits = [call.whole(begin), call.whole(end), call.numbers(axis), call.numbers(step)]
-    return call.emit("Slice", [x, *limits])
+    return call.op("Slice", x, *limits)
 
 
-def _narrow(call: AtenCall) -> None:
+def _narrow(call: AtenCall) -> Value:
     axis = call.axis("dim", call.rank("self"))
     begin = call.args["start"]
     length = call.args["length"]
     if is_node(begin) or is_node(length):
         call.unsupported("a part of open size")
-    call.result(_sliced(call, call.ref("self"), axis, begin, begin + length))
+    return _sliced(call, call.ref("self"), axis, begin, begin + length)
 
 
-def _select(call: AtenCall) -> None:
+def _select(call: AtenCall) -> Value:
     axis, index = call.axis("dim", call.rank("self")), call.args["index"]
     where = call.reshape(call.whole(index)) if is_node(index) else call.value(int(index))
-    call.result(call.emit("Gather", [call.ref("self"), where], {"axis": axis}))
+    return call.op("Gather", call.ref("self"), where, axis=axis)
 
 
-def _concat(call: AtenCall) -> None:
+def _concat(call: AtenCall) -> Value:
     given = call.args["tensors"]
     dtype = call.out_dtype
     # PyTorch passes over empty lists of any rank.
@@ -158,31 +156,30 @@ def _concat(call: AtenCall) -> None:
     if not parts:
         parts = [call.cast(call.value(each), dtype) for each in given]
     axis = call.axis("dim", call.out_rank)
-    call.result(call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0])
+    return call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
 
 
-def _stack(call: AtenCall) -> None:
+def _stack(call: AtenCall) -> Value:
     axis = call.axis("dim", call.out_rank)
     where = call.numbers(axis)
     dtype = call.out_dtype
-    parts = [call.emit("Unsqueeze", [call.cast(ref, dtype), where]) for ref in call.refs("tensors")]
-    call.result(call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0])
+    parts = [call.op("Unsqueeze", call.cast(ref, dtype), where) for ref in call.refs("tensors")]
+    return call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
 
 
-def _split(call: AtenCall) -> None:
+def _split(call: AtenCall) -> Value:
     """By the sizes that PyTorch found the parts to have."""
     axis = call.axis("dim", call.rank("self"))
     sizes = [meta.shape[axis] for meta in call.out_meta]
     if not all(isinstance(size, int) for size in sizes):
         call.unsupported("parts of open size")
     if len(sizes) == 1:
-        call.result([call.ref("self")])
-        return
+        return [call.ref("self")]
     inputs = [call.ref("self"), call.numbers(*sizes)]
-    call.result(list(call.emit("Split", inputs, {"axis": axis}, outputs=len(sizes))))
+    return list(call.emit("Split", inputs, {"axis": axis}, outputs=len(sizes)))
 
 
-def _unbind(call: AtenCall) -> None:
+def _unbind(call: AtenCall) -> Value:
     axis, count = call.axis("dim", call.rank("self")), len(call.out_meta)
     x, where = call.ref("self"), call.numbers(axis)
     parts = (
@@ -190,10 +187,10 @@ def _unbind(call: AtenCall) -> None:
         if count > 1
         else [x]
     )
-    call.result([call.emit("Squeeze", [part, where]) for part in parts])
+    return [call.op("Squeeze", part, where) for part in parts]
 
 
-def _flip(call: AtenCall) -> None:
+def _flip(call: AtenCall) -> Value:
     axes = call.axes("dims", call.rank("self"))
     count = len(axes)
     inputs = [
@@ -203,10 +200,10 @@ def _flip(call: AtenCall) -> None:
         call.numbers(*axes),
         call.numbers(*[-1] * count),
     ]
-    call.result(call.emit("Slice", inputs) if count else call.ref("self"))
+    return call.emit("Slice", inputs) if count else call.ref("self")
 
 
-def _roll(call: AtenCall) -> None:
+def _roll(call: AtenCall) -> Value:
     """Each axis in two parts that change places."""
     shifts, axes = call.ints("shifts"), call.ints("dims")
     x, rank = call.ref("self"), call.rank("self")
@@ -223,18 +220,18 @@ def _roll(call: AtenCall) -> None:
             continue
         tail = _sliced(call, x, axis, -shift, sys.maxsize)
         head = _sliced(call, x, axis, 0, -shift)
-        x = call.emit("Concat", [tail, head], {"axis": axis})
+        x = call.op("Concat", tail, head, axis=axis)
     if flat:
-        x = call.emit("Reshape", [x, call.emit("Shape", [call.ref("self")])])
-    call.result(x)
+        x = call.op("Reshape", x, call.op("Shape", call.ref("self")))
+    return x
 
 
-def _pixel_shuffle(call: AtenCall) -> None:
+def _pixel_shuffle(call: AtenCall) -> Value:
     x, factor = call.ref("self"), call.integer("upscale_factor")
-    call.result(call.emit("DepthToSpace", [x], {"blocksize": factor, "mode": "CRD"}))
+    return call.op("DepthToSpace", x, blocksize=factor, mode="CRD")
 
 
-def _unfold(call: AtenCall) -> None:
+def _unfold(call: AtenCall) -> Value:
     """Windows along an axis, as a new last axis."""
     rank = call.rank("self")
     axis = call.axis("dimension", rank)
@@ -244,19 +241,19 @@ def _unfold(call: AtenCall) -> None:
     import numpy as np
 
     where = np.arange(count)[:, None] * step + np.arange(size)[None, :]
-    windows = call.emit("Gather", [call.ref("self"), call.const(where)], {"axis": axis})
+    windows = call.op("Gather", call.ref("self"), call.const(where), axis=axis)
     order = [*(each for each in range(rank + 1) if each != axis + 1), axis + 1]
-    call.result(call.transpose(windows, order))
+    return call.transpose(windows, order)
 
 
-def _cast_like(call: AtenCall) -> None:
-    call.result(call.cast(call.ref("self"), call.out_dtype))
+def _cast_like(call: AtenCall) -> Value:
+    return call.cast(call.ref("self"), call.out_dtype)
 
 
-def _real_of(call: AtenCall) -> None:
+def _real_of(call: AtenCall) -> Value:
     if call.dtype("self") in (DType.C64, DType.C128):
         call.unsupported("complex numbers")
-    _same(call)
+    return _same(call)
 
 
 MAPPINGS: dict[str, Mapper] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.types import DType
 
 
-def _batch_norm(call: AtenCall) -> None:
+def _batch_norm(call: AtenCall) -> Value:
     for name in ("training", "use_input_stats"):
         if name in call.args and call.plain(name):
             call.unsupported(
@@ -22,16 +22,16 @@ def _batch_norm(call: AtenCall) -> None:
     if mean is None or variance is None:
         call.unsupported("it has no running statistics to normalise by")
     scale, bias = _affine(call, count)
-    y = call.emit(
-        "BatchNormalization", [x, scale, bias, mean, variance], {"epsilon": call.real("eps", 1e-5)}
+    y = call.op(
+        "BatchNormalization", x, scale, bias, mean, variance, epsilon=call.real("eps", 1e-5)
     )
-    _first_of(call, y)
+    return _first_of(call, y)
 
 
-def _first_of(call: AtenCall, y: Ref) -> None:
+def _first_of(call: AtenCall, y: Ref) -> Value:
     """Some variants have statistics for the gradient as further results."""
     meta = call.out_meta
-    call.result([y, *[None] * (len(meta) - 1)] if isinstance(meta, list | tuple) else y)
+    return [y, *[None] * (len(meta) - 1)] if isinstance(meta, list | tuple) else y
 
 
 def _affine(call: AtenCall, channels: int) -> tuple[Ref, Ref]:
@@ -44,20 +44,23 @@ def _affine(call: AtenCall, channels: int) -> tuple[Ref, Ref]:
     )
 
 
-def _layer_norm(call: AtenCall) -> None:
+def _layer_norm(call: AtenCall) -> Value:
     shape = call.ints("normalized_shape")
     dtype = call.dtype("input").numpy
     weight, bias = call.optional("weight"), call.optional("bias")
     scale = call.const(np.ones(shape, dtype)) if weight is None else weight
-    y = call.emit(
+    y = call.op(
         "LayerNormalization",
-        [call.ref("input"), scale, bias],
-        {"axis": -len(shape), "epsilon": call.real("eps", 1e-5)},
+        call.ref("input"),
+        scale,
+        bias,
+        axis=-len(shape),
+        epsilon=call.real("eps", 1e-5),
     )
-    _first_of(call, y)
+    return _first_of(call, y)
 
 
-def _rms_norm(call: AtenCall) -> None:
+def _rms_norm(call: AtenCall) -> Value:
     shape = call.ints("normalized_shape")
     dtype = call.dtype("input")
     weight = call.optional("weight")
@@ -65,34 +68,34 @@ def _rms_norm(call: AtenCall) -> None:
     epsilon = call.plain("eps")
     if epsilon is None:
         epsilon = float(np.finfo(np.float32 if dtype is not DType.F64 else np.float64).eps)
-    y = call.emit(
-        "RMSNormalization",
-        [call.ref("input"), scale],
-        {"axis": -len(shape), "epsilon": float(epsilon)},
+    y = call.op(
+        "RMSNormalization", call.ref("input"), scale, axis=-len(shape), epsilon=float(epsilon)
     )
-    _first_of(call, y)
+    return _first_of(call, y)
 
 
-def _group_norm(call: AtenCall) -> None:
+def _group_norm(call: AtenCall) -> Value:
     """Two variants, with the number of groups under different names."""
     groups = call.integer("num_groups" if "num_groups" in call.args else "group")
     channels = call.meta("input").shape[1]
     scale, bias = _affine(call, int(channels))
-    y = call.emit(
+    y = call.op(
         "GroupNormalization",
-        [call.ref("input"), scale, bias],
-        {"num_groups": groups, "epsilon": call.real("eps", 1e-5)},
+        call.ref("input"),
+        scale,
+        bias,
+        num_groups=groups,
+        epsilon=call.real("eps", 1e-5),
     )
-    _first_of(call, y)
+    return _first_of(call, y)
 
 
-def _instance_norm(call: AtenCall) -> None:
+def _instance_norm(call: AtenCall) -> Value:
     if not call.plain("use_input_stats"):
-        _batch_norm(call)
-        return
+        return _batch_norm(call)
     scale, bias = _affine(call, int(call.meta("input").shape[1]))
     attrs = {"epsilon": call.real("eps", 1e-5)}
-    call.result(call.emit("InstanceNormalization", [call.ref("input"), scale, bias], attrs))
+    return call.emit("InstanceNormalization", [call.ref("input"), scale, bias], attrs)
 
 
 MAPPINGS: dict[str, Mapper] = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _pad(call: AtenCall, mode: str, value: float | None = None) -> None:
+def _pad(call: AtenCall, mode: str, value: float | None = None) -> Value:
     """PyTorch lists (begin, end) from the last axis backwards."""
     rank, given = call.rank("self"), call.args["pad" if "pad" in call.args else "padding"]
     pairs = [(given[index], given[index + 1]) for index in range(0, len(given), 2)]
@@ -20,14 +20,14 @@ def _pad(call: AtenCall, mode: str, value: float | None = None) -> None:
     if mode == "constant":
         fill = call.number(0.0 if value is None else value, call.out_dtype)
     inputs = [call.ref("self"), pads, fill, call.numbers(*axes)]
-    call.result(call.emit("Pad", inputs, {"mode": mode}))
+    return call.emit("Pad", inputs, {"mode": mode})
 
 
-def _named(call: AtenCall) -> None:
+def _named(call: AtenCall) -> Value:
     mode = _MODES.get(call.plain("mode"))
     if mode is None:
         call.unsupported(f"padding of mode {call.plain('mode')}")
-    _pad(call, mode, call.plain("value"))
+    return _pad(call, mode, call.plain("value"))
 
 
 MAPPINGS: dict[str, Mapper] = {

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -25,24 +25,24 @@ def _windows(call: AtenCall, rank: int) -> dict[str, Attr]:
 def _batched(call: AtenCall, rank: int) -> tuple[Ref, bool]:
     """The images as a batch, and whether they were one."""
     x, is_batch = call.ref("self"), call.rank("self") == rank + 2
-    return (x if is_batch else call.emit("Unsqueeze", [x, call.numbers(0)])), is_batch
+    return (x if is_batch else call.op("Unsqueeze", x, call.numbers(0))), is_batch
 
 
-def _max_pool(call: AtenCall, rank: int) -> None:
-    _maxima(call, rank, _windows(call, rank) | {"dilations": call.ints("dilation", rank)})
+def _max_pool(call: AtenCall, rank: int) -> Value:
+    return _maxima(call, rank, _windows(call, rank) | {"dilations": call.ints("dilation", rank)})
 
 
-def _maxima(call: AtenCall, rank: int, attrs: dict[str, Attr]) -> None:
+def _maxima(call: AtenCall, rank: int, attrs: dict[str, Attr]) -> Value:
     x, is_batch = _batched(call, rank)
     several = isinstance(call.out_meta, list | tuple)
     if several and any(user.args[1] == 1 for user in call.node.users):
         call.unsupported("the positions of the largest elements are used")
     y = call.emit("MaxPool", [x], attrs)
-    y = y if is_batch else call.emit("Squeeze", [y, call.numbers(0)])
-    call.result([y, None] if several else y)
+    y = y if is_batch else call.op("Squeeze", y, call.numbers(0))
+    return [y, None] if several else y
 
 
-def _average_pool(call: AtenCall, rank: int) -> None:
+def _average_pool(call: AtenCall, rank: int) -> Value:
     x, is_batch = _batched(call, rank)
     attrs = _windows(call, rank)
     divisor = call.plain("divisor_override") if "divisor_override" in call.args else None
@@ -50,21 +50,21 @@ def _average_pool(call: AtenCall, rank: int) -> None:
     y = call.emit("AveragePool", [x], attrs | {"count_include_pad": int(count_pad)})
     if divisor is not None:
         size = math.prod(call.ints("kernel_size", rank))
-        y = call.emit("Mul", [y, call.number(size / divisor, call.out_dtype)])
-    call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
+        y = call.op("Mul", y, call.number(size / divisor, call.out_dtype))
+    return y if is_batch else call.op("Squeeze", y, call.numbers(0))
 
 
-def _adaptive_average(call: AtenCall, rank: int) -> None:
+def _adaptive_average(call: AtenCall, rank: int) -> Value:
     """Windows that together cover the image: of one size where that divides, else as a product with
     a matrix of averages along each axis.
     """
     x, is_batch = _batched(call, rank)
     wanted = call.plain("output_size")
     if all(size == 1 for size in wanted):
-        y = call.emit("GlobalAveragePool", [x])
+        y = call.op("GlobalAveragePool", x)
     else:
         y = _adapt(call, x, list(wanted), rank)
-    call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
+    return y if is_batch else call.op("Squeeze", y, call.numbers(0))
 
 
 def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:
@@ -72,7 +72,7 @@ def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:
     sizes = [dim if size is None else int(size) for size, dim in zip(wanted, dims, strict=True)]
     if all(dim % size == 0 for dim, size in zip(dims, sizes, strict=True)):
         step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
-        return call.emit("AveragePool", [x], {"kernel_shape": step, "strides": step})
+        return call.op("AveragePool", x, kernel_shape=step, strides=step)
     dtype = call.out_dtype.numpy
     for axis, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
         if dim == size:
@@ -80,7 +80,7 @@ def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:
         matrix = call.const(_averages(dim, size).astype(dtype))
         order = list(range(rank + 2))
         order[axis + 2], order[-1] = order[-1], order[axis + 2]
-        x = call.transpose(call.emit("MatMul", [call.transpose(x, order), matrix]), order)
+        x = call.transpose(call.op("MatMul", call.transpose(x, order), matrix), order)
     return x
 
 
@@ -93,12 +93,12 @@ def _averages(dim: int, size: int) -> np.ndarray:
     return matrix
 
 
-def _adaptive_max(call: AtenCall, rank: int) -> None:
+def _adaptive_max(call: AtenCall, rank: int) -> Value:
     dims, sizes = call.shape("self")[-rank:], call.ints("output_size", rank)
     if any(dim % size for dim, size in zip(dims, sizes, strict=True)):
         call.unsupported(f"windows of different sizes: {list(dims)} to {list(sizes)}")
     step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
-    _maxima(call, rank, {"kernel_shape": step, "strides": step})
+    return _maxima(call, rank, {"kernel_shape": step, "strides": step})
 
 
 MAPPINGS: dict[str, Mapper] = {

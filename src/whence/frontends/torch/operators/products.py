@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
 
-def _linear(call: AtenCall) -> None:
+def _linear(call: AtenCall) -> Value:
     """x · weightᵀ + bias, over the last axis of x."""
     x, weight, bias = call.ref("input"), call.ref("weight"), call.optional("bias")
     if call.rank("input") == 2 and call.rank("weight") == 2:
-        call.result(call.emit("Gemm", [x, weight, bias], {"transB": 1}))
-        return
+        return call.op("Gemm", x, weight, bias, transB=1)
     transposed = call.transpose(weight, (1, 0)) if call.rank("weight") == 2 else weight
-    product = call.emit("MatMul", [x, transposed])
-    call.result(product if bias is None else call.emit("Add", [product, bias]))
+    product = call.op("MatMul", x, transposed)
+    return product if bias is None else call.op("Add", product, bias)
 
 
-def _matmul(call: AtenCall) -> None:
+def _matmul(call: AtenCall) -> Value:
     right = "mat2" if "mat2" in call.args else "other"
-    call.result(call.emit("MatMul", [call.ref("self"), call.ref(right)]))
+    return call.op("MatMul", call.ref("self"), call.ref(right))
 
 
-def _addmm(call: AtenCall) -> None:
+def _addmm(call: AtenCall) -> Value:
     attrs: dict[str, Attr] = {"alpha": call.real("alpha", 1.0), "beta": call.real("beta", 1.0)}
     attrs = {name: value for name, value in attrs.items() if value != 1.0}
     left, right, bias = call.ref("mat1"), call.ref("mat2"), call.ref("self")
-    call.result(call.emit("Gemm", [left, right, bias], attrs))
+    return call.emit("Gemm", [left, right, bias], attrs)
 
 
-def _baddbmm(call: AtenCall) -> None:
-    product: Ref = call.emit("MatMul", [call.ref("batch1"), call.ref("batch2")])
+def _baddbmm(call: AtenCall) -> Value:
+    product: Ref = call.op("MatMul", call.ref("batch1"), call.ref("batch2"))
     bias, dtype = call.ref("self"), call.out_dtype
     for name in ("alpha", "beta"):
         scale = call.real(name, 1.0)
         if scale == 1.0:
             continue
         if name == "alpha":
-            product = call.emit("Mul", [product, call.number(scale, dtype)])
+            product = call.op("Mul", product, call.number(scale, dtype))
         else:
-            bias = call.emit("Mul", [bias, call.number(scale, dtype)])
+            bias = call.op("Mul", bias, call.number(scale, dtype))
     # With beta = 0, PyTorch does not even look at the bias.
-    call.result(product if call.real("beta", 1.0) == 0 else call.emit("Add", [bias, product]))
-
-
-def _dot(call: AtenCall) -> None:
-    call.result(call.emit("MatMul", [call.ref("self"), call.ref("tensor")]))
+    return product if call.real("beta", 1.0) == 0 else call.op("Add", bias, product)
 
 
 MAPPINGS: dict[str, Mapper] = {
@@ -56,6 +51,6 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::bmm": _matmul,
     "aten::addmm": _addmm,
     "aten::baddbmm": _baddbmm,
-    "aten::mv": lambda call: call.result(call.emit("MatMul", [call.ref("self"), call.ref("vec")])),
-    "aten::dot": _dot,
+    "aten::mv": lambda call: call.op("MatMul", call.ref("self"), call.ref("vec")),
+    "aten::dot": lambda call: call.op("MatMul", call.ref("self"), call.ref("tensor")),
 }

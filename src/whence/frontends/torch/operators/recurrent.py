@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -13,17 +13,17 @@ from whence.ops.definition import Attr
 _ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
 
 
-def _lstm(call: AtenCall) -> None:
+def _lstm(call: AtenCall) -> Value:
     _check(call)
     first_h, first_c = call.refs("hx")
     sequence, (last_h, last_c) = _layers(call, "LSTM", (first_h, first_c))
-    call.result([sequence, last_h, last_c])
+    return [sequence, last_h, last_c]
 
 
-def _gru(call: AtenCall) -> None:
+def _gru(call: AtenCall) -> Value:
     _check(call)
     sequence, (last_h,) = _layers(call, "GRU", (call.ref("hx"),))
-    call.result([sequence, last_h])
+    return [sequence, last_h]
 
 
 def _check(call: AtenCall) -> None:
@@ -64,7 +64,7 @@ def _layers(call: AtenCall, op: str, first: Sequence[Ref]) -> tuple[Ref, tuple[R
 def _part(call: AtenCall, state: Ref, begin: int, end: int, layers: int) -> Ref:
     if layers == 1:
         return state
-    return call.emit("Slice", [state, call.numbers(begin), call.numbers(end), call.numbers(0)])
+    return call.op("Slice", state, call.numbers(begin), call.numbers(end), call.numbers(0))
 
 
 def _layer(
@@ -88,7 +88,7 @@ def _layer(
     made = call.emit(op, [x, *inputs, bias, None, *states], attrs, outputs=1 + len(states))
     # From (steps, directions, batch, size) to the directions side by side.
     if len(own) == 1:
-        return call.emit("Squeeze", [made[0], call.numbers(1)]), made[1:]
+        return call.op("Squeeze", made[0], call.numbers(1)), made[1:]
     beside = call.transpose(made[0], (0, 2, 1, 3))
     return call.reshape(beside, 0, 0, -1), made[1:]
 
@@ -101,7 +101,7 @@ def _ordered(call: AtenCall, op: str, weight: Ref) -> Ref:
 
 
 def _stacked(call: AtenCall, parts: Sequence[Ref]) -> Ref:
-    apart = [call.emit("Unsqueeze", [part, call.numbers(0)]) for part in parts]
+    apart = [call.op("Unsqueeze", part, call.numbers(0)) for part in parts]
     return apart[0] if len(apart) == 1 else call.emit("Concat", apart, {"axis": 0})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -20,45 +20,41 @@ def _keep(call: AtenCall) -> dict[str, Attr]:
     return {"keepdims": int(bool(call.plain("keepdim"))) if "keepdim" in call.args else 0}
 
 
-def _reduce(call: AtenCall, op: str) -> None:
+def _reduce(call: AtenCall, op: str) -> Value:
     x, axes = call.cast(call.ref("self"), call.out_dtype), _axes(call)
     if not axes:
         # A single number is its own sum, mean and maximum.
-        call.result(call.emit("Identity", [x]))
-        return
-    call.result(call.emit(op, [x, call.numbers(*axes)], _keep(call)))
+        return call.op("Identity", x)
+    return call.emit(op, [x, call.numbers(*axes)], _keep(call))
 
 
-def _extreme(call: AtenCall, reduce: str, position: str) -> None:
+def _extreme(call: AtenCall, reduce: str, position: str) -> Value:
     """The largest or smallest: of everything, of two tensors, or along an axis, with place."""
     x = call.ref("self")
     if "other" in call.args:
         op = "Max" if reduce == "ReduceMax" else "Min"
-        call.result(call.emit(op, [x, call.operand("other", call.out_dtype)]))
-        return
+        return call.op(op, x, call.operand("other", call.out_dtype))
     if "dim" not in call.args:
         axes = tuple(range(call.rank("self")))
-        call.result(call.emit(reduce, [x, call.numbers(*axes)], {"keepdims": 0}))
-        return
+        return call.op(reduce, x, call.numbers(*axes), keepdims=0)
     axis, keep = call.axis("dim", call.rank("self")), _keep(call)
     value = call.emit(reduce, [x, call.numbers(axis)], keep)
-    where = call.emit(position, [x], {"axis": axis, **keep})
-    call.result([value, where])
+    where = call.op(position, x, axis=axis, **keep)
+    return [value, where]
 
 
-def _position(call: AtenCall, op: str) -> None:
+def _position(call: AtenCall, op: str) -> Value:
     x = call.ref("self")
     if not call.has("dim"):
         if call.plain("keepdim"):
             call.unsupported("the position in everything, with all axes kept")
         flat = call.reshape(x, -1)
-        call.result(call.emit(op, [flat], {"axis": 0, "keepdims": 0}))
-        return
+        return call.op(op, flat, axis=0, keepdims=0)
     axis = call.axis("dim", call.rank("self"))
-    call.result(call.emit(op, [x], {"axis": axis, **_keep(call)}))
+    return call.op(op, x, axis=axis, **_keep(call))
 
 
-def _truth(call: AtenCall, op: str) -> None:
+def _truth(call: AtenCall, op: str) -> Value:
     """Any or all: the largest or smallest of zeros and ones."""
     x = call.cast(call.cast(call.ref("self"), DType.BOOL), DType.I32)
     axes = (
@@ -67,9 +63,8 @@ def _truth(call: AtenCall, op: str) -> None:
         else _axes(call)
     )
     if not axes:
-        call.result(call.cast(x, DType.BOOL))
-        return
-    call.result(call.cast(call.emit(op, [x, call.numbers(*axes)], _keep(call)), DType.BOOL))
+        return call.cast(x, DType.BOOL)
+    return call.cast(call.emit(op, [x, call.numbers(*axes)], _keep(call)), DType.BOOL)
 
 
 def _count(call: AtenCall, axes: tuple[int, ...]) -> int:
@@ -83,16 +78,16 @@ def _variance(call: AtenCall) -> tuple[Ref, Ref]:
     """The variance and the mean."""
     x, axes, dtype = call.ref("self"), _axes(call), call.out_dtype
     where = call.numbers(*axes)
-    mean = call.emit("ReduceMean", [x, where], {"keepdims": 1})
-    centred = call.emit("Sub", [x, mean])
-    spread = call.emit("ReduceMean", [call.emit("Mul", [centred, centred]), where], _keep(call))
+    mean = call.op("ReduceMean", x, where, keepdims=1)
+    centred = call.op("Sub", x, mean)
+    spread = call.emit("ReduceMean", [call.op("Mul", centred, centred), where], _keep(call))
     correction = _correction(call)
     if correction:
         count = _count(call, axes)
         factor = count / (count - correction) if count != correction else math.inf
-        spread = call.emit("Mul", [spread, call.number(factor, dtype)])
+        spread = call.op("Mul", spread, call.number(factor, dtype))
     if not _keep(call)["keepdims"]:
-        mean = call.emit("Squeeze", [mean, where])
+        mean = call.op("Squeeze", mean, where)
     return spread, mean
 
 
@@ -103,7 +98,7 @@ def _correction(call: AtenCall) -> float:
     return 1.0 if given is None else float(given)
 
 
-def _norm(call: AtenCall) -> None:
+def _norm(call: AtenCall) -> Value:
     """A vector norm: of order 1, 2 or infinity."""
     order = call.plain("ord" if "ord" in call.args else "p")
     order = 2.0 if order is None else float(order)
@@ -111,18 +106,17 @@ def _norm(call: AtenCall) -> None:
     if order not in ops:
         call.unsupported(f"a norm of order {order:g}")
     x = call.cast(call.ref("self"), call.out_dtype)
-    x = call.emit("Abs", [x]) if math.isinf(order) else x
-    call.result(call.emit(ops[order], [x, call.numbers(*_axes(call))], _keep(call)))
+    x = call.op("Abs", x) if math.isinf(order) else x
+    return call.emit(ops[order], [x, call.numbers(*_axes(call))], _keep(call))
 
 
-def _cumulative(call: AtenCall, op: str) -> None:
+def _cumulative(call: AtenCall, op: str) -> Value:
     x = call.cast(call.ref("self"), call.out_dtype)
     rank = call.rank("self")
     if rank == 0:
-        call.result(call.emit("Identity", [x]))
-        return
+        return call.op("Identity", x)
     axis = call.reshape(call.numbers(call.axis("dim", rank)))
-    call.result(call.emit(op, [x, axis]))
+    return call.op(op, x, axis)
 
 
 MAPPINGS: dict[str, Mapper] = {
@@ -138,9 +132,9 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::argmin": partial(_position, op="ArgMin"),
     "aten::any": partial(_truth, op="ReduceMax"),
     "aten::all": partial(_truth, op="ReduceMin"),
-    "aten::var": lambda call: call.result(_variance(call)[0]),
-    "aten::std": lambda call: call.result(call.emit("Sqrt", [_variance(call)[0]])),
-    "aten::var_mean": lambda call: call.result(list(_variance(call))),
+    "aten::var": lambda call: _variance(call)[0],
+    "aten::std": lambda call: call.op("Sqrt", _variance(call)[0]),
+    "aten::var_mean": lambda call: list(_variance(call)),
     "aten::linalg_vector_norm": _norm,
     "aten::cumsum": partial(_cumulative, op="CumSum"),
     "aten::cumprod": partial(_cumulative, op="CumProd"),

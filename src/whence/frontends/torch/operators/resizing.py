@@ -6,14 +6,14 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
 
 def _resize(
     call: AtenCall, rank: int, mode: str, exact: bool = False, antialias: bool = False
-) -> None:
+) -> Value:
     attrs: dict[str, Attr] = {"mode": mode}
     if mode == "nearest":
         attrs["coordinate_transformation_mode"] = "half_pixel" if exact else "asymmetric"
@@ -31,10 +31,9 @@ def _resize(
     attrs["axes"] = axes
     if factors is not None:
         scales = call.const(np.array(factors, np.float32))
-        call.result(call.emit("Resize", [x, None, scales], attrs))
-        return
+        return call.emit("Resize", [x, None, scales], attrs)
     sizes: Ref = call.shape_value(call.args["output_size"])
-    call.result(call.emit("Resize", [x, None, None, sizes], attrs))
+    return call.emit("Resize", [x, None, None, sizes], attrs)
 
 
 def _factors(call: AtenCall, rank: int) -> list[float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, is_node, meta_of
+from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node, meta_of
 from whence.frontends.torch.operators.indexing import index_tuples
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
@@ -22,37 +22,36 @@ _REDUCTIONS = {
 }
 
 
-def _scatter(call: AtenCall) -> None:
+def _scatter(call: AtenCall) -> Value:
     reduce = call.plain("reduce") if "reduce" in call.args else None
     if reduce is None:
-        _scattered(call, {})
-        return
+        return _scattered(call, {})
     if reduce not in _REDUCTIONS or call.args.get("include_self") is False:
         call.unsupported(f"a scatter that reduces by {reduce}")
-    _scattered(call, {"reduction": _REDUCTIONS[reduce]})
+    return _scattered(call, {"reduction": _REDUCTIONS[reduce]})
 
 
-def _scattered(call: AtenCall, attrs: dict[str, Attr]) -> None:
+def _scattered(call: AtenCall, attrs: dict[str, Attr]) -> Value:
     axis, index = call.axis("dim", call.rank("self")), call.ref("index")
     if call.has("src"):
         update = call.ref("src")
         if tuple(call.meta("src").shape) != tuple(call.meta("index").shape):
             update = _corner(call, update, index, call.rank("index"))
     else:
-        shape = call.emit("Shape", [index])
-        update = call.emit("Expand", [call.operand("value", call.out_dtype), shape])
+        shape = call.op("Shape", index)
+        update = call.op("Expand", call.operand("value", call.out_dtype), shape)
     inputs = [call.ref("self"), index, update]
-    call.result(call.emit("ScatterElements", inputs, {"axis": axis, **attrs}))
+    return call.emit("ScatterElements", inputs, {"axis": axis, **attrs})
 
 
 def _corner(call: AtenCall, update: Ref, index: Ref, rank: int) -> Ref:
     """PyTorch reads as much of the source as there are indices."""
     begin = call.numbers(*[0] * rank)
     axes = call.numbers(*range(rank))
-    return call.emit("Slice", [update, begin, call.emit("Shape", [index]), axes])
+    return call.op("Slice", update, begin, call.op("Shape", index), axes)
 
 
-def _index_put(call: AtenCall) -> None:
+def _index_put(call: AtenCall) -> Value:
     """x[i, j] = values."""
     given: list[Any] = list(call.args["indices"])
     x, values, dtype = call.ref("self"), call.ref("values"), call.out_dtype
@@ -65,9 +64,8 @@ def _index_put(call: AtenCall) -> None:
         if axes[0]:
             call.unsupported("a mask for an axis that is not the first")
         if missing:
-            mask = call.emit("Unsqueeze", [mask, call.numbers(*range(-missing, 0))])
-        call.result(call.emit("Where", [mask, values, x]))
-        return
+            mask = call.op("Unsqueeze", mask, call.numbers(*range(-missing, 0)))
+        return call.op("Where", mask, values, x)
     if any(dtype_of(meta_of(given[axis]).dtype) is DType.BOOL for axis in axes):
         call.unsupported("masks among indices")
     rank = call.rank("self")
@@ -76,18 +74,18 @@ def _index_put(call: AtenCall) -> None:
     transposed = call.transpose(x, order)
     tuples, before = index_tuples(call, [given[axis] for axis in axes])
     # What is written has the shape of what would be read.
-    read = call.emit("GatherND", [transposed, tuples])
+    read = call.op("GatherND", transposed, tuples)
     if axes[0] and axes == list(range(axes[0], axes[-1] + 1)) and call.rank("values") > len(others):
         call.unsupported("values for axes that are not the first")
-    update = call.emit("Expand", [call.cast(values, dtype), call.emit("Shape", [read])])
+    update = call.op("Expand", call.cast(values, dtype), call.op("Shape", read))
     del before
     attrs = {"reduction": "add"} if call.plain("accumulate") else {}
     written = call.emit("ScatterND", [transposed, tuples, update], attrs)
     back = [order.index(axis) for axis in range(rank)]
-    call.result(call.transpose(written, back))
+    return call.transpose(written, back)
 
 
-def _slice_scatter(call: AtenCall) -> None:
+def _slice_scatter(call: AtenCall) -> Value:
     """x with a range of an axis written: what is before it, the source, what is after it."""
     axis, size = call.axis("dim", call.rank("self")), call.meta("self").shape
     begin, end = call.args.get("start") or 0, call.args.get("end")
@@ -97,10 +95,10 @@ def _slice_scatter(call: AtenCall) -> None:
     if isinstance(dim, int):
         begin = max(0, begin + dim if begin < 0 else begin)
         end = dim if end is None else min(dim, end + dim if end < 0 else end)
-    _replace(call, axis, begin, sys.maxsize if end is None else end, call.ref("src"))
+    return _replace(call, axis, begin, sys.maxsize if end is None else end, call.ref("src"))
 
 
-def _select_scatter(call: AtenCall) -> None:
+def _select_scatter(call: AtenCall) -> Value:
     axis, index = call.axis("dim", call.rank("self")), call.args["index"]
     if is_node(index):
         call.unsupported("an index that is open")
@@ -109,34 +107,34 @@ def _select_scatter(call: AtenCall) -> None:
         if not isinstance(dim, int):
             call.unsupported("an index from the end of an axis of open size")
         index += dim
-    source = call.emit("Unsqueeze", [call.ref("src"), call.numbers(axis)])
-    _replace(call, axis, index, index + 1, source)
+    source = call.op("Unsqueeze", call.ref("src"), call.numbers(axis))
+    return _replace(call, axis, index, index + 1, source)
 
 
-def _replace(call: AtenCall, axis: int, begin: int, end: int, source: Ref) -> None:
+def _replace(call: AtenCall, axis: int, begin: int, end: int, source: Ref) -> Value:
     x, dim = call.ref("self"), call.meta("self").shape[axis]
     parts = []
     if begin > 0:
         limits = [call.numbers(0), call.numbers(begin), call.numbers(axis)]
-        parts.append(call.emit("Slice", [x, *limits]))
+        parts.append(call.op("Slice", x, *limits))
     parts.append(call.cast(source, call.out_dtype))
     if not isinstance(dim, int) or end < dim:
         limits = [call.numbers(end), call.numbers(sys.maxsize), call.numbers(axis)]
-        parts.append(call.emit("Slice", [x, *limits]))
-    call.result(call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0])
+        parts.append(call.op("Slice", x, *limits))
+    return call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
 
 
-def _copy(call: AtenCall) -> None:
+def _copy(call: AtenCall) -> Value:
     """The source in the shape and element type of what it is copied to."""
     source = call.cast(call.ref("src"), call.out_dtype)
     if tuple(call.meta("src").shape) != tuple(call.meta("self").shape):
-        source = call.emit("Expand", [source, call.emit("Shape", [call.ref("self")])])
-    call.result(source)
+        source = call.op("Expand", source, call.op("Shape", call.ref("self")))
+    return source
 
 
-def _fill(call: AtenCall) -> None:
+def _fill(call: AtenCall) -> Value:
     value = call.operand("value", call.out_dtype)
-    call.result(call.emit("Expand", [value, call.emit("Shape", [call.ref("self")])]))
+    return call.op("Expand", value, call.op("Shape", call.ref("self")))
 
 
 MAPPINGS: dict[str, Mapper] = {

@@ -7,24 +7,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, is_node, scalar_dtype
+from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node, scalar_dtype
 from whence.graph.node import Ref
 from whence.types import DType
 
 
-def _size(call: AtenCall) -> None:
+def _size(call: AtenCall) -> Value:
     if not call.has("dim"):
         call.unsupported("a whole shape as one value")
     axis = call.axis("dim", call.rank("self"))
     fixed = call.meta("self").shape[axis]
     if isinstance(fixed, int):
-        call.result(fixed)
-        return
-    shape = call.emit("Shape", [call.ref("self")], {"start": axis, "end": axis + 1})
-    call.result(call.reshape(shape))
+        return fixed
+    shape = call.op("Shape", call.ref("self"), start=axis, end=axis + 1)
+    return call.reshape(shape)
 
 
-def _getitem(call: AtenCall) -> None:
+def _getitem(call: AtenCall) -> Value:
     source, index = call.node.args
     found = call.reading.values[source.name]
     if not isinstance(found, list):
@@ -34,31 +33,30 @@ def _getitem(call: AtenCall) -> None:
         call.unsupported(
             f"result {index} of {source.target} is used, which whence does not compute"
         )
-    call.alias(ref)
+    return call.alias(ref)
 
 
-def _arithmetic(call: AtenCall, op: str, compute: Callable[..., Any]) -> None:
+def _arithmetic(call: AtenCall, op: str, compute: Callable[..., Value]) -> Value:
     """On plain numbers, at once; on sizes that are open, in the graph."""
     given = [_known(call, each) for each in call.node.args]
     if not any(is_node(each) or isinstance(each, Ref) for each in given):
-        call.result(compute(*given))
-        return
+        return compute(*given)
     kinds = [scalar_dtype(_meta(each)) for each in call.node.args]
     dtype = DType.F32 if DType.F32 in kinds or op == "TrueDiv" else DType.I64
     sides = [_side(call, each, dtype) for each in call.node.args]
-    call.result(_emit(call, op, sides, dtype))
+    return _emit(call, op, sides, dtype)
 
 
-def _emit(call: AtenCall, op: str, sides: list[Ref], dtype: DType) -> Ref:
+def _emit(call: AtenCall, op: str, sides: list[Ref], dtype: DType) -> Value:
     if op == "TrueDiv":
         return call.emit("Div", sides)
     if op == "FloorDiv" and dtype is DType.I64:
         rest = call.emit("Mod", sides)
-        return call.emit("Div", [call.emit("Sub", [sides[0], rest]), sides[1]])
+        return call.op("Div", call.op("Sub", sides[0], rest), sides[1])
     if op == "FloorDiv":
-        return call.emit("Floor", [call.emit("Div", sides)])
+        return call.op("Floor", call.emit("Div", sides))
     if op == "NotEqual":
-        return call.emit("Not", [call.emit("Equal", sides)])
+        return call.op("Not", call.emit("Equal", sides))
     return call.emit(op, sides)
 
 
@@ -79,29 +77,28 @@ def _side(call: AtenCall, given: Any, dtype: DType) -> Ref:
     return call.cast(call.value(known), dtype) if is_node(known) else call.number(known, dtype)
 
 
-def _as_real(call: AtenCall) -> None:
+def _as_real(call: AtenCall) -> Value:
     known = _known(call, call.node.args[0])
-    call.result(call.cast(call.value(known), DType.F32) if is_node(known) else float(known))
+    return call.cast(call.value(known), DType.F32) if is_node(known) else float(known)
 
 
-def _as_whole(call: AtenCall) -> None:
+def _as_whole(call: AtenCall) -> Value:
     known = _known(call, call.node.args[0])
     if not is_node(known):
-        call.result(int(known))
-        return
-    call.result(call.cast(call.value(known), DType.I64))
+        return int(known)
+    return call.cast(call.value(known), DType.I64)
 
 
-def _nothing(call: AtenCall) -> None:
+def _nothing(call: AtenCall) -> Value:
     """What PyTorch asserts of shapes follows from the shapes that kernels are made for; the check
     of values is its own.
     """
-    call.alias(None)
+    return call.alias(None)
 
 
-def _item(call: AtenCall) -> None:
+def _item(call: AtenCall) -> Value:
     """A single element as a plain number, known only while the model runs."""
-    call.result(call.reshape(call.ref("self")))
+    return call.reshape(call.ref("self"))
 
 
 _SILENT = (
@@ -114,7 +111,7 @@ _SILENT = (
 
 MAPPINGS: dict[str, Mapper] = {
     "aten::sym_size": _size,
-    "aten::sym_numel": lambda call: call.result(call.emit("Size", [call.ref("self")])),
+    "aten::sym_numel": lambda call: call.op("Size", call.ref("self")),
     "aten::_local_scalar_dense": _item,
     "aten::item": _item,
     "python::getitem": _getitem,

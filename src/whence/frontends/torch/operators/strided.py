@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper
+from whence.frontends.torch.call import AtenCall, Mapper, Value
 
 
-def _as_strided(call: AtenCall) -> None:
+def _as_strided(call: AtenCall) -> Value:
     x, meta = call.ref("self"), call.meta("self")
     size, stride = call.args["size"], call.args["stride"]
     if _is_same(meta, size, stride) and not call.args.get("storage_offset"):
-        call.result(x)
-        return
+        return x
     sizes, strides = call.ints("size"), call.ints("stride")
     shape = call.shape("self")
     order = sorted(range(len(shape)), key=lambda axis: (-meta.stride(axis), axis))
@@ -26,7 +25,7 @@ def _as_strided(call: AtenCall) -> None:
     where = np.array(call.integer("storage_offset"))
     for count, step in zip(sizes, strides, strict=True):
         where = where[..., np.newaxis] + np.arange(count) * step
-    call.result(call.emit("Gather", [flat, call.const(where.astype(np.int64))], {"axis": 0}))
+    return call.op("Gather", flat, call.const(where.astype(np.int64)), axis=0)
 
 
 def _is_same(meta: Any, size: Sequence[Any], stride: Sequence[Any]) -> bool:
