@@ -81,11 +81,9 @@ def _machine() -> dict[str, str]:
         rates = rates_for(Toolchain())
     except WhenceError:
         return {}
-    how = (
-        f"measured {rates.date}{_DISTURBED if rates.disturbed else ''}"
-        if rates.measured
-        else "not measured yet: a profile will, or `whence doctor --calibrate`. Until then:"
-    )
+    how = "not measured yet: a profile will, or `whence doctor --calibrate`. Until then:"
+    if rates.measured:
+        how = f"measured {rates.date}{_DISTURBED if rates.disturbed else ''}"
     return {"machine": how, **in_lines(rates)}
 
 

@@ -96,11 +96,9 @@ def _read_array(file: Path) -> np.ndarray:
     except OSError as error:
         raise InputError(f"cannot read '{file}': {error.strerror or error}") from error
     except (ValueError, EOFError) as error:
-        reason = (
-            "it holds Python objects, not numbers"
-            if "Object arrays" in str(error)
-            else "it is damaged or cut off"
-        )
+        reason = "it is damaged or cut off"
+        if "Object arrays" in str(error):
+            reason = "it holds Python objects, not numbers"
         raise InputError(f"cannot read '{file}': {reason}") from error
 
 

@@ -369,11 +369,9 @@ def print_history(
             say(console, f"  removed by {stone.pass_name}, before this file was written")
             say(console, f"      {stone.rule}", "dim")
             continue
-        into = (
-            f", its users read {_describe(graph, stone.into)} instead"
-            if stone.into is not None
-            else ""
-        )
+        into = ""
+        if stone.into is not None:
+            into = f", its users read {_describe(graph, stone.into)} instead"
         say(console, f"  removed by {stone.pass_name}: {stone.reason}{into}")
         if stone.rule:
             say(console, f"      {stone.rule}", "dim")

@@ -87,11 +87,9 @@ def from_program(
     graph, ledger = program.graph, program.graph.ledger
     db = DebugDatabase(model_path)
     places: Counter[str] = Counter()
-    as_read = (
-        {}
-        if read is None
-        else {node.id: (nested, node) for nested in read.nested() for node in nested}
-    )
+    as_read = {}
+    if read is not None:
+        as_read = {node.id: (nested, node) for nested in read.nested() for node in nested}
     for source, fate in zip(ledger.sources, outcomes(graph), strict=True):
         shape = _shape(*as_read[source.id]) if source.id in as_read else _NO_SHAPE
         known = source.positions

@@ -185,11 +185,9 @@ def _checked(port: Port, value: Value) -> Value:
         raise InputError(
             f"input {port.name!r} is {array.dtype}, the model takes {expected}"
         ) from None
-    wrong = (
-        [f"is {given}"]
-        if expected.dtype is not DType.UNDEFINED and given is not expected.dtype
-        else []
-    )
+    wrong = []
+    if expected.dtype is not DType.UNDEFINED and given is not expected.dtype:
+        wrong = [f"is {given}"]
     wrong += [] if fits else [f"has shape {list(array.shape)}"]
     if wrong:
         raise InputError(f"input {port.name!r} {' and '.join(wrong)}, the model takes {expected}")

@@ -25,9 +25,7 @@ def left_out(profile: Profile) -> str:
     """What the files do not have, and why, in a line; nothing where they have all."""
     if profile.background is not None:
         return ""
-    why = (
-        "parts of the model are compiled during a run, for sizes that only a run knows"
-        if profile.engine in backend_names()
-        else "another engine does not hand out its program"
-    )
+    why = "another engine does not hand out its program"
+    if profile.engine in backend_names():
+        why = "parts of the model are compiled during a run, for sizes that only a run knows"
     return f"left out: model_explorer*.json, optimised nodes and generated code, as {why}"

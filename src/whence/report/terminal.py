@@ -271,11 +271,9 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
             if shown[name] > 1 and longest > name_width
             else name
         )
-        inserted = (
-            f", {row.inserted_ns / row.time_ns:.0%} of it layout changes"
-            if row.inserted_ns * 20 > row.time_ns > 0
-            else ""
-        )
+        inserted = ""
+        if row.inserted_ns * 20 > row.time_ns > 0:
+            inserted = f", {row.inserted_ns / row.time_ns:.0%} of it layout changes"
         became = _fit_became(row.became, inserted, room - name_width)
         beside = (Text(fit(module, module_width)),) if module_width else ()
         rate = ((of_peak(row.of_peak),) if rated else ()) + ((row.bound,) if bounded else ())

@@ -41,11 +41,9 @@ def noise(profile: Profile) -> Iterator[Finding]:
 def unmeasured_machine(profile: Profile) -> Iterator[Finding]:
     rates = profile.rates
     if rates is not None and (not rates.measured or rates.disturbed):
-        what = (
-            "was measured while something else used its cores"
-            if rates.measured
-            else "was never measured: shares of its peak are nominal"
-        )
+        what = "was never measured: shares of its peak are nominal"
+        if rates.measured:
+            what = "was measured while something else used its cores"
         yield Finding(
             "unmeasured_machine",
             f"this machine {what}",

@@ -258,11 +258,9 @@ def _meetings(it: IntegerSlide, shape: TileShape) -> dict[int, list[tuple[int, i
     }
     for pixel in range(shape.pixels):
         for tap in range(it.columns.kernel):
-            place = (
-                pixel * it.columns.stride + tap * it.columns.dilation
-                if (pixel, tap) in reached
-                else _BORDER
-            )
+            place = _BORDER
+            if (pixel, tap) in reached:
+                place = pixel * it.columns.stride + tap * it.columns.dilation
             met[place].append((pixel, tap))
     return met
 

@@ -140,11 +140,9 @@ class IntegerProduct(Micro):
     @property
     def scratch_bytes(self) -> int:
         """Gathered rows, their sums, then a packed panel."""
-        panel = (
-            0
-            if self.packing is not None
-            else self.shape.words * 4 * max(self.shape.panels) * self.shape.lanes
-        )
+        panel = 0
+        if self.packing is None:
+            panel = self.shape.words * 4 * max(self.shape.panels) * self.shape.lanes
         return self.copy_bytes + self.sums_bytes + panel
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:

@@ -148,11 +148,9 @@ def _update(
         outer_whole = same_shape(shape[:axis], index_shape[:axis])
         inner_whole = same_shape(shape[axis + 1 :], index_shape[axis + 1 :])
         front = [] if outer_whole else [Var(f"u{at}", index_shape[at]) for at in range(axis)]
-        back = (
-            []
-            if inner_whole
-            else [Var(f"u{at}", index_shape[at]) for at in range(axis + 1, len(shape))]
-        )
+        back = []
+        if not inner_whole:
+            back = [Var(f"u{at}", index_shape[at]) for at in range(axis + 1, len(shape))]
         along = Var("update", index_shape[axis])
         before = unravel(outer, shape[:axis]) if outer_whole else tuple(of(var) for var in front)
         after = (

@@ -231,11 +231,9 @@ def _coupled_lstm_step(direction: _Direction, gates: np.ndarray, state: _State) 
 
 
 def _gru(call: Call) -> tuple[Value, ...]:
-    step = (
-        _gru_step_linear_before_reset
-        if get_int(call.attrs, "linear_before_reset", 0)
-        else _gru_step
-    )
+    step = _gru_step
+    if get_int(call.attrs, "linear_before_reset", 0):
+        step = _gru_step_linear_before_reset
     return _run(call, 3, ("Sigmoid", "Tanh"), 1, step, early_bias=2)
 
 

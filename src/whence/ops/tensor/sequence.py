@@ -89,11 +89,9 @@ def _optional_type(query: TypeQuery) -> tuple[ValueType, ...]:
     element = query.types[0] if query.types else None
     if element is None:
         given: object = query.attrs.get("type")
-        element = (
-            given
-            if isinstance(given, (TensorType, SequenceType, OptionalType, MapType))
-            else UNKNOWN
-        )
+        element = UNKNOWN
+        if isinstance(given, (TensorType, SequenceType, OptionalType, MapType)):
+            element = given
     return (OptionalType(element),)
 
 

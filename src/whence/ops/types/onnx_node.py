@@ -73,11 +73,9 @@ def make_node(
     node = onnx.helper.make_node(name, inputs, outputs, domain=domain)
     for key, value in sorted(attrs.items()):
         # The schema's kinds carry the names of the file format's kinds.
-        declared = (
-            str(schema.attributes[key].type).rpartition(".")[2]
-            if schema is not None and key in schema.attributes
-            else ""
-        )
+        declared = ""
+        if schema is not None and key in schema.attributes:
+            declared = str(schema.attributes[key].type).rpartition(".")[2]
         kind = onnx.AttributeProto.AttributeType.Value(declared) if declared else None
         node.attribute.append(
             onnx.helper.make_attribute(key, _plain(value, declared), attr_type=kind)

@@ -62,19 +62,15 @@ class FoldPad(RulePass):
             rule = "conv(pad(x, 0)) = conv'(x)" if padding.value == 0 else ""
         elif node.op == "AveragePool":
             # avgpool(pad(x, 0)) = avgpool(x) with the pads added and counted
-            rule = (
-                "avgpool(pad(x, 0)) = avgpool'(x)"
-                if padding.value == 0 and _counts_padding(node)
-                else ""
-            )
+            rule = ""
+            if padding.value == 0 and _counts_padding(node):
+                rule = "avgpool(pad(x, 0)) = avgpool'(x)"
             attrs["count_include_pad"] = 1
         else:
             # maxpool(pad(x, v)) = maxpool(x) with the pads added, if v is below every element
-            rule = (
-                "maxpool(pad(x, v)) = maxpool'(x), v <= min(x)"
-                if _is_never_the_maximum(graph, node, padding)
-                else ""
-            )
+            rule = ""
+            if _is_never_the_maximum(graph, node, padding):
+                rule = "maxpool(pad(x, v)) = maxpool'(x), v <= min(x)"
         if not rule:
             return
         edit = rewriter.edit(*consts_with_origin(graph, pad.inputs), pad, node, rule=rule)

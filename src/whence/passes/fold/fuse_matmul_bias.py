@@ -60,11 +60,9 @@ class FuseMatmulBias(RulePass):
         ):
             return
         # a·b + c = gemm(a, b, c)
-        rule = (
-            "matmul(a, b) + c = gemm(a, b, c)"
-            if node.op == "MatMul"
-            else "gemm(a, b) + c = gemm(a, b, c)"
-        )
+        rule = "gemm(a, b) + c = gemm(a, b, c)"
+        if node.op == "MatMul":
+            rule = "matmul(a, b) + c = gemm(a, b, c)"
         edit = rewriter.edit(*consts_with_origin(graph, node.inputs[2:]), node, addition, rule=rule)
         attrs = {name: value for name, value in node.attrs.items() if name != "beta"}
         made = edit.node("Gemm", (*node.inputs[:2], addend), attrs, addition.outputs)

@@ -144,11 +144,9 @@ def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
     if zero_point is None or zero_point.size not in {1, scale.size}:
         return None
     # A vector has only one axis to have scales on, whatever the attribute says.
-    axis = (
-        get_int(node.attrs, "axis", 1) % real_type.rank
-        if real_type.rank is not None and real_type.rank > 1
-        else 0
-    )
+    axis = 0
+    if real_type.rank is not None and real_type.rank > 1:
+        axis = get_int(node.attrs, "axis", 1) % real_type.rank
     zeros = zero_point.reshape(() if zero_point.size == 1 else (-1,)).astype(np.int64)
     return _Coding(
         code_type.dtype, real_type.dtype, scale, zeros, axis, get_int(node.attrs, "block_size", 0)

@@ -71,11 +71,9 @@ def _swish(node: Node, rewriter: Rewriter) -> None:
 # 2. x · clip(m·(x/6 + ½), 0, m) / m = HardSwish(x)
 # 3. x · HardSigmoid(x, 1/6, ½) = HardSwish(x)
 def _hard_swish(node: Node, top: float, rewriter: Rewriter) -> bool:
-    rule = (
-        "x·clip(m(x/6+½), 0, m)/m = HardSwish(x)"
-        if node.op == "Clip"
-        else "x·HardSigmoid(x, 1/6, ½) = HardSwish(x)"
-    )
+    rule = "x·HardSigmoid(x, 1/6, ½) = HardSwish(x)"
+    if node.op == "Clip":
+        rule = "x·clip(m(x/6+½), 0, m)/m = HardSwish(x)"
     for gate in gates(rewriter.graph, node):
         dtype = dtype_of(rewriter.graph, gate.x)
         fits = (

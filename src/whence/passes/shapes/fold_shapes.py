@@ -132,11 +132,9 @@ class _Walk:
         kind = node.outputs[0]
         if not node._uses or not isinstance(kind, TensorType):
             return
-        rule = (
-            "the shape of a value is known"
-            if node.op in _READS_SHAPE
-            else "what is computed from known sizes is a constant"
-        )
+        rule = "what is computed from known sizes is a constant"
+        if node.op in _READS_SHAPE:
+            rule = "the shape of a value is known"
         if contradict(kind, TensorType(kind.dtype, () if scalar else (len(known),))):
             return
         edit = self.rewriter.edit(rule=rule, folded=[node])

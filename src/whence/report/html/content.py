@@ -164,11 +164,9 @@ def _memory(profile: Profile, number: Mapping[int, int]) -> dict[str, Any] | Non
 def _kernels(
     profile: Profile, number: Mapping[int, int], functions: Mapping[str, tuple[int, str]]
 ) -> dict[str, list[Any]]:
-    symbols = (
-        {}
-        if profile.background is None
-        else {step.number: step.symbol for step in profile.background.program.steps}
-    )
+    symbols = {}
+    if profile.background is not None:
+        symbols = {step.number: step.symbol for step in profile.background.program.steps}
 
     def told(row: KernelRow) -> dict[str, Any]:
         symbol = symbols.get(row.id, "")

@@ -128,11 +128,9 @@ def _group_by_group(
             f"a convolution in {group} groups, quantised or with weights that are not stored"
         )
     before, after = call.known_rank(call.type(0))[:-1], call.known_rank(call.output_type())[:-1]
-    wide = (
-        tuple(call.writer.subgraph.tensors[tensor].shape[:-1])
-        if len(before) == len(after)
-        else before
-    )
+    wide = before
+    if len(before) == len(after):
+        wide = tuple(call.writer.subgraph.tensors[tensor].shape[:-1])
     parts = [call.between(TensorType(DType.F32, (*wide, channels // group))) for _ in range(group)]
     call.emit(
         "SPLIT", [call.const(np.array(3, np.int32)), tensor], {"num_splits": group}, outputs=parts
