@@ -12,6 +12,7 @@ All figures are those of the machine that the model ran on (`whence.rates`), mea
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -134,9 +135,10 @@ class CostModel:
         family += " "
         if not kinds & (OpClass.CONV | OpClass.MATMUL) or not (measured := measured_functions(op)):
             return 1.0
-        usual = [factor for name, factor in known.items() if name.startswith(family)]
-        mean = sum(usual) / len(usual) if usual else 1.0
-        return sum(known.get(family + name, mean) for name in measured) / len(measured)
+        # An engine that computes one of them by scalar code says nothing about the others.
+        usual = [known[family + name] for name in self.rates.element_ps if family + name in known]
+        middle = statistics.median(usual) if usual else 1.0
+        return sum(known.get(family + name, middle) for name in measured) / len(measured)
 
     @property
     def _simple_ps(self) -> float:

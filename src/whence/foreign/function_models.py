@@ -6,8 +6,12 @@
 3. `large_product` and `large_convolution`: the same with results that no second level of a cache
    holds. What an engine does to results in registers costs as much there; what it goes over them
    once more for costs more.
-4. `bias`, `large_bias`: a constant added to a product. `norm`: a sum in front of a layer
-   normalisation, which engines have a kernel for.
+4. `bias`: a constant added to a product, which may make an engine go over its results once more.
+   `activated_bias`: the same where it applies a function to them anyway.
+5. `sum`: what was computed before is added to the results of a convolution, which engines do while
+   they store them, in its place, as nothing else needs it any more. `kept_sum`: the same where the
+   convolution itself reads what is added, so that the engine has to copy it first.
+6. `norm`: a sum in front of a layer normalisation, which engines have a kernel for.
 
 Each has a twin with something that takes an instruction in the function's place, `SIMPLE`: an
 absolute value, a Relu where engines fuse it, or nothing in place of the sum.
@@ -55,6 +59,12 @@ LIMITS: Mapping[str, str] = {"Clip": "Clip", "LeakyRelu": "LeakyRelu", "HardSigm
 SUMS = {
     "bias": "bias Add",
     "large_bias": "large bias Add",
+    "activated_bias": "activated bias Add",
+    "large_activated_bias": "large activated bias Add",
+    "sum": "residual Add",
+    "large_sum": "large residual Add",
+    "kept_sum": "kept residual Add",
+    "large_kept_sum": "large kept residual Add",
     "norm": "norm Add",
 }
 """By kind of model: what a sum there is called."""
@@ -70,6 +80,10 @@ _LOWEST, _HIGHEST = 0.25, 2.0
 _NARROW, _LAYERS = 16, 4
 _SIDE = 8
 _LARGE_ROWS, _LARGE_COLUMNS, _LARGE_LAYERS, _LARGE_SIDE = 1024, 1024, 1, 32
+# Fewer channels, as a convolution leads from as many to as many.
+_CHANNELS, _SUM_SIDE, _LARGE_SUM_SIDE = 64, 16, 128
+_BIASES = ("bias", "large_bias", "activated_bias", "large_activated_bias")
+_RESIDUALS = ("sum", "large_sum", "kept_sum", "large_kept_sum")
 ELEMENTS = {
     "alone": _ROWS * _COLUMNS * _REPEATS,
     "product": _ROWS * _COLUMNS * _LAYERS,
@@ -79,6 +93,12 @@ ELEMENTS = {
     "large_product": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
     "large_convolution": _LARGE_SIDE * _LARGE_SIDE * _LARGE_COLUMNS * _LARGE_LAYERS,
     "large_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
+    "activated_bias": _ROWS * _COLUMNS * _LAYERS,
+    "large_activated_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
+    "sum": _SUM_SIDE**2 * _CHANNELS * _LAYERS,
+    "kept_sum": _SUM_SIDE**2 * _CHANNELS * _LAYERS,
+    "large_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _LARGE_LAYERS,
+    "large_kept_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _LARGE_LAYERS,
 }
 """How many elements the function has, by kind of model."""
 _OPSET, _IR = 20, 9
@@ -91,13 +111,16 @@ def write_function_models(folder: Path) -> None:
         "alone": rng.uniform(_LOWEST, _HIGHEST, (_ROWS, _COLUMNS)),
         "product": rng.standard_normal((_ROWS, _NARROW)),
         "convolution": rng.standard_normal((1, _NARROW, _SIDE, _SIDE)),
-        "bias": rng.standard_normal((_ROWS, _NARROW)),
         "norm": rng.standard_normal(_BATCHED),
         "side": rng.standard_normal(_BATCHED),
         "large_product": rng.standard_normal((_LARGE_ROWS, _NARROW)),
         "large_convolution": rng.standard_normal((1, _NARROW, _LARGE_SIDE, _LARGE_SIDE)),
     }
-    inputs["large_bias"] = inputs["large_product"]
+    for kind in _BIASES:
+        inputs[kind] = inputs["large_product" if "large" in kind else "product"]
+    for kind in _RESIDUALS:
+        side = _LARGE_SUM_SIDE if "large" in kind else _SUM_SIDE
+        inputs[kind] = rng.standard_normal((1, _NARROW, side, side))
     given = {name: value.astype(np.float32) for name, value in inputs.items()}
     np.savez(folder / "inputs.npz", **given)  # type: ignore[arg-type]
     limits = {"lowest": np.float32(_LOWEST), "highest": np.float32(_HIGHEST)}
@@ -118,10 +141,13 @@ def write_function_models(folder: Path) -> None:
             nodes = _layers(op, "Conv" if "convolution" in family else "Gemm", family)
             _save(folder / f"{family} {name}.onnx", nodes, given[family], weights)
     for name, summed in ((SIMPLE, False), ("Add", True)):
-        for kind in ("bias", "large_bias"):
-            nodes = _sums(kind, summed=summed)
+        for kind in _BIASES:
+            make = _activated_biases if "activated" in kind else _biases
             both = _products(rng, "large" in kind, convolution=False)
-            _save(folder / f"{kind} {name}.onnx", nodes, given[kind], both)
+            _save(folder / f"{kind} {name}.onnx", make(kind, summed=summed), given[kind], both)
+        for kind in _RESIDUALS:
+            nodes = _residuals(kind, summed=summed)
+            _save(folder / f"{kind} {name}.onnx", nodes, given[kind], _convolutions(rng))
         weights = {"scale": scale, "offset": scale}
         _save(folder / f"norm {name}.onnx", _norms(summed=summed), given["norm"], weights)
 
@@ -154,7 +180,20 @@ def _layers(op: str, heavy: str, given: str) -> list[NodeProto]:
     return nodes
 
 
-def _sums(given: str, *, summed: bool) -> list[NodeProto]:
+def _convolutions(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Weights of 1×1 convolutions between few channels and more, by where they lead."""
+    found = {
+        "wide": (_CHANNELS, _NARROW),
+        "narrow": (_NARROW, _CHANNELS),
+        "same": (_CHANNELS, _CHANNELS),
+    }
+    return {
+        name: (rng.standard_normal((*shape, 1, 1)) / shape[1] ** 0.5).astype(np.float32)
+        for name, shape in found.items()
+    }
+
+
+def _biases(given: str, *, summed: bool) -> list[NodeProto]:
     nodes = []
     for number in range(_count(given)):
         x, y = f"x{number}" if number else given, f"w{number}"
@@ -163,6 +202,40 @@ def _sums(given: str, *, summed: bool) -> list[NodeProto]:
             nodes.append(helper.make_node("Add", [y, "wide_bias"], [f"y{number}"]))
             y = f"y{number}"
         nodes.append(helper.make_node("MatMul", [y, "narrow"], [f"x{number + 1}"]))
+    return nodes
+
+
+def _activated_biases(given: str, *, summed: bool) -> list[NodeProto]:
+    """By Gemm: some engines fuse no function behind a MatMul without a sum."""
+    nodes = []
+    for number in range(_count(given)):
+        x = f"x{number}" if number else given
+        nodes += [
+            helper.make_node("Gemm", [x, "wide", *["wide_bias"] * summed], [f"w{number}"]),
+            helper.make_node("Relu", [f"w{number}"], [f"y{number}"]),
+            helper.make_node("Gemm", [f"y{number}", "narrow"], [f"x{number + 1}"]),
+        ]
+    return nodes
+
+
+def _residuals(given: str, *, summed: bool) -> list[NodeProto]:
+    """Wide results, others made from them, and their sum; narrow results, in turns. Both twins
+    compute both.
+    """
+    nodes = []
+    for number in range(_count(given)):
+        x = f"x{number}" if number else given
+        first, inner, second = f"w{number}", f"n{number}", f"v{number}"
+        nodes.append(helper.make_node("Conv", [x, "wide"], [first]))
+        if "kept" in given:
+            nodes.append(helper.make_node("Conv", [first, "same"], [second]))
+        else:
+            nodes.append(helper.make_node("Conv", [first, "narrow"], [inner]))
+            nodes.append(helper.make_node("Conv", [inner, "wide"], [second]))
+        if summed:
+            nodes.append(helper.make_node("Add", [second, first], [f"y{number}"]))
+            second = f"y{number}"
+        nodes.append(helper.make_node("Conv", [second, "narrow"], [f"x{number + 1}"]))
     return nodes
 
 

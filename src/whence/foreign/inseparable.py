@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping
 from whence.attribution.cost_model import CostModel, Traffic
 from whence.attribution.source_costs import SourceCost
 from whence.foreign.function_models import SUMS
-from whence.foreign.shares import NORMALISES, arithmetic_of, simple_ps, sums_before_norm
+from whence.foreign.shares import arithmetic_of, simple_ps
 from whence.foreign.source import SourceGraph
+from whence.foreign.sums import NORMALISES, sums_before_norm
 
 _MOST = 0.2
 """Of the kernel's time: beyond that, no split is within 10 points for both."""

@@ -18,11 +18,11 @@ from whence.attribution.source_costs import SourceCost
 from whence.calibration.nominal import SIMPLE
 from whence.foreign.function_models import LARGE_BYTES, LIMITS, SUMS
 from whence.foreign.source import SourceGraph
+from whence.foreign.sums import largest_operand, measured_sum, sums_before_norm
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 
 _IN_WEIGHTS = frozenset({"BatchNormalization", "Mul", "Div", "Add", "Sub"})
-NORMALISES = frozenset({"LayerNormalization", "ReduceMean"})
 _FLOAT_BYTES = 4
 _UNKNOWN_PS = 1000
 """What an operator costs whose shapes are not known: little beside a convolution."""
@@ -57,20 +57,25 @@ def weights_of(
         return {**weights, working[0]: 1}
     inside = frozenset(members)
     arithmetic = {each: arithmetic_of(costs, each) for each in working}
+    with_reads: set[int] = set()
+    """Sums, of which was measured what they add with all that they read."""
     if heavy:
         anchor = max(heavy, key=lambda each: (arithmetic[each], -each))
         for each in working:
-            if each not in heavy:
+            factor = measured_sum(source, costs, model.rates.epilogue, inside, anchor, each)
+            if factor is not None:
+                arithmetic[each] = round(simple_ps(model, costs, each) * factor)
+                with_reads.add(each)
+            elif each not in heavy:
                 arithmetic[each] = _behind(source, model, costs, anchor, each)
     for each in sums_before_norm(source, members):
         if (factor := model.rates.epilogue.get(SUMS["norm"])) and each in arithmetic:
             arithmetic[each] = round(simple_ps(model, costs, each) * factor)
-    reads = {each: costs[each].side_bytes(inside) if each in costs else 0 for each in working}
+    reading = [each for each in working if each in costs and each not in with_reads]
+    reads = dict.fromkeys(working, 0) | {each: costs[each].side_bytes(inside) for each in reading}
     read = {
         each: sum(size for makers, size in costs[each].reads if not makers & inside)
-        if each in costs
-        else 0
-        for each in working
+        for each in reading
     }
     traffic = Traffic(sum(read.values()), 0)
     per_byte = model.byte_ps(traffic)
@@ -107,7 +112,12 @@ def _folded(source: SourceGraph, members: Sequence[int]) -> set[int]:
     found: set[int] = set()
     for each in members:
         makers = source[each].feeds_from
-        if source[each].op in _IN_WEIGHTS and len(makers) == 1 and makers[0] in convolved | found:
+        if (
+            source[each].op in _IN_WEIGHTS
+            and not source[each].inputs_read
+            and len(makers) == 1
+            and makers[0] in convolved | found
+        ):
             found.add(each)
     return found
 
@@ -121,13 +131,11 @@ def _behind(
 ) -> int:
     """What the operator adds to a convolution or product that it is applied to the results of."""
     op, known = source[operator].op, model.rates.epilogue
-    large = _bytes(costs, operator) > LARGE_BYTES
+    large = largest_operand(costs, operator) > LARGE_BYTES
     family = "convolution" if classes_of(source[anchor].op) & OpClass.CONV else "product"
     factor = (
         _known(known, f"{family} {op}", f"large_{family} {op}", large) if op in LIMITS else None
     )
-    if op == "Add" and source[operator].feeds_from == (anchor,):
-        factor = _known(known, SUMS["bias"], SUMS["large_bias"], large)
     if factor is not None:
         return round(simple_ps(model, costs, operator) * factor)
     arithmetic = arithmetic_of(costs, operator)
@@ -140,28 +148,9 @@ def _known(known: Mapping[str, float], small: str, large: str, is_large: bool) -
     return known.get(small) if found is None else found
 
 
-def _bytes(costs: Mapping[int, SourceCost], operator: int) -> int:
-    """Of its largest operand."""
-    reads = costs[operator].reads if operator in costs else ()
-    return max((size for _, size in reads), default=0)
-
-
 def simple_ps(model: CostModel, costs: Mapping[int, SourceCost], operator: int) -> float:
     """What it would cost if it took an instruction for each element of its largest operand."""
-    return model.rates.element_ps[SIMPLE] * (_bytes(costs, operator) // _FLOAT_BYTES)
-
-
-def sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
-    """Sums of two values from elsewhere in a kernel that normalises rows: a residual."""
-    if not any(source[each].op in NORMALISES for each in members):
-        return []
-    return [
-        each
-        for each in members
-        if source[each].op == "Add"
-        and len(source[each].feeds_from) + source[each].inputs_read == 2
-        and not set(source[each].feeds_from) & set(members)
-    ]
+    return model.rates.element_ps[SIMPLE] * (largest_operand(costs, operator) // _FLOAT_BYTES)
 
 
 def arithmetic_of(costs: Mapping[int, SourceCost], operator: int) -> int:

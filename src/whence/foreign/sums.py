@@ -1,0 +1,113 @@
+"""What a sum inside a kernel is: engines do each kind in another way, at another cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from whence.attribution.cost_model import VIEWS
+from whence.attribution.source_costs import SourceCost
+from whence.foreign.function_models import LARGE_BYTES, SUMS
+from whence.foreign.source import SourceGraph
+from whence.ops.definition import OpClass
+from whence.ops.registry import classes_of
+
+NORMALISES = frozenset({"LayerNormalization", "ReduceMean"})
+
+
+def measured_sum(
+    source: SourceGraph,
+    costs: Mapping[int, SourceCost],
+    known: Mapping[str, float],
+    members: Collection[int],
+    anchor: int,
+    operator: int,
+) -> float | None:
+    """What a sum behind a convolution or product adds to it, as a factor of something simple, with
+    all that it reads. None where no such sum was measured.
+    """
+    kind = _kind(source, costs, members, anchor, operator)
+    if kind is None:
+        return None
+    small, large = known.get(SUMS[kind]), known.get(SUMS[f"large_{kind}"])
+    is_large = largest_operand(costs, operator) > LARGE_BYTES
+    return large if is_large and large is not None else small
+
+
+def sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
+    """Sums of two values from elsewhere in a kernel that normalises rows: a residual."""
+    if not any(source[each].op in NORMALISES for each in members):
+        return []
+    return [
+        each
+        for each in members
+        if source[each].op == "Add"
+        and len(source[each].feeds_from) + source[each].inputs_read == 2
+        and not set(source[each].feeds_from) & set(members)
+    ]
+
+
+def largest_operand(costs: Mapping[int, SourceCost], operator: int) -> int:
+    """In bytes."""
+    reads = costs[operator].reads if operator in costs else ()
+    return max((size for _, size in reads), default=0)
+
+
+def _kind(
+    source: SourceGraph,
+    costs: Mapping[int, SourceCost],
+    members: Collection[int],
+    anchor: int,
+    operator: int,
+) -> str | None:
+    found = source[operator]
+    if found.op != "Add" or operator not in costs or len(costs[operator].reads) != 2:
+        return None
+    convolved = bool(classes_of(source[anchor].op) & OpClass.CONV)
+    if not convolved:
+        if found.feeds_from != (anchor,) or found.inputs_read:
+            return None
+        behind = any(
+            reader in members and source[reader].op not in VIEWS
+            for reader in source.readers(operator)
+        )
+        return "activated_bias" if behind else "bias"
+    (makers, one), (others, other) = costs[operator].reads
+    inside = frozenset(members)
+    if one != other or bool(makers & inside) == bool(others & inside):
+        return None
+    outside = [maker for maker in found.feeds_from if maker not in inside]
+    return "kept_sum" if _is_kept(source, members, operator, outside) else "sum"
+
+
+def _is_kept(
+    source: SourceGraph, members: Collection[int], operator: int, outside: Sequence[int]
+) -> bool:
+    """Must what is added stay as it is, as it is a constant or others read it, in this kernel or
+    later? Then a result cannot be added to it in its place.
+    """
+    if not outside:
+        # A constant, or an input of the model, whose layout is changed first.
+        return not source[operator].inputs_read or any(
+            source[each].inputs_read for each in members if each != operator
+        )
+    for maker in outside:
+        readers = set(source.readers(maker)) - {operator}
+        if maker in source.results or readers & set(members):
+            return True
+        if readers - _before(source, operator, maker):
+            return True
+    return False
+
+
+def _before(source: SourceGraph, operator: int, first: int) -> set[int]:
+    """The operators between the two, which have run when `operator` does. Operators are numbered in
+    the order of the file, so that nothing in front of `first` reads it.
+    """
+    found: set[int] = set()
+    waiting = [operator]
+    while waiting:
+        for maker in source[waiting.pop()].feeds_from:
+            if maker > first and maker not in found:
+                found.add(maker)
+                waiting.append(maker)
+    return found
