@@ -10,7 +10,8 @@ import pytest
 
 from tests.attribution.harness import conv_bn_relu
 from whence.api import prepare
-from whence.building.graph_pickle import dump, load
+from whence.building.graph_pickle import dump
+from whence.building.restricted_unpickler import load
 from whence.graph import print_graph
 from whence.graph.builder import GraphBuilder
 from whence.types import DType

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from whence.building.graph_pickle import PROTOCOL, GraphPickler, load
+from whence.building.graph_pickle import PROTOCOL, GraphPickler
+from whence.building.restricted_unpickler import load
 from whence.extent import evaluate, is_symbolic
 
 

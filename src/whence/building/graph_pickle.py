@@ -1,16 +1,15 @@
-"""What explains a program, as bytes and back.
+"""What explains a program, as bytes.
 
 Pickled, because it is a web of graphs, nodes and records that only whence reads and that changes
-with its source, whose digest is in the key of the entry. The bytes come from the cache, which is
-private and checks them, and which holds machine code that is trusted just as much; still, nothing
-is looked up but the classes that such a web is made of.
+with its source, whose digest is in the key of the entry. `building/restricted_unpickler.py` reads
+it.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,16 +21,6 @@ from whence.provenance import Ledger, Origin
 from whence.types import ValueType
 
 PROTOCOL = 5
-_ALLOWED: Mapping[str, frozenset[str]] = {
-    "builtins": frozenset({"frozenset", "set", "complex", "bytearray", "slice", "range", "int"}),
-    "_codecs": frozenset({"encode"}),
-    "collections": frozenset({"OrderedDict"}),
-    "numpy": frozenset({"ndarray", "dtype"}),
-    "numpy._core.multiarray": frozenset({"_reconstruct", "scalar"}),
-    "numpy._core.numeric": frozenset({"_frombuffer"}),
-    "pathlib": frozenset({"Path", "PosixPath"}),
-}
-
 _NodeState = tuple[
     int,
     str,
@@ -53,13 +42,6 @@ def dump(what: object) -> bytes:
     return file.getvalue()
 
 
-def load(data: bytes | memoryview, shared: Sequence[np.ndarray] = ()) -> Any:
-    """What was dumped. Raises `pickle.UnpicklingError` for anything else. `shared` are arrays that
-    the bytes refer to by number.
-    """
-    return _Unpickler(io.BytesIO(data), shared).load()
-
-
 class GraphPickler(pickle.Pickler):
     # Nodes are linked in a list as long as the graph, and pickle would follow it by recursion. So a
     # graph is written as the rows of its nodes, and a node as its number in its graph.
@@ -79,31 +61,6 @@ class GraphPickler(pickle.Pickler):
                 raise pickle.PicklingError(f"{obj!r} is in no graph")
             return _node, (obj.graph, obj.id)
         return NotImplemented
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, shared: Sequence[np.ndarray]) -> None:
-        super().__init__(file)
-        self._shared = shared
-
-    def persistent_load(self, pid: Any) -> np.ndarray:
-        if not isinstance(pid, int) or not 0 <= pid < len(self._shared):
-            raise pickle.UnpicklingError(f"there is no array {pid!r}")
-        return self._shared[pid]
-
-    def find_class(self, module: str, name: str) -> Any:
-        # A name with dots would lead on, from a module of ours to whatever that module imports.
-        if "." not in name and (
-            module.split(".", maxsplit=1)[0] in ("whence", "ml_dtypes")
-            or name in _ALLOWED.get(module, ())
-        ):
-            found = super().find_class(module, name)
-            if module in _ALLOWED or getattr(found, "__module__", "").split(".", maxsplit=1)[0] in (
-                "whence",
-                "ml_dtypes",
-            ):
-                return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a program")
 
 
 def _state(node: Node) -> _NodeState:

@@ -446,7 +446,7 @@ def _values(files: Sequence[tuple[str, FileDigest]]) -> list[tuple[str, str]]:
 
 
 def _loaded(content: memoryview) -> Any:
-    from whence.building.graph_pickle import load
+    from whence.building.restricted_unpickler import load
 
     return load(content)
 

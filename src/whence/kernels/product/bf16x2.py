@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
@@ -23,7 +21,6 @@ from whence.kernels.bf16x2 import (
     PANEL,
     SUM_FLOATS,
     TILE,
-    PackBf16x2,
     cycles_by_units,
     cycles_by_vectors,
     packed_floats,
@@ -35,12 +32,12 @@ from whence.kernels.product.bf16x2_program import Bf16x2Gemm
 from whence.kernels.product.gemm import (
     GemmPlan,
     Sizes,
-    as_matrix,
     gemm_micro,
     lower_gemm,
     product_of,
     sizes_of,
 )
+from whence.kernels.product.packing import PackSplitColumns
 from whence.kernels.tile import Tile
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
@@ -61,20 +58,6 @@ class Bf16x2GemmPlan:
     """Of a work item."""
     parts: int
     """Into which the panels of columns are divided."""
-
-
-@dataclass(frozen=True, slots=True)
-class _PackColumns:
-    """Weights of a product as `PackBf16x2` takes them."""
-
-    depth: int
-    columns: int
-    transposed: bool
-
-    def __call__(self, weights: np.ndarray) -> np.ndarray:
-        return PackBf16x2()(
-            as_matrix(weights, self.depth, self.columns, transposed=self.transposed).T[:, None]
-        )
 
 
 def cheapest_bf16x2_gemm(
@@ -176,7 +159,7 @@ def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPl
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' cannot be computed by matrix units")
     gemm = gemm_micro(group, anchor, tile, GemmPlan(GROUP, PANEL, plan.block_rows, sizes.depth))
     micro = Bf16x2Gemm(gemm, plan.parts, _is_far(sizes, tile))
-    packing = _PackColumns(sizes.depth, sizes.columns, product.trans_b)
+    packing = PackSplitColumns(sizes.depth, sizes.columns, product.trans_b)
     packed = {product.b: Packed(packing, packed_floats(sizes.columns, 1, sizes.depth))}
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic, surely_equal
 from whence.graph import Node, Ref
@@ -25,6 +23,7 @@ from whence.kernels.group import Group, Packed
 from whence.kernels.index import Index, Var, of, ravel, unravel
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
+from whence.kernels.product.packing import PackPanels
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.ops.registry import operators, plain_name
@@ -203,7 +202,7 @@ def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = N
     tasks = micro.batch * micro.panels * micro.blocks
     if not sizes.packed:
         return group.kernel(tasks, micro, scratch_bytes=sizes.depth * micro.tile.width * 4)
-    packing = _Packing(sizes.depth, sizes.columns, product.trans_b, micro.tile.width)
+    packing = PackPanels(sizes.depth, sizes.columns, product.trans_b, micro.tile.width)
     form = Packed(packing, micro.panels * sizes.depth * micro.tile.width)
     return group.kernel(tasks, micro, packed={product.b: form})
 
@@ -317,34 +316,3 @@ def epilogue(
         )
     (store,) = group.stores(anchor, activated(anchor, total), flat)
     return store.value
-
-
-def as_matrix(weights: np.ndarray, depth: int, columns: int, *, transposed: bool) -> np.ndarray:
-    """B as [depth, column], whichever way it lies."""
-    return weights.reshape(columns, depth).T if transposed else weights.reshape(depth, columns)
-
-
-@dataclass(frozen=True, slots=True)
-class _Packing:
-    """B in panels of `width` columns, row after row: what the tile reads is a stream."""
-
-    depth: int
-    columns: int
-    transposed: bool
-    width: int
-
-    def __call__(self, weights: np.ndarray) -> np.ndarray:
-        packed = np.empty((-(-self.columns // self.width), self.depth, self.width), np.float32)
-        self.pack_into(weights, packed)
-        return packed
-
-    def pack_into(self, weights: np.ndarray, out: np.ndarray) -> None:
-        """The same, written where it is wanted."""
-        matrix = as_matrix(weights, self.depth, self.columns, transposed=self.transposed)
-        whole, rest = divmod(self.columns, self.width)
-        packed = out.reshape(-1, self.depth, self.width)
-        for number in range(whole):
-            packed[number] = matrix[:, number * self.width : (number + 1) * self.width]
-        if rest:
-            packed[whole, :, :rest] = matrix[:, whole * self.width :]
-            packed[whole, :, rest:] = 0
