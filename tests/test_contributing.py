@@ -162,8 +162,32 @@ def test_every_block_is_followed() -> None:
     assert {block.language for block in found} <= {"python", "toml", "text", "sh"}
 
 
+_DEFINITION = r"(?m)^(?:class|def|    def) {0}\b|^(?:    )?{0}\b[^\n]* = "
+
+
+def test_what_a_backend_reads_is_defined_where_it_says() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \| (`.*?) \|", text, re.MULTILINE)
+    assert len(rows) > 8
+    for names, places in rows:
+        files = [ROOT / "src/whence" / path for path in re.findall(r"`([\w/.]+)`", places)]
+        source = "\n".join(path.read_text(encoding="utf-8") for path in files)
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(_DEFINITION.format(name), source), f"{name} is not in {places}"
+
+
 def test_links_and_paths_in_it_are_there() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     head = text[: text.index("\n## ")]
     for path in re.findall(r"`((?:docs|src|tests|examples|\.ci)/[\w./-]*)`", head):
         assert (ROOT / path).exists(), path
+
+
+def test_paths_of_the_architecture_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found = re.findall(r"`([\w.-]+(?:/[\w.-]*)+)`", re.sub(r"(?s)```.*?```", "", text))
+    assert len(found) > 50
+    for path in found:
+        assert any((folder / path).exists() for folder in (ROOT, ROOT / "src/whence")) or [
+            *(ROOT / "src/whence").glob(f"**/{path}*")
+        ], path

@@ -306,7 +306,8 @@ class Profile:
     # ---- out ----
 
     def rows(self) -> list[dict[str, Any]]:
-        """The source operators as plain dictionaries, as they stand in `profile.json`.
+        """The source operators as plain dictionaries, as they stand in `profile.json`. Times are
+        nanoseconds, of all `runs` together.
 
         Example:
 

@@ -1,4 +1,4 @@
-"""Finding nodes by who makes and who consumes a value, in phase [A]; nothing changes here."""
+"""Finding nodes by who makes a value and who consumes it: what a pass looks at before it edits."""
 
 from __future__ import annotations
 
