@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +50,21 @@ def test_blocks_of_channels_are_the_backends_choice(block: int | None) -> None:
     (program,) = model.programs
     found = {node.attrs["block"] for node in program.graph if "block" in node.attrs}
     assert found == (set() if block is None else {block})
+
+
+def test_a_derived_backend_does_not_take_the_processors_programs(tmp_path: Path) -> None:
+    """Nor the other way round: a file that one of them compiled is compiled again by the other."""
+    path = tmp_path / "net.onnx"
+    whence.save(network(), path)
+    whence.compile(path, threads=1)
+    backend = WithBlocks(threads=1)
+    backend.block = None
+    for engine, blocks in (
+        (whence.Engine.of(backend), set()),
+        (whence.Engine(threads=1), {16}),
+    ):
+        (program,) = whence.compile(path, engine=engine).programs
+        assert {node.attrs["block"] for node in program.graph if "block" in node.attrs} == blocks
 
 
 def test_the_default_is_the_whole_pipeline() -> None:

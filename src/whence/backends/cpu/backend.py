@@ -103,7 +103,11 @@ class CpuBackend(Backend):
 
         return tune(graph, self, fusion=fusion, progress=progress)
 
-    def cache_identity(self) -> CacheIdentity:
+    def cache_identity(self) -> CacheIdentity | None:
+        if type(self) is not CpuBackend:
+            # What a class derived from this one does differently is not in the key, nor known to
+            # the process that compiles.
+            return None
         return CacheIdentity(
             self.toolchain.cache,
             # What was tuned since may choose other kernels.
