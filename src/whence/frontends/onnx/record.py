@@ -151,8 +151,10 @@ class FileScope(Protocol):
         """The data of a constant, or `None` when the value is computed."""
 
 
-Restate: TypeAlias = Callable[[OpRecord, FileScope], Sequence[OpRecord]]
-"""Says the same as a record, in other operators, in the order they must run."""
+Restate: TypeAlias = "Callable[[OpRecord, Rewrite], Sequence[OpRecord]]"
+"""Says the same as a record, in other operators, in the order they must run; what is built for it
+is.
+"""
 
 
 class Adapter(NamedTuple):

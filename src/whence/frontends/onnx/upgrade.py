@@ -19,7 +19,7 @@ from onnx import defs
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.contrib import CONTRIB
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
 from whence.frontends.onnx.upgrades.ancient import ANCIENT
 from whence.frontends.onnx.upgrades.classical import CLASSICAL
 from whence.frontends.onnx.upgrades.constant import CONSTANT
@@ -158,7 +158,7 @@ def _next_adapter(record: OpRecord, version: int) -> Adapter | None:
 
 def _restated(adapter: Adapter, record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     try:
-        return adapter.restate(record, scope)
+        return adapter.restate(record, Rewrite(record, scope))
     except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
         # Attributes and shapes that no such operator has: Python says how, the user needs to know
         # where.

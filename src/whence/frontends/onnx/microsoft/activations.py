@@ -7,24 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr
 
 
-def _gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return [record.with_(attrs={"approximate": "none"})]
 
 
-def _bias_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _bias_gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return build.result(
         "Gelu", build.op("Add", record.required(0), record.required(1)), approximate="none"
     )
 
 
-def _fast_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _fast_gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data = (
         build.op("Add", record.required(0), record.input(1))
         if record.input(1)
@@ -33,9 +31,8 @@ def _fast_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.result("Gelu", data, approximate="tanh")
 
 
-def _quick_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _quick_gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """x * sigmoid(alpha * x)"""
-    build = Rewrite(record, scope)
     data = record.required(0)
     gate = build.op(
         "Sigmoid", build.op("Mul", data, build.like(record.number("alpha", 1.702), data))
@@ -43,8 +40,7 @@ def _quick_gelu(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.result("Mul", data, gate)
 
 
-def _bias_softmax(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _bias_softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data = build.op("Add", record.required(0), record.required(1))
     axis = record.integer("axis", 1)
     shape = build.shape(record.required(0))
@@ -53,13 +49,12 @@ def _bias_softmax(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return flattened(build, "Softmax", data, axis)
 
 
-def _bias_dropout(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _bias_dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """dropout(data + bias) + residual"""
-    build = Rewrite(record, scope)
     *_, residual, ratio, training_mode = record.operands(5)
     data = build.op("Add", record.required(0), record.required(1))
     attrs: dict[str, Attr] = {"seed": record.integer("seed", 0)} if "seed" in record.attrs else {}
-    kept = scope.fresh(f"{record.name}/kept") if residual else record.output(0)
+    kept = build.scope.fresh(f"{record.name}/kept") if residual else record.output(0)
     build.into(
         [kept, record.output(1)] if record.output(1) else [kept],
         "Dropout",
@@ -71,7 +66,7 @@ def _bias_dropout(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.result("Add", kept, residual) if residual else build.records
 
 
-def _bitmask_dropout(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _bitmask_dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     if record.output(1):
         raise record.unsupported("the mask packed into bits; it is used only in training")
     return [record.with_(op="Dropout", outputs=record.outputs[:1])]

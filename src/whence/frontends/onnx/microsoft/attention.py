@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.frontends.onnx.microsoft.cache import by_beam, lengthened, places, write
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.types import Dim, DType
 
 
@@ -97,8 +97,7 @@ def mask_bias(
     )
 
 
-def _attention(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     heads = record.positive("num_heads", 1)
     if record.integer("do_rotary", 0):
         raise record.unsupported("rotary embedding inside Attention")
@@ -136,8 +135,7 @@ def _attention(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return attend(build, query, key, value, scale=scale, bias=bias, visible=visible)
 
 
-def _multi_head_attention(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _multi_head_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     heads = record.positive("num_heads", 1)
     query = record.required(0)
     _, key, value, projection_bias, mask, bias, past_key, past_value, past_length, beams = (
@@ -244,9 +242,8 @@ def _with_buffer(
     return attend(build, query, key, value, scale=scale, bias=bias, visible=inside)
 
 
-def _rotary_embedding(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _rotary_embedding(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """ONNX's own operator, whose positions come last and are stated for every word."""
-    build = Rewrite(record, scope)
     data, positions = record.required(0), record.required(1)
     if record.number("scale", 1.0) != 1.0:
         raise record.unsupported("a scale of the positions")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.errors import ModelError
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.ops.definition import Attr
 from whence.ops.quantised.blockwise import unpack
 from whence.types import DType
@@ -20,7 +20,7 @@ from whence.types import DType
 _DTYPES = {2: DType.U2, 4: DType.U4, 8: DType.U8}
 
 
-def _mat_mul_n_bits(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _mat_mul_n_bits(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """a @ dequantised(b)ᵀ + bias. Row n of b holds column n of the weight: blocks of numbers with a
     scale and a zero point each.
     """
@@ -33,7 +33,10 @@ def _mat_mul_n_bits(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     *_, zero_points, regrouping, bias = record.operands(6)
     if regrouping:
         raise record.unsupported("weights regrouped by an index (g_idx)")
-    packed, scales = scope.value_of(record.required(1)), scope.value_of(record.required(2))
+    packed, scales = (
+        build.scope.value_of(record.required(1)),
+        build.scope.value_of(record.required(2)),
+    )
     if packed is None or scales is None:
         raise record.unsupported("weights that are not constants")
     blocks = -(-depth // block)
@@ -42,14 +45,13 @@ def _mat_mul_n_bits(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
             f"{record}: the weights do not hold {columns} rows of {blocks} blocks of {block}"
             " numbers"
         )
-    build = Rewrite(record, scope)
     if _is_single(build, record.required(0), scales) and _are_codes(build, zero_points):
         return [record]
     dtype = _DTYPES[bits]
     numbers = unpack(packed.view(np.uint8).reshape(columns, -1), bits, depth)
     scale = build.constant(np.ascontiguousarray(scales.reshape(columns, blocks)))
     weight = build.constant(numbers.astype(dtype.numpy))
-    zeros = _zero_points(record, scope, zero_points, bits, columns, blocks)
+    zeros = _zero_points(record, build, zero_points, bits, columns, blocks)
     if zeros.dtype.kind == "f":
         # The zero point is a real number, which DequantizeLinear cannot take: (q - z) * s.
         real = np.repeat(zeros, block, axis=1)[:, :depth]
@@ -77,11 +79,11 @@ def _are_codes(build: Rewrite, zeros: str) -> bool:
 
 
 def _zero_points(
-    record: OpRecord, scope: FileScope, name: str, bits: int, columns: int, blocks: int
+    record: OpRecord, build: Rewrite, name: str, bits: int, columns: int, blocks: int
 ) -> np.ndarray:
     if not name:
         return np.full((columns, blocks), 1 << (bits - 1), np.uint8)
-    given = scope.value_of(name)
+    given = build.scope.value_of(name)
     if given is None:
         raise record.unsupported("zero points that are not constants")
     if given.dtype.kind == "f":
@@ -92,12 +94,11 @@ def _zero_points(
     return unpack(packed, bits, blocks)
 
 
-def _gather_block_quantised(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _gather_block_quantised(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Rows of a quantised table: the numbers, scales and zero points of the rows wanted are
     gathered first, then put together. A table that is gathered or quantised along another axis is
     put together as a whole.
     """
-    build = Rewrite(record, scope)
     table, indices, scales = (record.required(index) for index in range(3))
     dtype, rank, bits = build.dtype(table), build.known_rank(table), record.integer("bits", 4)
     if dtype is None or bits not in _DTYPES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.frontends.onnx.microsoft.activations import apply_activation
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 
 
 def channels_first(build: Rewrite, data: str) -> str:
@@ -19,9 +19,8 @@ def channels_last(build: Rewrite, data: str, rank: int) -> list[OpRecord]:
     return build.result("Transpose", data, perm=(0, *range(2, rank), 1))
 
 
-def _fused_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _fused_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """activation(conv(x, w, b) + z)"""
-    build = Rewrite(record, scope)
     attrs = record.attrs_without("activation", "activation_params")
     *_, bias, addend = record.operands(4)
     data = build.op("Conv", record.required(0), record.required(1), bias, **attrs)
@@ -41,8 +40,7 @@ def _activated(build: Rewrite, data: str) -> list[OpRecord]:
     return build.records
 
 
-def _nhwc_fused_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _nhwc_fused_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     rank = build.known_rank(record.required(0))
     attrs = record.attrs_without("activation", "activation_params", "channels_last")
     *_, bias, addend = record.operands(4)
@@ -59,25 +57,22 @@ def _nhwc_fused_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return _activated(build, data)
 
 
-def _nhwc_max_pool(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _nhwc_max_pool(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     rank = build.known_rank(record.required(0))
     return channels_last(
         build, build.op("MaxPool", channels_first(build, record.required(0)), **record.attrs), rank
     )
 
 
-def _fused_gemm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _fused_gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     fused = ("activation", "activation_alpha", "activation_beta", "activation_gamma")
     data = build.op("Gemm", *record.inputs, **record.attrs_without(*fused))
     params = [record.number(name, 0.0) for name in fused[1:] if name in record.attrs]
     return apply_activation(build, data, record.text("activation", ""), params)
 
 
-def _fused_mat_mul(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _fused_mat_mul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """alpha * a' @ b', with batch dimensions transposed first, then the last two."""
-    build = Rewrite(record, scope)
     left = _transposed(
         build, record.required(0), record.integer("transBatchA", 0), record.integer("transA", 0)
     )

@@ -14,12 +14,12 @@ import numpy as np
 
 from whence.frontends.onnx.microsoft.attention import split_heads
 from whence.frontends.onnx.microsoft.cache import lengthened, places, write
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _group_query_attention(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _group_query_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Causal attention over the past and the present.
 
     Input 5 says for each text at which place its last key stands, input 6 how many places the
@@ -30,7 +30,6 @@ def _group_query_attention(record: OpRecord, scope: FileScope) -> Sequence[OpRec
         raise record.unsupported("the scores as an output")
     if record.input(12) or record.input(13):
         raise record.unsupported("a cache of quantised keys and values")
-    build = Rewrite(record, scope)
     if _is_plain(build):
         return [record]
     heads, groups = record.positive("num_heads", 1), record.positive("kv_num_heads", 1)

@@ -6,29 +6,26 @@ from collections.abc import Sequence
 from functools import partial
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 
 
-def _same_as(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
+def _same_as(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
     return [record.with_(op=op)]
 
 
-def _range(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _range(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     step = record.input(2) or build.like(1, record.required(0))
     return build.result("Range", record.required(0), record.required(1), step)
 
 
-def _expand_dims(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _expand_dims(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return build.result(
         "Unsqueeze", record.required(0), build.op("Reshape", record.required(1), build.ints(-1))
     )
 
 
-def _unique(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _unique(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """The distinct values in the order of appearance, the index of each element, and counts."""
-    build = Rewrite(record, scope)
     build.into(
         [record.output(0), "", record.output(1), record.output(2)],
         "Unique",
@@ -38,12 +35,11 @@ def _unique(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.records
 
 
-def _pairwise_distance(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _pairwise_distance(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """d(a, b)² = a·a - 2 a·b + b·b, never below zero"""
     metric = record.text("metric", "sqeuclidean")
     if metric not in ("euclidean", "sqeuclidean"):
         raise record.unsupported(f"the metric {quoted(metric)}")
-    build = Rewrite(record, scope)
     left, right = record.required(0), record.required(1)
     left_norm = build.op("ReduceSumSquare", left, build.ints(1), keepdims=1)
     right_norm = build.op(
@@ -58,7 +54,7 @@ def _pairwise_distance(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]
     return build.result("Sqrt", build.op("Max", squared, build.like(0, left)))
 
 
-def _grid_sample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _grid_sample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     mode = record.text("mode", "bilinear")
     return [
         record.with_(

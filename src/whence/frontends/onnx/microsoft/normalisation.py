@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.frontends.onnx.upgrades.experimental import root_mean_square
 from whence.frontends.onnx.upgrades.normalisation import layer_norm_of_mixed_types
 from whence.types import DType
@@ -28,8 +28,7 @@ def _skip_sum(build: Rewrite, bias: str) -> str:
     return build.op("Add", record.required(0), record.required(1))
 
 
-def _skip_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _skip_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     *_, beta, bias = record.operands(5)
     total = _skip_sum(build, bias)
     outputs = [record.output(0), record.output(1), record.output(2)]
@@ -47,10 +46,9 @@ def _skip_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.records
 
 
-def _skip_simplified_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _skip_simplified_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     if record.output(1) or record.output(2):
         raise record.unsupported("the statistics saved for a backward pass")
-    build = Rewrite(record, scope)
     total = _skip_sum(build, record.input(3))
     return build.result(
         "RMSNormalization",
@@ -62,17 +60,16 @@ def _skip_simplified_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[
     )
 
 
-def _layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    return layer_norm_of_mixed_types(record.with_(), scope)
+def _layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    return layer_norm_of_mixed_types(record.with_(), build)
 
 
-def _simplified_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    return root_mean_square(Rewrite(record, scope), record.required(0), record.required(1))
+def _simplified_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    return root_mean_square(build, record.required(0), record.required(1))
 
 
-def _embed_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _embed_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Layer norm of word + position + segment embeddings, and the unmasked words of each text."""
-    build = Rewrite(record, scope)
     words = record.required(0)
     total = build.op("Gather", record.required(2), words, axis=0)
     _, segments, _, _, segment_table, _, beta, mask, positions = record.operands(9)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from whence.frontends.onnx.microsoft.fused import channels_first
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.frontends.onnx.upgrades.quantised import qlinear_conv
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _same(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _same(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """The operator ONNX has by this name has since learned everything this one could do first."""
     return [record.with_()]
 
@@ -39,8 +39,7 @@ def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> li
     return build.result("QuantizeLinear", data, scale, zero, **attrs)
 
 
-def _binary(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _binary(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
     return _quantise(
         build,
         build.op(op, _real(build, 0), _real(build, 3)),
@@ -50,14 +49,12 @@ def _binary(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
     )
 
 
-def _unary(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _unary(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
     data = build.op(op, _real(build, 0), **record.attrs)
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
-def _pool(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _pool(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
     last = bool(record.integer("channels_last", 0))
     data = _real(build, 0)
     rank = build.known_rank(record.required(0)) if last else 0
@@ -69,8 +66,7 @@ def _pool(record: OpRecord, scope: FileScope, op: str) -> Sequence[OpRecord]:
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
-def _concat(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _concat(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     parts = [_real(build, first) for first in range(2, len(record.inputs) - 1, 3)]
     return _quantise(
         build,
@@ -81,14 +77,15 @@ def _concat(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     )
 
 
-def _softmax(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     axis = record.integer("axis", -1)
     if record.integer("opset", 13) >= 13:
         data = build.op("Softmax", _real(build, 0), axis=axis)
     else:
         # The coerced form states its result under the record's output; here that is an inner value.
-        inner = Rewrite(record.with_(outputs=[scope.fresh(f"{record.name}/softmax")]), scope)
+        inner = Rewrite(
+            record.with_(outputs=[build.scope.fresh(f"{record.name}/softmax")]), build.scope
+        )
         shape = build.shape(record.required(0))
         rank = len(shape) if shape is not None else None
         build.records.extend(
@@ -103,14 +100,12 @@ def _softmax(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
-def _where(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _where(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data = build.op("Where", record.required(0), _real(build, 1), _real(build, 4))
     return _quantise(build, data, record.required(7), record.input(8), record.required(1))
 
 
-def _reduce_mean(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _reduce_mean(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     axes = record.integers("axes")
     data = build.op(
         "ReduceMean",
@@ -121,27 +116,25 @@ def _reduce_mean(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
-def _conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     attrs = record.attrs_without("channels_last")
     if not record.integer("channels_last", 0):
-        return qlinear_conv(record.with_(attrs=attrs), scope)
-    build = Rewrite(record, scope)
+        return qlinear_conv(record.with_(attrs=attrs), build)
     rank = build.known_rank(record.required(0))
-    inner = scope.fresh(f"{record.name}/QLinearConv")
+    inner = build.scope.fresh(f"{record.name}/QLinearConv")
     plain = record.with_(
         inputs=[channels_first(build, record.required(0)), *record.inputs[1:]],
         outputs=[inner],
         attrs=attrs,
     )
-    build.records.extend(qlinear_conv(plain, scope))
+    build.records.extend(qlinear_conv(plain, Rewrite(plain, build.scope)))
     return build.result("Transpose", inner, perm=(0, *range(2, rank), 1))
 
 
-def _gemm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """alpha * a @ b + c, where c is in units of alpha * scale of a * scale of b; real numbers when
     no output scale is given.
     """
-    build = Rewrite(record, scope)
     alpha = record.number("alpha", 1.0)
     # One scale for each column of b, if not one for all: its rows when it is transposed.
     left, right = _real(build, 0), _real(build, 3, axis=0 if record.integer("transB", 0) else 1)
@@ -169,16 +162,14 @@ def _gemm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     )
 
 
-def _mat_mul_integer_to_float(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _mat_mul_integer_to_float(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     *_, a_zero_point, b_zero_point, bias = record.operands(7)
     a, b, a_scale, b_scale = (record.required(index) for index in range(4))
     product = build.op("MatMulInteger", a, b, a_zero_point, b_zero_point)
     return _scaled(build, product, a_scale, b_scale, bias)
 
 
-def _dynamic_quantise_mat_mul(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _dynamic_quantise_mat_mul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data, scale, zero = build.multi("DynamicQuantizeLinear", 3, record.required(0))
     *_, b_zero_point, bias = record.operands(5)
     product = build.op("MatMulInteger", data, record.required(1), zero, b_zero_point)

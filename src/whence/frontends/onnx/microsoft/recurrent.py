@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.types import DType
 
 
-def _dynamic_quantise_lstm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _dynamic_quantise_lstm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """An LSTM with the real weights. ONNX Runtime also rounds the activations to 8 bits at every
     step, which only loses precision.
     """
-    build = Rewrite(record, scope)
     weight = _real(build, record.required(1), record.required(8), record.required(9))
     recurrent = _real(build, record.required(2), record.required(10), record.required(11))
     inputs = [

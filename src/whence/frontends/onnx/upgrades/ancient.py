@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx import TensorProto
 
-from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Restate, Rewrite
+from whence.frontends.onnx.record import Adapter, OpRecord, Restate, Rewrite
 
 _IN_PLACE = "consumed_inputs"
 _BROADCASTING = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
@@ -17,15 +17,14 @@ _FORMERLY_IN_PLACE = (
 
 
 def _without(*attributes: str) -> Restate:
-    def restate(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+    def restate(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
         return [record.with_(attrs=record.attrs_without(*attributes))]
 
     return restate
 
 
-def _explicit_broadcast(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _explicit_broadcast(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """The second operand was aligned with the first at `axis`; now it is at the end."""
-    build = Rewrite(record, scope)
     first, second = record.required(0), record.required(1)
     if record.integer("broadcast", 0) and "axis" in record.attrs:
         rank, inner = build.known_rank(first), build.known_rank(second)
@@ -36,9 +35,8 @@ def _explicit_broadcast(record: OpRecord, scope: FileScope) -> Sequence[OpRecord
     return build.result(record.op, first, second)
 
 
-def _channel_slope(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _channel_slope(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """A slope for each channel was a list; now it has the shape that broadcasts."""
-    build = Rewrite(record, scope)
     data, slope = record.required(0), record.required(1)
     shape, rank = build.shape(slope), build.rank(data)
     if shape is not None and len(shape) == 1 and shape[0] != 1 and rank is not None and rank > 2:
@@ -46,12 +44,12 @@ def _channel_slope(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.result("PRelu", data, slope)
 
 
-def _inference_only(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _inference_only(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     outputs = record.outputs[:1] if record.integer("is_test", 0) else record.outputs
     return [record.with_(outputs=outputs, attrs=record.attrs_without("is_test", _IN_PLACE))]
 
 
-def _named_type(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _named_type(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     try:
         number = int(TensorProto.DataType.Value(record.text("to", "")))
     except ValueError:
@@ -59,27 +57,26 @@ def _named_type(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return [record.with_(attrs={"to": number})]
 
 
-def _concat_axis(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _concat_axis(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return [record.with_(attrs={"axis": record.integer("axis", 1)})]
 
 
-def _paddings(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _paddings(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     pads = record.integers("paddings") or record.integers("pads") or ()
     return [record.with_(attrs={**record.attrs_without("paddings"), "pads": pads})]
 
 
-def _shape_attribute(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _shape_attribute(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return build.result(
         "Reshape", record.required(0), build.ints(*(record.integers("shape") or ()))
     )
 
 
-def _split_input(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _split_input(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """The sizes could be an input, as they can be again since opset 13."""
     if not record.input(1):
         return [record]
-    sizes = scope.value_of(record.input(1))
+    sizes = build.scope.value_of(record.input(1))
     if sizes is None:
         raise record.unsupported("sizes that are computed")
     return [
@@ -90,10 +87,9 @@ def _split_input(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     ]
 
 
-def _tile_axis(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _tile_axis(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """One axis was repeated; now all have a number."""
-    build = Rewrite(record, scope)
-    tiles, axis = scope.value_of(record.required(1)), scope.value_of(record.required(2))
+    tiles, axis = build.scope.value_of(record.required(1)), build.scope.value_of(record.required(2))
     if tiles is None or axis is None:
         raise record.unsupported("tiles that are computed")
     repeats = [1] * build.known_rank(record.required(0))
@@ -101,12 +97,12 @@ def _tile_axis(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.result("Tile", record.required(0), build.ints(*repeats))
 
 
-def _two_scales(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _two_scales(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     scales = (1.0, 1.0, record.number("height_scale", 1.0), record.number("width_scale", 1.0))
     return [record.with_(attrs={"mode": record.text("mode", "nearest"), "scales": scales})]
 
 
-def _whole_power(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _whole_power(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return [record.with_(attrs={**record.attrs, "p": int(record.number("p", 2.0))})]
 
 

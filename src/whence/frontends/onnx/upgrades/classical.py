@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _label_encoder(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _label_encoder(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Version 1 numbered a list of texts, and mapped text to number or back by its input."""
     texts = record.attrs.get("classes_strings", ())
     if not isinstance(texts, tuple):
         raise record.unsupported("'classes_strings' should be a list of texts")
     numbers = tuple(range(len(texts)))
-    build = Rewrite(record, scope)
     dtype = build.dtype(record.required(0))
     if dtype is None:
         raise record.unsupported("the element type of its input is not known")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.errors import ModelError
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 
 _DTYPES: dict[str, type] = {
     "value_float": np.float32,
@@ -19,7 +19,7 @@ _DTYPES: dict[str, type] = {
 }
 
 
-def _constant(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _constant(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     if len(record.attrs) != 1:
         raise ModelError(f"{record} states {len(record.attrs)} values; it should state one")
     ((kind, stated),) = record.attrs.items()

@@ -6,22 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 
 _END = np.iinfo(np.int64).max
 
 
-def _affine(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _affine(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """alpha * x + beta"""
-    build = Rewrite(record, scope)
     data = record.required(0)
     scaled = build.op("Mul", data, build.like(record.number("alpha", 1.0), data))
     return build.result("Add", scaled, build.like(record.number("beta", 0.0), data))
 
 
-def _image_scaler(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _image_scaler(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """scale * x + bias of the channel"""
-    build = Rewrite(record, scope)
     data = record.required(0)
     scaled = build.op("Mul", data, build.like(record.number("scale", 1.0), data))
     bias = np.array(record.numbers("bias") or (0.0,)).reshape(1, -1, 1, 1)
@@ -31,11 +29,10 @@ def _image_scaler(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     )
 
 
-def _crop(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _crop(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """A border of (left, top, right, bottom) is cut off; with a scale of (height, width), that much
     is kept from the corner on.
     """
-    build = Rewrite(record, scope)
     border, size = record.integers("border"), record.integers("scale")
     if border is None or len(border) != 4 or (size is not None and len(size) != 2):
         raise record.unsupported("a border that is not four numbers, or a scale that is not two")
@@ -50,46 +47,41 @@ def _crop(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     )
 
 
-def _parametric_softplus(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _parametric_softplus(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """alpha * log(1 + exp(beta * x))"""
-    build = Rewrite(record, scope)
     data = record.required(0)
     soft = build.op("Softplus", build.op("Mul", data, build.like(record.number("beta", 1.0), data)))
     return build.result("Mul", soft, build.like(record.number("alpha", 1.0), data))
 
 
-def _scaled_tanh(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _scaled_tanh(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """alpha * tanh(beta * x)"""
-    build = Rewrite(record, scope)
     data = record.required(0)
     bent = build.op("Tanh", build.op("Mul", data, build.like(record.number("beta", 1.0), data)))
     return build.result("Mul", bent, build.like(record.number("alpha", 1.0), data))
 
 
-def _scale(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _scale(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data = record.required(0)
     return build.result("Mul", data, build.like(record.number("scale", 1.0), data))
 
 
-def _dynamic_slice(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _dynamic_slice(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Slice as it is since opset 10, without steps."""
     return [record.with_(op="Slice", attrs={})]
 
 
-def _given_tensor_fill(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _given_tensor_fill(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     values, shape = record.numbers("values"), record.integers("shape")
     if record.inputs or record.integer("input_as_shape", 0) or values is None or shape is None:
         raise record.unsupported("only a fill whose values and shape are attributes is known")
     if any(dim < 0 for dim in shape) or int(np.prod(shape, dtype=object)) != len(values):
         raise record.unsupported(f"{len(values)} values do not fill the shape {list(shape)}")
-    return Rewrite(record, scope).result(
-        "Constant", value=np.array(values, np.float32).reshape(shape)
-    )
+    return build.result("Constant", value=np.array(values, np.float32).reshape(shape))
 
 
-def _simplified_layer_norm(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    return root_mean_square(Rewrite(record, scope), record.required(0), record.required(1))
+def _simplified_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    return root_mean_square(build, record.required(0), record.required(1))
 
 
 def root_mean_square(build: Rewrite, data: str, scale: str) -> list[OpRecord]:

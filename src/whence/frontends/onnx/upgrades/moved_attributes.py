@@ -7,22 +7,22 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
 from whence.types import DType
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
 
 
-def _ints_to_input(record: OpRecord, scope: FileScope, attribute: str) -> Sequence[OpRecord]:
+def _ints_to_input(record: OpRecord, build: Rewrite, attribute: str) -> Sequence[OpRecord]:
     """The list `attribute` becomes input 1. An empty list meant the same as none."""
     values = record.integers(attribute)
     inputs = record.inputs[:1]
     if values:
-        inputs.append(scope.constant(np.array(values, np.int64)))
+        inputs.append(build.scope.constant(np.array(values, np.int64)))
     return [record.with_(inputs=inputs, attrs=record.attrs_without(attribute))]
 
 
-def _split_count(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _split_count(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Without sizes, the number of equal parts was the number of outputs; now it is stated."""
     if record.input(1) or "num_outputs" in record.attrs:
         return [record]
@@ -33,17 +33,19 @@ def _split_count(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     ]
 
 
-def _slice(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _slice(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     starts, ends, axes = record.integers("starts"), record.integers("ends"), record.integers("axes")
     if starts is None or ends is None:
         raise record.unsupported("a Slice of this opset has its starts and ends as attributes")
     parts = (starts, ends) if axes is None else (starts, ends, axes)
-    inputs = [record.required(0), *(scope.constant(np.array(part, np.int64)) for part in parts)]
+    inputs = [
+        record.required(0),
+        *(build.scope.constant(np.array(part, np.int64)) for part in parts),
+    ]
     return [record.with_(inputs=inputs, attrs={})]
 
 
-def _pad(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _pad(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     pads = record.integers("pads")
     if pads is None:
         raise record.unsupported("a Pad of this opset has its pads as an attribute")
@@ -54,29 +56,26 @@ def _pad(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.result("Pad", data, build.ints(*pads), fill, mode=record.text("mode", "constant"))
 
 
-def _clip(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _clip(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data = record.required(0)
     low = build.like(record.number("min", 0.0), data) if "min" in record.attrs else ""
     high = build.like(record.number("max", 0.0), data) if "max" in record.attrs else ""
     return build.result("Clip", data, low, high)
 
 
-def _top_k(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    count = scope.constant(np.array([record.integer("k", 1)], np.int64))
+def _top_k(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    count = build.scope.constant(np.array([record.integer("k", 1)], np.int64))
     return [record.with_(inputs=[record.required(0), count], attrs=record.attrs_without("k"))]
 
 
-def _dropout(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
+def _dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     ratio = build.constant(np.array(record.number("ratio", 0.5), np.float32))
     build.into(record.outputs[:1], "Dropout", record.required(0), ratio)
     return _with_mask(build, DType.BOOL)
 
 
-def _dropout_mask(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _dropout_mask(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Before opset 10 the mask had the data's type."""
-    build = Rewrite(record, scope)
     build.into(record.outputs[:1], "Dropout", record.required(0), **record.attrs)
     return _with_mask(build, build.dtype(record.required(0)) or DType.F32)
 
@@ -90,8 +89,8 @@ def _with_mask(build: Rewrite, dtype: DType) -> list[OpRecord]:
     return build.records
 
 
-def _dft(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    axis = scope.constant(np.array(record.integer("axis", 1), np.int64))
+def _dft(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    axis = build.scope.constant(np.array(record.integer("axis", 1), np.int64))
     return [
         record.with_(
             inputs=[record.required(0), record.input(1), axis], attrs=record.attrs_without("axis")

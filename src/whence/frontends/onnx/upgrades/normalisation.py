@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
 
 
-def _per_activation(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _per_activation(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Statistics were once allowed per activation: y = (x - mean) / sqrt(var + eps) * scale + b"""
     if record.integer("spatial", 1):
         return [record.with_(attrs=record.attrs_without("spatial"))]
     if any(record.outputs[1:]):
         raise record.unsupported("training with statistics per activation (spatial = 0)")
-    build = Rewrite(record, scope)
     data, scale, bias, mean, variance = (record.required(index) for index in range(5))
     deviation = build.op(
         "Sqrt", build.op("Add", variance, build.like(record.number("epsilon", 1e-5), variance))
@@ -24,7 +23,7 @@ def _per_activation(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return build.result("Add", build.op("Mul", normal, scale), bias)
 
 
-def _training_by_outputs(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _training_by_outputs(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Before opset 14, asking for the running statistics meant training."""
     if not any(record.outputs[1:]):
         return [record.with_(outputs=record.outputs[:1])]
@@ -35,9 +34,8 @@ def _training_by_outputs(record: OpRecord, scope: FileScope) -> Sequence[OpRecor
     return [record.with_(outputs=record.outputs[:3], attrs={**record.attrs, "training_mode": 1})]
 
 
-def _group_parameters(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _group_parameters(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Scale and bias were one number per group; now they are one per channel."""
-    build = Rewrite(record, scope)
     groups = record.integer("num_groups", 1)
     data = record.required(0)
     channels = build.dim(data, 1)
@@ -58,9 +56,8 @@ def _group_parameters(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     )
 
 
-def _experimental_mean_variance(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _experimental_mean_variance(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """The experimental form: over spatial dimensions or channels too, with or without variance."""
-    build = Rewrite(record, scope)
     data = record.required(0)
     first = 1 if record.integer("across_channels", 0) else 2
     axes = build.ints(*range(first, build.known_rank(data)))
@@ -75,9 +72,8 @@ def _experimental_mean_variance(record: OpRecord, scope: FileScope) -> Sequence[
     )
 
 
-def layer_norm_of_mixed_types(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def layer_norm_of_mixed_types(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Before it was ONNX's, data and parameters could differ in type; results had the latter."""
-    build = Rewrite(record, scope)
     data, parameters = build.dtype(record.required(0)), build.dtype(record.required(1))
     if data is None or parameters is None or data is parameters:
         return [record]

@@ -10,32 +10,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.ops.definition import Attr
 
 
 def _are_known(
-    record: OpRecord, scope: FileScope, scales: Sequence[int], zero_points: Sequence[int]
+    record: OpRecord, build: Rewrite, scales: Sequence[int], zero_points: Sequence[int]
 ) -> bool:
     """Are these inputs constants: the scales float32, for a tensor or for one axis of it?"""
     for index in (*scales, *zero_points):
-        value = scope.value_of(record.required(index))
+        value = build.scope.value_of(record.required(index))
         if value is None or value.ndim > 1 or (index in scales and value.dtype != np.float32):
             return False
     return True
 
 
-def qlinear_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def qlinear_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """y = quantise(conv(dequantise(x), dequantise(w), b · x scale · w scale))."""
-    if not _are_known(record, scope, (1, 4, 6), (2, 5, 7)):
+    if not _are_known(record, build, (1, 4, 6), (2, 5, 7)):
         return [record.with_()]
-    build = Rewrite(record, scope)
     x = build.op("DequantizeLinear", *record.inputs[0:3])
     w = build.op("DequantizeLinear", *record.inputs[3:6], axis=0)
     bias = ""
     if record.input(8):
-        units = np.asarray(scope.value_of(record.required(1))).reshape(()) * np.asarray(
-            scope.value_of(record.required(4))
+        units = np.asarray(build.scope.value_of(record.required(1))).reshape(()) * np.asarray(
+            build.scope.value_of(record.required(4))
         )
         bias = build.op(
             "DequantizeLinear",
@@ -51,11 +50,10 @@ def qlinear_conv(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     )
 
 
-def _qlinear_matmul(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _qlinear_matmul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """y = quantise(dequantise(a) · dequantise(b)); scales by row of a and y, by column of b."""
-    if not _are_known(record, scope, (1, 4, 6), (2, 5, 7)):
+    if not _are_known(record, build, (1, 4, 6), (2, 5, 7)):
         return [record.with_()]
-    build = Rewrite(record, scope)
     rows: dict[str, Attr] = {"axis": -2}
     a = build.op("DequantizeLinear", *record.inputs[0:3], **rows)
     b = build.op("DequantizeLinear", *record.inputs[3:6], axis=-1)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import Adapter, FileScope, OpRecord
+from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
 
 _GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _grid_sample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _grid_sample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     mode = record.text("mode", "bilinear")
     return [record.with_(attrs={**record.attrs, "mode": _GRID_MODES.get(mode, mode)})]
 
 
-def _roi_align(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _roi_align(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Before opset 16 there was no half-pixel shift of the regions."""
     return [
         record.with_(attrs={**record.attrs, "coordinate_transformation_mode": "output_half_pixel"})
@@ -22,7 +22,7 @@ def _roi_align(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
 
 
 RENAMED: tuple[Adapter, ...] = (
-    Adapter("Scatter", 11, lambda record, scope: [record.with_(op="ScatterElements")]),
+    Adapter("Scatter", 11, lambda record, _: [record.with_(op="ScatterElements")]),
     Adapter("GridSample", 20, _grid_sample),
     Adapter("RoiAlign", 16, _roi_align),
 )

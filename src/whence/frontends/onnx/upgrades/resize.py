@@ -6,31 +6,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 
 
-def _upsample_scales(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _upsample_scales(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     scales = record.numbers("scales")
     if scales is None:
         raise record.unsupported("an Upsample of this opset has its scales as an attribute")
     return [
         record.with_(
-            inputs=[record.required(0), scope.constant(np.array(scales, np.float32))],
+            inputs=[record.required(0), build.scope.constant(np.array(scales, np.float32))],
             attrs=record.attrs_without("scales"),
         )
     ]
 
 
-def _upsample(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _upsample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     mode = record.text("mode", "nearest")
     return [record.with_(op="Resize", attrs={"mode": "linear" if mode == "bilinear" else mode})]
 
 
-def _resize_10(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _resize_10(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Output i reads input i / scale, rounded down when enlarging and up when shrinking."""
-    build = Rewrite(record, scope)
     data, scales, mode = record.required(0), record.required(1), record.text("mode", "nearest")
-    known = scope.value_of(scales)
+    known = build.scope.value_of(scales)
     if mode != "nearest" or known is None or not (known < 1).any():
         return _asymmetric(build, data, scales, mode, "floor")
     if not (known > 1).any():
@@ -66,7 +65,7 @@ _FOR_NEAREST = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 """
 
 
-def _half_pixel_for_nn(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _half_pixel_for_nn(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """A coordinate mode that opset 13 dropped, in the terms of half_pixel where that can be said;
     files of any opset have it.
     """
@@ -88,7 +87,7 @@ def _half_pixel_for_nn(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]
     ]
 
 
-def _absent_inputs(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
+def _absent_inputs(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """An input that is an empty constant means the same as one left out; a region matters only to
     tf_crop_and_resize.
     """
@@ -96,7 +95,7 @@ def _absent_inputs(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     if record.text("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
         inputs[1] = ""
     for index in (2, 3):
-        known = scope.value_of(inputs[index]) if inputs[index] else None
+        known = build.scope.value_of(inputs[index]) if inputs[index] else None
         if known is not None and known.size == 0:
             inputs[index] = ""
     while not inputs[-1]:
@@ -104,9 +103,9 @@ def _absent_inputs(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
     return [record] if inputs == record.inputs else [record.with_(inputs=inputs)]
 
 
-def _newest(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    (record,) = _half_pixel_for_nn(record, scope)
-    return _absent_inputs(record, scope)
+def _newest(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    (record,) = _half_pixel_for_nn(record, build)
+    return _absent_inputs(record, build)
 
 
 RESIZE: tuple[Adapter, ...] = (

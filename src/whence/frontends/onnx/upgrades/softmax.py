@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.onnx.record import Adapter, FileScope, OpRecord, Rewrite
+from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
 
 
 def flattened(build: Rewrite, op: str, data: str, axis: int) -> list[OpRecord]:
@@ -23,10 +23,8 @@ def flattened(build: Rewrite, op: str, data: str, axis: int) -> list[OpRecord]:
     return build.result("Reshape", matrix, build.op("Shape", data))
 
 
-def _coerced(record: OpRecord, scope: FileScope) -> Sequence[OpRecord]:
-    return flattened(
-        Rewrite(record, scope), record.op, record.required(0), record.integer("axis", 1)
-    )
+def _coerced(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    return flattened(build, record.op, record.required(0), record.integer("axis", 1))
 
 
 SOFTMAX: tuple[Adapter, ...] = tuple(
