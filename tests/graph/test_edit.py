@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.graph.making import (
@@ -20,6 +21,7 @@ from whence.compat.hexagon_consts import ConstCache, get_zero_node
 from whence.errors import RewriteError
 from whence.graph import Check, Graph, Node, NodeFlag, Ref, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
+from whence.graph.maker import Maker
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, SequenceType, TensorType
 
@@ -389,3 +391,35 @@ class TestShapeOfTheEdit:
         edit.bury(graph[4], Reason.CANCELLED)
         edit.apply()
         assert graph[3] in rw.fresh
+
+
+class TestMaker:
+    def test_its_operators_come_from_the_nodes_it_is_made_of(self) -> None:
+        graph = chain("Relu", "Neg")
+        relu, neg = graph[1], graph[2]
+        edit = rewriter(graph).edit(relu, neg, rule="r")
+        doubled = Maker(edit)("Mul", relu.inputs[0], np.float32(2))
+        edit.finish(neg.ref(), Maker(edit, [neg])("Clip", doubled, None, np.float32(6)))
+        made = graph.producer(graph.outputs[0].first_input)
+        assert (made.op, made.origin, made.inputs[1]) == ("Clip", frozenset({2}), None)
+        scaled = graph.producer(made.first_input)
+        assert scaled.origin == frozenset({1, 2})
+        assert graph.const_value(scaled.input(1)) == np.float32(2)
+
+    def test_a_cast_is_by_the_element_type(self) -> None:
+        graph = chain("Relu")
+        edit = rewriter(graph).edit(graph[1], rule="r")
+        make = Maker(edit, kind=EdgeKind.LOWER)
+        edit.finish(
+            graph[1].ref(), make.cast(make.cast(graph[1].first_input, DType.F64), DType.F32)
+        )
+        assert ops_of(graph) == ["Cast", "Cast"]
+        assert graph.producer(graph.outputs[0].first_input).type == F32X4
+        assert {edge.kind for edge in graph.ledger.edges} == {EdgeKind.LOWER}
+
+
+def test_a_rule_returns_that_it_changed_something() -> None:
+    graph = chain("Relu", "Identity")
+    edit = rewriter(graph).edit(graph[2], rule="r")
+    edit.bury(graph[2], Reason.IDENTITY, into=1)
+    assert edit.finish(graph[2].ref(), graph[1].ref())

@@ -25,9 +25,10 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import Change
 from whence.graph.display_name import display_name
 from whence.graph.guards import guards_of_nodes
+from whence.graph.maker import Maker
 from whence.graph.node import Birth
 from whence.graph.state import BOUNDARY
-from whence.ops.definition import Attr, OpClass
+from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 from whence.ops.tensor.counted import FIRST_ROWS, PREFIX, ROWS, SIZES
 from whence.passes.base import Pass
@@ -121,10 +122,7 @@ def _by_size(rewriter: Rewriter, node: Node) -> bool:
     if kind is None:
         return False
     edit = rewriter.edit(node, rule=_SIZE)
-
-    def make(op: str, *inputs: Ref | None, **attrs: Attr) -> Ref:
-        return edit.node(op, inputs, attrs).ref()
-
+    make = Maker(edit)
     if node.op == "ConstantOfShape":
         if kind.shape != (1,):
             return False

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from whence.graph import Node, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_float
 from whence.ops.definition import OpClass
 from whence.ops.neural.channels_last import OPS, PREFIX, plain_name
@@ -91,21 +92,17 @@ class ToChannelsLast(RulePass):
         edit = rewriter.edit(
             node, rule="instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift"
         )
+        make, data = Maker(edit), node.inputs[0]
         axes = edit.const(np.arange(2, x.rank, dtype=np.int64))
-        mean = edit.node("ReduceMean", [node.inputs[0], axes], {"keepdims": 1})
-        centred = edit.node("Sub", [node.inputs[0], mean.ref()])
-        square = edit.node("Mul", [centred.ref(), centred.ref()])
-        variance = edit.node("ReduceMean", [square.ref(), axes], {"keepdims": 1})
-        epsilon = edit.const(np.array(get_float(node.attrs, "epsilon", 1e-5), np.float32))
-        root = edit.node(
-            "Reciprocal",
-            [edit.node("Sqrt", [edit.node("Add", [variance.ref(), epsilon]).ref()]).ref()],
-        )
+        centred = make("Sub", data, make("ReduceMean", data, axes, keepdims=1))
+        variance = make("ReduceMean", make("Mul", centred, centred), axes, keepdims=1)
+        epsilon = np.array(get_float(node.attrs, "epsilon", 1e-5), np.float32)
+        root = make("Reciprocal", make("Sqrt", make("Add", variance, epsilon)))
         spread = (-1,) + (1,) * (x.rank - 2)
         scale, shift = (
             edit.const(np.asarray(graph.const_value(ref)).reshape(spread))
             for ref in node.inputs[1:3]
         )
-        scaled = edit.node("Mul", [edit.node("Mul", [centred.ref(), root.ref()]).ref(), scale])
-        made = edit.node("Add", [scaled.ref(), shift], None, node.outputs, name=node.name)
+        scaled = make("Mul", make("Mul", centred, root), scale)
+        made = edit.node("Add", [scaled, shift], None, node.outputs, name=node.name)
         edit.finish(node, made)

@@ -16,7 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Graph, Node, Rewriter
+from whence.graph.maker import Maker
 from whence.graph.search import producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import one_of, operators
@@ -74,13 +75,10 @@ class ExpandFourier(RulePass):
         columns = (waves.real if part.op == "RealPart" else waves.imag).astype(np.float32)
         edit = rewriter.edit(*chain, node, rule=_RULE, kind=EdgeKind.FUSE)
         parents = (*consts_with_origin(graph, node.inputs), *chain, node)
-
-        def make(op: str, *inputs: Ref | None) -> Ref:
-            return edit.node(op, inputs, of=parents).ref()
-
+        make = Maker(edit, parents)
         rows = edit.sizes([math.prod(signal.static_shape[:-1]), length])
         frames = make("Reshape", fourier.inputs[0], rows)
-        product = make("MatMul", frames, edit.const(columns))
+        product = make("MatMul", frames, columns)
         bias = node.operand("C")
         if bias is not None:
             product = make("Add", product, bias)

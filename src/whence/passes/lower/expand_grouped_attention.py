@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from whence.graph import Node, Ref, Rewriter
-from whence.graph.edit import Edit
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Attr
 from whence.ops.neural.grouped_attention import APPEND, GROUP_QUERY, Heads, heads_of
@@ -60,23 +60,17 @@ class _Expansion:
     ) -> None:
         self._node, self._batch, self._count = node, batch, count
         self._past, self._total, self._heads = past, total, heads
-        self._edit: Edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
+        self._edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
         self._parents = (*consts_with_origin(rewriter.graph, node.inputs), node)
+        self._make = Maker(self._edit, self._parents, EdgeKind.SPLIT)
         self._is_prompt = count == total
         assert isinstance(heads.size, int)
         self._size = heads.size
 
     def __call__(self) -> None:
         node, edit = self._node, self._edit
-        lengths = self._make(
-            "Add",
-            self._make(
-                "Cast",
-                self._make("Reshape", node.operand("seqlens_k"), self._ints(self._batch)),
-                to=int(DType.I64),
-            ),
-            self._ints(1),
-        )
+        last = self._make("Reshape", node.operand("seqlens_k"), self._ints(self._batch))
+        lengths = self._make("Add", self._make.cast(last, DType.I64), self._ints(1))
         if self._is_prompt:
             first = self._ints(*[0] * self._batch)
         else:
@@ -99,10 +93,6 @@ class _Expansion:
             if index < len(node.outputs):
                 edit.replace(node.ref(index), made)
         edit.apply()
-
-    def _make(self, op: str, *inputs: Ref | None, **attrs: Attr) -> Ref:
-        made = self._edit.node(op, inputs, attrs, of=self._parents, kind=EdgeKind.SPLIT)
-        return made.ref()
 
     def _ints(self, *values: int) -> Ref:
         return self._edit.const(np.array(values, np.int64))

@@ -15,7 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Graph, Node, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.passes.base import RulePass
 from whence.passes.operands import consts_with_origin, tensor_of
@@ -50,18 +51,13 @@ class ExpandStft(RulePass):
             return
         edit = rewriter.edit(node, rule="stft(x) = conv(x, waves)", kind=EdgeKind.LOWER)
         parents = (*consts_with_origin(graph, node.inputs), node)
-
-        def make(op: str, *inputs: Ref | None, **attrs: int | tuple[int, ...]) -> Ref:
-            return edit.node(op, inputs, attrs, of=parents, kind=EdgeKind.SPLIT).ref()
-
+        make = Maker(edit, parents, EdgeKind.SPLIT)
         row = make(
             "Reshape",
             node.inputs[0],
             edit.sizes([batch, 1, signal.static_shape[1]]),
         )
-        waves = make(
-            "Conv", row, edit.const(weights), strides=(step,), kernel_shape=(weights.shape[2],)
-        )
+        waves = make("Conv", row, weights, strides=(step,), kernel_shape=(weights.shape[2],))
         transposed = make("Transpose", waves, perm=(0, 2, 1))
         edit.finish(
             node.ref(),

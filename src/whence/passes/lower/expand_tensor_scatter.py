@@ -13,8 +13,8 @@ import numpy as np
 
 from whence.extent import is_symbolic
 from whence.graph import Node, Ref, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_int, get_str
-from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.operands import consts_with_origin, tensor_of
@@ -43,17 +43,14 @@ class ExpandTensorScatter(RulePass):
             return
         edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
         parents = (*consts_with_origin(graph, node.inputs), node)
-
-        def make(op: str, *inputs: Ref | None, **attrs: Attr) -> Ref:
-            return edit.node(op, inputs, attrs, of=parents, kind=EdgeKind.SPLIT).ref()
-
+        make = Maker(edit, parents, EdgeKind.SPLIT)
         steps = np.arange(shape[axis], dtype=np.int64)
         along = [shape[axis] if at == axis else 1 for at in range(rank)]
         places: Ref = edit.const(steps.reshape(along))
         first = node.operand("write_indices")
         if first is not None:
             batches = edit.sizes([shape[0], *[1] * (rank - 1)])
-            starts = make("Cast", make("Reshape", first, batches), to=int(DType.I64))
+            starts = make.cast(make("Reshape", first, batches), DType.I64)
             places = make("Add", places, starts)
         end = edit.const(np.array(length, np.int64))
         if get_str(node.attrs, "mode", "linear") == "circular":

@@ -19,7 +19,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
+from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.window import Window, make_window
@@ -119,8 +120,9 @@ class Flattening:
         rule: str,
     ) -> None:
         self.node, self.shape, self.weights, self.window = node, shape, weights, window
-        self._edit: Edit = rewriter.edit(node, rule=rule, kind=EdgeKind.LOWER)
-        self._parents = (*consts_with_origin(rewriter.graph, node.inputs), node)
+        self._edit = rewriter.edit(node, rule=rule, kind=EdgeKind.LOWER)
+        parents = (*consts_with_origin(rewriter.graph, node.inputs), node)
+        self._make = Maker(self._edit, parents, EdgeKind.SPLIT)
         self._made = (shape[0], weights.shape[0], *window.output)
 
     def merge_rows(self) -> None:
@@ -155,7 +157,7 @@ class Flattening:
             total = self._reshape(self._transpose(addend), (batch * out, *self._plane()))
         nbytes = 4 * taps * math.prod(images)
         if taps > 1 and get_int(self.node.attrs, "group", 1) == 1 and nbytes <= _MUCH_MEMORY:
-            side_by_side = self._op("Concat", *slices, axis=2)
+            side_by_side = self._make("Concat", *slices, axis=2)
             joined = np.concatenate([self.weights[:, :, tap] for tap in range(taps)], axis=1)
             images = (batch * out, taps * channels, height, width)
             result = self._conv(
@@ -189,7 +191,7 @@ class Flattening:
             return source
         pads = [0] * 10
         pads[1], pads[6] = self.window.begins[0], self.window.ends[0]
-        return self._op("Pad", source, self._ints(*pads))
+        return self._make("Pad", source, self._ints(*pads))
 
     def _slices(self, padded: Ref, tap: int) -> Ref:
         """The slice that each slice of the result reads at this place of the kernel."""
@@ -198,7 +200,7 @@ class Flattening:
         if (wanted.start, wanted.stop, wanted.step) == (0, length, 1):
             return padded
         ranges = (wanted.start, wanted.stop, 1, wanted.step)
-        return self._op("Slice", padded, *(self._ints(value) for value in ranges))
+        return self._make("Slice", padded, *(self._ints(value) for value in ranges))
 
     def _attrs(self, *sizes: tuple[int, ...]) -> dict[str, Attr]:
         kept = {name: value for name, value in self.node.attrs.items() if name != "auto_pad"}
@@ -213,23 +215,17 @@ class Flattening:
         bias: Ref | None,
         addend: Ref | None,
     ) -> Ref:
-        inputs = [data, self._edit.const(weights), bias, addend]
-        while inputs[-1] is None:
-            inputs.pop()
         op = "FusedConv" if addend is not None else self.node.op
-        return self._edit.node(op, inputs, attrs, of=self._parents, kind=EdgeKind.SPLIT).ref()
-
-    def _op(self, op: str, *inputs: Ref | None, **attrs: Attr) -> Ref:
-        return self._edit.node(op, inputs, attrs, of=self._parents, kind=EdgeKind.SPLIT).ref()
+        return self._make(op, data, weights, bias, addend, **attrs)
 
     def _ints(self, *values: int) -> Ref:
         return self._edit.sizes(values)
 
     def _reshape(self, data: Ref | None, shape: tuple[int, ...]) -> Ref:
-        return self._op("Reshape", data, self._ints(*shape))
+        return self._make("Reshape", data, self._ints(*shape))
 
     def _transpose(self, data: Ref | None) -> Ref:
-        return self._op("Transpose", data, perm=_SLICES_FIRST)
+        return self._make("Transpose", data, perm=_SLICES_FIRST)
 
     def _finish(self, result: Ref) -> None:
         self._edit.finish(self.node.ref(), result)

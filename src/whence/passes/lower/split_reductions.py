@@ -19,8 +19,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from whence.extent import estimate, is_symbolic
-from whence.graph import Graph, Node, Ref, Rewriter
-from whence.ops.definition import Attr
+from whence.graph import Graph, Node, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.operands import consts_with_origin, tensor_of
@@ -91,21 +91,18 @@ class SplitReductions(RulePass):
         axis, parts = found
         edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
         parents = (*consts_with_origin(graph, node.inputs), node)
-
-        def make(op: str, *inputs: Ref, **attrs: Attr) -> Ref:
-            return edit.node(op, inputs, attrs, of=parents, kind=EdgeKind.SPLIT).ref()
-
+        make = Maker(edit, parents, EdgeKind.SPLIT)
         data = node.first_input
         inner = tuple(each for each in axes if each != axis)
         if parts != shape[axis]:
             divided = [*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]]
             data = make("Reshape", data, edit.sizes(divided))
             inner = tuple(sorted({axis + 1, *(each + (each > axis) for each in inner)}))
-        data = make(steps.parts, data, edit.const(np.array(inner)), keepdims=1)
+        data = make(steps.parts, data, np.array(inner), keepdims=1)
         if parts != shape[axis]:
-            data = make("Squeeze", data, edit.const(np.array([axis + 1])))
+            data = make("Squeeze", data, np.array([axis + 1]))
         keep = node.attrs.get("keepdims", 1)
-        whole = make(steps.whole, data, edit.const(np.array(axes)), keepdims=keep)
+        whole = make(steps.whole, data, np.array(axes), keepdims=keep)
         edit.finish(node.ref(), whole)
 
 

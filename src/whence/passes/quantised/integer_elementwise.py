@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from whence.graph import Node, Ref, Rewriter
-from whence.graph.edit import Edit
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_float
 from whence.ops.quantised.quantise import integer_range, is_fixed_point
 from whence.passes.operands import consts_with_origin
@@ -57,17 +57,12 @@ def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
     known = [scale for scale in scales if scale is not None]
     if len(known) < len(scales):
         return False
-    edit, of = _edit(match, rewriter), list(match.matched)
+    make = _maker(match, rewriter)
     parts = []
     for operand, scale in zip((a, b), known[:2], strict=True):
-        shifted = edit.node(
-            "Mul", [_centred(edit, operand, of), edit.const(np.int32(1 << bits))], of=of
-        ).ref()
-        parts.append(_scale(edit, shifted, scale, of))
-    total = edit.node(match.op.op, parts, of=of).ref()
-    return edit.finish(
-        match.last.ref(), narrowed(edit, _scale(edit, total, known[2], of), match, of)
-    )
+        shifted = make("Mul", _centred(make, operand), np.int32(1 << bits))
+        parts.append(_scale(make, shifted, scale))
+    return _finish(make, match, _scale(make, make(match.op.op, *parts), known[2]))
 
 
 def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
@@ -78,11 +73,9 @@ def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
     scale = fixed_point(float(a.coding.step * b.coding.step / match.result.step))
     if scale is None:
         return False
-    edit, of = _edit(match, rewriter), list(match.matched)
-    product = edit.node("Mul", [_centred(edit, a, of), _centred(edit, b, of)], of=of).ref()
-    return edit.finish(
-        match.last.ref(), narrowed(edit, _scale(edit, product, scale, of), match, of)
-    )
+    make = _maker(match, rewriter)
+    product = make("Mul", _centred(make, a), _centred(make, b))
+    return _finish(make, match, _scale(make, product, scale))
 
 
 def rewrite_prelu(match: QuantisedOp, rewriter: Rewriter) -> bool:
@@ -94,13 +87,11 @@ def rewrite_prelu(match: QuantisedOp, rewriter: Rewriter) -> bool:
     below = fixed_point(float(x.coding.step * slope.coding.step / match.result.step))
     if above is None or below is None:
         return False
-    edit, of = _edit(match, rewriter), list(match.matched)
-    centred = _centred(edit, x, of)
-    product = edit.node("Mul", [centred, _centred(edit, slope, of)], of=of).ref()
-    _replace_by_choice(
-        edit, match, centred, _scale(edit, centred, above, of), _scale(edit, product, below, of), of
-    )
-    return True
+    make = _maker(match, rewriter)
+    centred = _centred(make, x)
+    product = make("Mul", centred, _centred(make, slope))
+    positive, negative = _scale(make, centred, above), _scale(make, product, below)
+    return _finish(make, match, _by_sign(make, centred, positive, negative))
 
 
 def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
@@ -118,22 +109,14 @@ def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
     )
     if ends is None:
         return False
-    edit, of = _edit(match, rewriter), list(match.matched)
-    centred = _centred(edit, x, of)
+    make = _maker(match, rewriter)
+    centred = _centred(make, x)
+    value = _scale(make, centred, above)
     if match.op.op == "LeakyRelu":
-        _replace_by_choice(
-            edit,
-            match,
-            centred,
-            _scale(edit, centred, above, of),
-            _scale(edit, centred, below, of),
-            of,
-        )
-        return True
-    match = match.limited_to(ends)
-    return edit.finish(
-        match.last.ref(), narrowed(edit, _scale(edit, centred, above, of), match, of)
-    )
+        value = _by_sign(make, centred, value, _scale(make, centred, below))
+    else:
+        match = match.limited_to(ends)
+    return _finish(make, match, value)
 
 
 def _two(match: QuantisedOp) -> tuple[QuantisedOperand | None, QuantisedOperand | None]:
@@ -150,41 +133,34 @@ def _two(match: QuantisedOp) -> tuple[QuantisedOperand | None, QuantisedOperand 
     return found[0], found[1]
 
 
-def _edit(match: QuantisedOp, rewriter: Rewriter) -> Edit:
+def _maker(match: QuantisedOp, rewriter: Rewriter) -> Maker:
     absorbed = consts_with_origin(
         rewriter.graph, [each for part in match.matched for each in part.inputs]
     )
-    return rewriter.edit(*absorbed, *match.matched, rule=_RULE)
+    edit = rewriter.edit(*absorbed, *match.matched, rule=_RULE)
+    return Maker(edit, match.matched)
 
 
-def _centred(edit: Edit, operand: QuantisedOperand, of: list[Node]) -> Ref:
+def _centred(make: Maker, operand: QuantisedOperand) -> Ref:
     """The codes less their zero point, in int32."""
     if operand.value is not None:
-        return edit.const(operand.value.astype(np.int32) - np.int32(operand.coding.zero))
-    value = (
-        operand.codes
-        if operand.coding.dtype is DType.I32
-        else edit.node("Cast", [operand.codes], {"to": int(DType.I32)}, of=of).ref()
-    )
-    if operand.coding.zero:
-        return edit.node("Sub", [value, edit.const(np.int32(operand.coding.zero))], of=of).ref()
-    return value
+        return make.edit.const(operand.value.astype(np.int32) - np.int32(operand.coding.zero))
+    value = operand.codes
+    if operand.coding.dtype is not DType.I32:
+        value = make.cast(value, DType.I32)
+    return make("Sub", value, np.int32(operand.coding.zero)) if operand.coding.zero else value
 
 
-def _scale(edit: Edit, value: Ref, scale: FixedPoint, of: list[Node]) -> Ref:
-    return edit.node(
-        "FixedPointScale",
-        [value, edit.const(np.int32(scale.multiplier)), edit.const(np.int32(scale.shift))],
-        of=of,
-    ).ref()
+def _scale(make: Maker, value: Ref, scale: FixedPoint) -> Ref:
+    return make("FixedPointScale", value, np.int32(scale.multiplier), np.int32(scale.shift))
 
 
-def _replace_by_choice(
-    edit: Edit, match: QuantisedOp, x: Ref, above: Ref, below: Ref, of: list[Node]
-) -> None:
-    is_above = edit.node("GreaterOrEqual", [x, edit.const(np.int32(0))], of=of).ref()
-    chosen = edit.node("Where", [is_above, above, below], of=of).ref()
-    edit.finish(match.last.ref(), narrowed(edit, chosen, match, of))
+def _by_sign(make: Maker, x: Ref, above: Ref, below: Ref) -> Ref:
+    return make("Where", make("GreaterOrEqual", x, np.int32(0)), above, below)
+
+
+def _finish(make: Maker, match: QuantisedOp, value: Ref) -> bool:
+    return make.edit.finish(match.last.ref(), narrowed(make, value, match))
 
 
 def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
@@ -207,7 +183,5 @@ def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
     match = QuantisedOp(
         x.node, (), last, (x,), result, *integer_range(result.dtype), is_fixed_point=True
     )
-    edit, of = _edit(match, rewriter), [x.node, last]
-    return edit.finish(
-        last.ref(), narrowed(edit, _scale(edit, _centred(edit, x, of), scale, of), match, of)
-    )
+    make = _maker(match, rewriter)
+    return _finish(make, match, _scale(make, _centred(make, x), scale))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.graph import Node, Ref, Rewriter
-from whence.graph.edit import Edit
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
@@ -69,103 +69,74 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         *absorbed, w.node, node, rule="f(x, dequantise(w)) = f(codes of x, w) · scales"
     )
-    maker = _Maker(
-        edit, [w.node, node], tuple(range(1, kind.rank)) if is_conv else (kind.rank - 1,)
-    )
-    codes, scale, zero = maker.asymmetric(x) if has_zero else maker.symmetric(x)
-    sums = _sums(maker, node, codes, zero, w, transposed)
-    real = maker.op(
-        "Mul", maker.cast(sums, DType.F32), maker.op("Mul", scale, maker.const(w.coding.scale))
-    )
+    make = Maker(edit, [w.node, node])
+    axes = np.arange(1, kind.rank) if is_conv else np.array([kind.rank - 1])
+    codes, scale, zero = (_asymmetric if has_zero else _symmetric)(make, x, axes)
+    sums = _sums(make, node, codes, zero, w, transposed)
+    real = make("Mul", make.cast(sums, DType.F32), make("Mul", scale, w.coding.scale))
     bias = node.operand("B") if is_conv else node.operand("C")
     if bias is not None:
-        real = maker.op("Add", real, bias)
+        real = make("Add", real, bias)
     return edit.finish(node.ref(), real)
 
 
 def _sums(
-    maker: _Maker, node: Node, codes: Ref, zero: Ref | None, w: QuantisedOperand, transposed: bool
+    make: Maker, node: Node, codes: Ref, zero: Ref | None, w: QuantisedOperand, transposed: bool
 ) -> Ref:
     if w.value is None:
-        return maker.op(
-            "MatMulInteger", codes, maker.op("Transpose", w.codes) if transposed else w.codes
-        )
+        weights = make("Transpose", w.codes) if transposed else w.codes
+        return make("MatMulInteger", codes, weights)
     value = w.value
     if node.op != "ChannelsLastConv":
-        weights = maker.const(whole_bytes(value.T if transposed else value))
-        sums = maker.op("MatMulInteger", codes, weights)
+        sums = make("MatMulInteger", codes, whole_bytes(value.T if transposed else value))
         if zero is None:
             return sums
-        columns = maker.const(
-            value.astype(np.int32).sum(axis=1 if transposed else 0, dtype=np.int32)
-        )
-        return maker.op("Sub", sums, maker.op("Mul", maker.cast(zero, DType.I32), columns))
-    inputs = [codes, maker.const(whole_bytes(np.moveaxis(value, 1, -1)))]
+        columns = value.astype(np.int32).sum(axis=1 if transposed else 0, dtype=np.int32)
+        return make("Sub", sums, make("Mul", make.cast(zero, DType.I32), columns))
+    inputs = [codes, make.edit.const(whole_bytes(np.moveaxis(value, 1, -1)))]
     if zero is not None:
-        inputs.append(
-            maker.op("Reshape", maker.cast(zero, DType.I8), maker.const(np.empty(0, np.int64)))
-        )
+        inputs.append(make("Reshape", make.cast(zero, DType.I8), np.empty(0, np.int64)))
     attrs = {name: each for name, each in node.attrs.items() if name != "kernel_shape"}
-    return maker.edit.node("IntegerConv", inputs, attrs, of=maker.of, name=node.name).ref()
+    return make.edit.node("IntegerConv", inputs, attrs, of=make.of, name=node.name).ref()
 
 
-class _Maker:
-    """Nodes of one edit that all come from the same nodes."""
+def _over(make: Maker, op: str, value: Ref, axes: np.ndarray) -> Ref:
+    return make(op, value, axes, keepdims=1)
 
-    def __init__(self, edit: Edit, of: list[Node], axes: tuple[int, ...]) -> None:
-        self.edit, self.of, self._axes = edit, of, axes
 
-    def op(self, op: str, *inputs: Ref) -> Ref:
-        return self.edit.node(op, inputs, of=self.of).ref()
+def _codes(make: Maker, value: Ref) -> Ref:
+    """To the nearest code, halves away from zero."""
+    return make("QuantizeLinear", value, np.float32(1), np.int8(0), arithmetic="fixed_point")
 
-    def const(self, value: np.ndarray | np.generic) -> Ref:
-        return self.edit.const(value)
 
-    def cast(self, value: Ref, dtype: DType) -> Ref:
-        return self.edit.node("Cast", [value], {"to": int(dtype)}, of=self.of).ref()
+def _symmetric(make: Maker, x: Ref, axes: np.ndarray) -> tuple[Ref, Ref, Ref | None]:
+    """Codes from -127 to 127, and their scale."""
+    most, top = _over(make, "ReduceMax", make("Abs", x), axes), make.edit.const(np.float32(127))
+    most = make("Where", make("Equal", most, np.float32(0)), top, most)
+    return _codes(make, make("Mul", x, make("Div", top, most))), make("Div", most, top), None
 
-    def over(self, op: str, value: Ref) -> Ref:
-        return self.edit.node(
-            op, [value, self.const(np.array(self._axes, np.int64))], {"keepdims": 1}, of=self.of
-        ).ref()
 
-    def codes(self, value: Ref) -> Ref:
-        """To the nearest code, halves away from zero."""
-        inputs = [value, self.const(np.float32(1)), self.const(np.int8(0))]
-        return self.edit.node(
-            "QuantizeLinear", inputs, {"arithmetic": "fixed_point"}, of=self.of
-        ).ref()
-
-    def symmetric(self, x: Ref) -> tuple[Ref, Ref, Ref | None]:
-        """Codes from -127 to 127, and their scale."""
-        most, top = self.over("ReduceMax", self.op("Abs", x)), self.const(np.float32(127))
-        most = self.op("Where", self.op("Equal", most, self.const(np.float32(0))), top, most)
-        return (
-            self.codes(self.op("Mul", x, self.op("Div", top, most))),
-            self.op("Div", most, top),
-            None,
-        )
-
-    def asymmetric(self, x: Ref) -> tuple[Ref, Ref, Ref | None]:
-        """Codes from -128 to 127, their scale and their zero point, which is in float32. The zero
-        point is found in double precision.
-        """
-        none, one = self.const(np.float64(0)), self.const(np.float64(1))
-        low = self.op("Min", self.cast(self.over("ReduceMin", x), DType.F64), none)
-        high = self.op("Max", self.cast(self.over("ReduceMax", x), DType.F64), none)
-        is_flat = self.op("Equal", low, high)
-        step = self.op("Div", self.op("Sub", high, low), self.const(np.float64(255)))
-        step = self.op("Where", is_flat, one, step)
-        first, last = self.op("Div", low, step), self.op("Div", high, step)
-        from_low = self.op("Sub", self.const(np.float64(-128)), first)
-        from_high = self.op("Sub", self.const(np.float64(127)), last)
-        # Of both ends the one whose numbers are smaller is rounded less.
-        low_error = self.op("Add", self.const(np.float64(128)), self.op("Abs", first))
-        high_error = self.op("Add", self.const(np.float64(127)), self.op("Abs", last))
-        zero = self.op("Where", self.op("Less", low_error, high_error), from_low, from_high)
-        zero = self.op("Clip", zero, self.const(np.float64(-128)), self.const(np.float64(127)))
-        size = self.op("Floor", self.op("Add", self.op("Abs", zero), self.const(np.float64(0.5))))
-        zero = self.op("Where", is_flat, none, self.op("Mul", self.op("Sign", zero), size))
-        zero, scale = self.cast(zero, DType.F32), self.cast(step, DType.F32)
-        inverse = self.op("Div", self.const(np.float32(1)), scale)
-        return self.codes(self.op("Add", self.op("Mul", x, inverse), zero)), scale, zero
+def _asymmetric(make: Maker, x: Ref, axes: np.ndarray) -> tuple[Ref, Ref, Ref | None]:
+    """Codes from -128 to 127, their scale and their zero point, which is in float32. The zero point
+    is found in double precision.
+    """
+    none = make.edit.const(np.float64(0))
+    low = make("Min", make.cast(_over(make, "ReduceMin", x, axes), DType.F64), none)
+    high = make("Max", make.cast(_over(make, "ReduceMax", x, axes), DType.F64), none)
+    is_flat = make("Equal", low, high)
+    step = make("Div", make("Sub", high, low), np.float64(255))
+    step = make("Where", is_flat, np.float64(1), step)
+    first, last = make("Div", low, step), make("Div", high, step)
+    from_low, from_high = (
+        make("Sub", np.float64(end), place) for end, place in ((-128, first), (127, last))
+    )
+    # Of both ends the one whose numbers are smaller is rounded less.
+    low_error = make("Add", np.float64(128), make("Abs", first))
+    high_error = make("Add", np.float64(127), make("Abs", last))
+    zero = make("Where", make("Less", low_error, high_error), from_low, from_high)
+    zero = make("Clip", zero, np.float64(-128), np.float64(127))
+    size = make("Floor", make("Add", make("Abs", zero), np.float64(0.5)))
+    zero = make("Where", is_flat, none, make("Mul", make("Sign", zero), size))
+    zero, scale = make.cast(zero, DType.F32), make.cast(step, DType.F32)
+    inverse = make("Div", np.float32(1), scale)
+    return _codes(make, make("Add", make("Mul", x, inverse), zero)), scale, zero

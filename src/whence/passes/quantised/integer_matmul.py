@@ -15,6 +15,7 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.edit import Edit
+from whence.graph.maker import Maker
 from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import operators
@@ -196,7 +197,7 @@ def rewrite_real_product(node: Node, rewriter: Rewriter) -> None:
 
 
 def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
-    a, b = product.a, product.b
+    a, b, make = product.a, product.b, Maker(edit, of)
     is_wide = DType.I16 in {a.coding.dtype, b.coding.dtype}
     codes, rank = b.codes, len(b.shape or ())
     if b.value is not None:
@@ -208,9 +209,7 @@ def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
             name=edit.graph[b.codes.node].name,
         )
     elif product.transposed:
-        codes = edit.node(
-            "Transpose", [codes], {"perm": (*range(rank - 2), rank - 1, rank - 2)}, of=of
-        ).ref()
+        codes = make("Transpose", codes, perm=(*range(rank - 2), rank - 1, rank - 2))
     factors: list[Ref] = []
     zeros: list[Ref | None] = []
     for operand, ref in ((a, a.codes), (b, codes)):
@@ -223,6 +222,6 @@ def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
     for index, zero in enumerate(zeros):
         whole = factors[index]
         if edit.value_of(whole) is None:
-            whole = edit.node("Cast", [whole], {"to": int(DType.I64)}, of=of).ref()
-        factors[index] = whole if zero is None else edit.node("Sub", [whole, zero], of=of).ref()
+            whole = make.cast(whole, DType.I64)
+        factors[index] = whole if zero is None else make("Sub", whole, zero)
     return edit.node("MatMul", factors, of=of, name=product.node.name).ref()

@@ -15,8 +15,8 @@ import math
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
-from whence.ops.definition import Attr
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin
@@ -51,14 +51,12 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         *absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sum, scaled"
     )
-    of = [x.node, node]
-    value = edit.node("Cast", [x.codes], {"to": int(DType.I32)}, of=of).ref()
-    attrs: dict[str, Attr] = {"keepdims": get_int(node.attrs, "keepdims", 1)}
-    value = edit.node(
-        "ReduceSum", [value, edit.const(np.array(axes, np.int64))], attrs, of=of
-    ).ref()
+    make, keep = Maker(edit, [x.node, node]), get_int(node.attrs, "keepdims", 1)
+    value = make(
+        "ReduceSum", make.cast(x.codes, DType.I32), np.array(axes, np.int64), keepdims=keep
+    )
     if x.coding.zero:
-        value = edit.node("Sub", [value, edit.const(np.int32(count * x.coding.zero))], of=of).ref()
+        value = make("Sub", value, np.int32(count * x.coding.zero))
     return edit.finish(match.last.ref(), tail.build(edit, value))
 
 

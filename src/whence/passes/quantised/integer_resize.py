@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whence.graph import Node, Ref, Rewriter
-from whence.graph.edit import Edit
+from whence.graph import Ref, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_int, get_str
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.quantised_op import QuantisedOp
@@ -60,19 +60,15 @@ def rewrite_resize(match: QuantisedOp, rewriter: Rewriter) -> bool:
     mode = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
     if mode not in {"half_pixel", "align_corners", "asymmetric"} or match.activations:
         return False
-    edit, of = rewriter.edit(*match.matched, rule=_RULE), list(match.matched)
+    make = Maker(rewriter.edit(*match.matched, rule=_RULE), match.matched)
     if match.result.dtype is DType.U8:
         axes = [_in_float(axis, before[axis], after[axis], mode) for axis in (1, 2)]
-        value = _added_up(edit, x.codes, axes[0], axes[1], of)
+        value = _added_up(make, x.codes, axes[0], axes[1])
     else:
         axes = [_in_integers(axis, before[axis], after[axis], mode) for axis in (1, 2)]
-        value = _interpolated(
-            edit, x.codes, axes, DType.I32 if match.result.dtype is DType.I8 else DType.I64, of
-        )
-    return edit.finish(
-        match.last.ref(),
-        edit.node("Cast", [value], {"to": int(match.result.dtype)}, match.last.outputs, of=of),
-    )
+        dtype = DType.I32 if match.result.dtype is DType.I8 else DType.I64
+        value = _interpolated(make, x.codes, axes, dtype)
+    return make.edit.finish(match.last.ref(), make.cast(value, match.result.dtype))
 
 
 def _in_integers(axis: int, size: int, target: int, mode: str) -> _Axis:
@@ -105,53 +101,35 @@ def _in_float(axis: int, size: int, target: int, mode: str) -> _Axis:
     return _Axis(axis, first, second, place - first.astype(np.float32))
 
 
-def _taken(
-    edit: Edit, value: Ref, axis: _Axis, places: np.ndarray, weight: np.ndarray, of: list[Node]
-) -> Ref:
+def _taken(make: Maker, value: Ref, axis: _Axis, places: np.ndarray, weight: np.ndarray) -> Ref:
     """The elements at these places of the axis, each times its weight."""
     shape = tuple(-1 if each == axis.axis else 1 for each in range(4))
-    taken = edit.node("Gather", [value, edit.const(places)], {"axis": axis.axis}, of=of).ref()
-    return edit.node("Mul", [taken, edit.const(weight.reshape(shape))], of=of).ref()
+    return make("Mul", make("Gather", value, places, axis=axis.axis), weight.reshape(shape))
 
 
-def _added_up(edit: Edit, codes: Ref, rows: _Axis, columns: _Axis, of: list[Node]) -> Ref:
+def _added_up(make: Maker, codes: Ref, rows: _Axis, columns: _Axis) -> Ref:
     """In the order in which LiteRT adds, on which the last bit depends."""
-    x, one = edit.node("Cast", [codes], {"to": int(DType.F32)}, of=of).ref(), np.float32(1)
-    above = _taken(edit, x, rows, rows.first, one - rows.weight, of)
-    below = _taken(edit, x, rows, rows.second, rows.weight, of)
+    x, one = make.cast(codes, DType.F32), np.float32(1)
+    above = _taken(make, x, rows, rows.first, one - rows.weight)
+    below = _taken(make, x, rows, rows.second, rows.weight)
     total: Ref | None = None
     for places, weight in ((columns.first, one - columns.weight), (columns.second, columns.weight)):
         for row in (above, below):
-            part = _taken(edit, row, columns, places, weight, of)
-            total = part if total is None else edit.node("Add", [total, part], of=of).ref()
-    assert total is not None
-    return edit.node(
-        "Floor", [edit.node("Add", [total, edit.const(np.float32(0.5))], of=of).ref()], of=of
-    ).ref()
+            part = _taken(make, row, columns, places, weight)
+            total = part if total is None else make("Add", total, part)
+    return make("Floor", make("Add", total, np.float32(0.5)))
 
 
-def _interpolated(edit: Edit, codes: Ref, axes: list[_Axis], dtype: DType, of: list[Node]) -> Ref:
-    value = edit.node("Cast", [codes], {"to": int(dtype)}, of=of).ref()
+def _interpolated(make: Maker, codes: Ref, axes: list[_Axis], dtype: DType) -> Ref:
+    value = make.cast(codes, dtype)
     for each in axes:
-        weights = ((each.first, _UNIT - each.weight), (each.second, each.weight))
-        value = edit.node(
-            "Add",
-            [
-                _taken(edit, value, each, places, weight.astype(dtype.numpy), of)
-                for places, weight in weights
-            ],
-            of=of,
-        ).ref()
+        first = _taken(make, value, each, each.first, (_UNIT - each.weight).astype(dtype.numpy))
+        second = _taken(make, value, each, each.second, each.weight.astype(dtype.numpy))
+        value = make("Add", first, second)
     if dtype is DType.I32:
         # Twice the sum times a half is exact, so that only the shift rounds, and does so once.
-        value = edit.node("Mul", [value, edit.const(np.int32(2))], of=of).ref()
-        return edit.node(
-            "FixedPointScale",
-            [value, edit.const(np.int32(1 << 30)), edit.const(np.int32(-2 * _BITS))],
-            of=of,
-        ).ref()
+        doubled = make("Mul", value, np.int32(2))
+        return make("FixedPointScale", doubled, np.int32(1 << 30), np.int32(-2 * _BITS))
     # Integer division cuts towards zero.
-    half = edit.const(np.int64(1 << (2 * _BITS - 1)))
-    sign = edit.node("Sign", [value], of=of).ref()
-    nudged = edit.node("Add", [value, edit.node("Mul", [sign, half], of=of).ref()], of=of).ref()
-    return edit.node("Div", [nudged, edit.const(np.int64(1 << (2 * _BITS)))], of=of).ref()
+    half = make("Mul", make("Sign", value), np.int64(1 << (2 * _BITS - 1)))
+    return make("Div", make("Add", value, half), np.int64(1 << (2 * _BITS)))

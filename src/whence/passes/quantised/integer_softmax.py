@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.graph import Node, Ref, Rewriter
-from whence.graph.edit import Edit
+from whence.graph import Ref, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.passes.quantised.fixed_point import fixed_point
 from whence.passes.quantised.integer_functions import between_known
@@ -56,36 +56,36 @@ def rewrite_softmax(match: QuantisedOp, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         *match.matched, rule="quantise(softmax(dequantise(x))) = softmax in integers"
     )
-    maker = _Maker(edit, list(match.matched), rank)
-    codes = maker.cast(x.codes, DType.I32)
-    below = maker.op("Sub", codes, maker.over("ReduceMax", codes))
-    scaled = maker.op(
-        "FixedPointScale", below, maker.number(scale.multiplier), maker.number(scale.shift)
-    )
-    powers = maker.cast(
-        maker.op("LookUp", maker.code(scaled, 32767), edit.const(_exponentials())), DType.I32
-    )
-    total = maker.over("ReduceSum", powers)
+    make, last = Maker(edit, match.matched), np.array([rank - 1])
+    codes = make.cast(x.codes, DType.I32)
+    below = make("Sub", codes, make("ReduceMax", codes, last, keepdims=1))
+    scaled = make("FixedPointScale", below, np.int32(scale.multiplier), np.int32(scale.shift))
+    powers = make.cast(make("LookUp", _code(make, scaled, 32767), _exponentials()), DType.I32)
+    total = make("ReduceSum", powers, last, keepdims=1)
     # How often the sum can be halved, as a place in lists of powers of two.
-    ladder = edit.const((1 << np.arange(1, 31)).astype(np.int32))
-    place = maker.over(
-        "ReduceSum", maker.cast(maker.op("GreaterOrEqual", total, ladder), DType.I64)
-    )
-    sum_64 = maker.cast(total, DType.I64)
-    grown = maker.op("Mul", sum_64, maker.power(place, 30 - np.arange(31)))
-    unit = maker.op(
-        "Div", maker.op("Add", grown, edit.const(np.int64(1 << 13))), edit.const(np.int64(1 << 14))
-    )
-    reciprocal = maker.op(
-        "LookUp",
-        maker.code(maker.cast(unit, DType.I32), -(1 << 15) - (1 << 16)),
-        edit.const(_reciprocals()),
-    )
-    product = maker.op("Mul", maker.cast(powers, DType.I64), maker.cast(reciprocal, DType.I64))
-    half = maker.op("Div", maker.power(place, np.arange(31)), edit.const(np.int64(2)))
-    result = maker.op("Div", maker.op("Add", product, half), maker.power(place, np.arange(31)))
-    result = maker.op("Clip", result, edit.const(np.int64(0)), edit.const(np.int64(32767)))
-    return edit.finish(match.last.ref(), maker.cast(result, DType.I16))
+    ladder = (1 << np.arange(1, 31)).astype(np.int32)
+    halvings = make.cast(make("GreaterOrEqual", total, ladder), DType.I64)
+    place = make("ReduceSum", halvings, last, keepdims=1)
+    grown = make("Mul", make.cast(total, DType.I64), _power(make, place, 30 - np.arange(31)))
+    unit = make("Div", make("Add", grown, np.int64(1 << 13)), np.int64(1 << 14))
+    unit = _code(make, make.cast(unit, DType.I32), -(1 << 15) - (1 << 16))
+    reciprocal = make.cast(make("LookUp", unit, _reciprocals()), DType.I64)
+    product = make("Mul", make.cast(powers, DType.I64), reciprocal)
+    half = make("Div", _power(make, place, np.arange(31)), np.int64(2))
+    result = make("Div", make("Add", product, half), _power(make, place, np.arange(31)))
+    result = make("Clip", result, np.int64(0), np.int64(32767))
+    return edit.finish(match.last.ref(), make.cast(result, DType.I16))
+
+
+def _code(make: Maker, value: Ref, offset: int) -> Ref:
+    """An int32 plus `offset` as a code of 16 bits."""
+    moved = make("Add", value, np.int32(offset))
+    return make.cast(make("Clip", moved, np.int32(-32768), np.int32(32767)), DType.I16)
+
+
+def _power(make: Maker, place: Ref, exponents: np.ndarray) -> Ref:
+    """2 to the exponent at each place."""
+    return make("Gather", np.left_shift(np.int64(1), exponents.astype(np.int64)), place)
 
 
 def _exponentials() -> np.ndarray:
@@ -96,37 +96,3 @@ def _exponentials() -> np.ndarray:
 def _reciprocals() -> np.ndarray:
     """1 / (1 + x) at every code, the codes being 0 to 1."""
     return between_known(lambda x: 1.0 / (1.0 + x), 1.0 / _RANGE, -32768, 2.0 / _RANGE)
-
-
-class _Maker:
-    """Nodes of one edit that all come from the same nodes."""
-
-    def __init__(self, edit: Edit, of: list[Node], rank: int) -> None:
-        self._edit, self._of, self._rank = edit, of, rank
-
-    def op(self, op: str, *inputs: Ref) -> Ref:
-        return self._edit.node(op, inputs, of=self._of).ref()
-
-    def cast(self, value: Ref, dtype: DType) -> Ref:
-        return self._edit.node("Cast", [value], {"to": int(dtype)}, of=self._of).ref()
-
-    def number(self, value: int) -> Ref:
-        return self._edit.const(np.int32(value))
-
-    def over(self, op: str, value: Ref) -> Ref:
-        """A reduction of the last axis, which stays with size 1."""
-        axes = self._edit.const(np.array([self._rank - 1], np.int64))
-        return self._edit.node(op, [value, axes], {"keepdims": 1}, of=self._of).ref()
-
-    def code(self, value: Ref, offset: int) -> Ref:
-        """An int32 plus `offset` as a code of 16 bits."""
-        moved = self.op("Add", value, self.number(offset))
-        return self.cast(self.op("Clip", moved, self.number(-32768), self.number(32767)), DType.I16)
-
-    def power(self, place: Ref, exponents: np.ndarray) -> Ref:
-        """2 to the exponent at each place."""
-        return self.op(
-            "Gather",
-            self._edit.const(np.left_shift(np.int64(1), exponents.astype(np.int64))),
-            place,
-        )

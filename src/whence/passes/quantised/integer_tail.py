@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.graph import Node, Ref
+from whence.graph import Ref
 from whence.graph.edit import Edit
+from whence.graph.maker import Maker
 from whence.passes.quantised.fixed_point import fixed_points
 from whence.passes.quantised.quantised_op import QuantisedOp
 from whence.types import DType, TensorType
@@ -31,29 +32,17 @@ class Tail:
 
     def build(self, edit: Edit, sums: Ref) -> Ref:
         """The codes made of `sums`, an integer value of `edit`."""
-        match, of = self.match, [*self.match.activations, self.match.last]
+        match = self.match
+        make = Maker(edit, [*match.activations, match.last])
         if self.fixed is not None:
-            multiplier, shift = self.fixed
             attrs = {} if self.rounding == "double" else {"rounding": self.rounding}
-            value = edit.node(
-                "FixedPointScale", [sums, edit.const(multiplier), edit.const(shift)], attrs, of=of
-            ).ref()
-            return narrowed(edit, value, match, of)
+            return narrowed(make, make("FixedPointScale", sums, *self.fixed, **attrs), match)
         assert self.factor is not None
-        value = edit.node("Cast", [sums], {"to": int(DType.of(self.factor))}, of=of).ref()
-        value = edit.node("Mul", [value, edit.const(self.factor)], of=of).ref()
+        value = make("Mul", make.cast(sums, DType.of(self.factor)), self.factor)
         if self.factor.dtype == np.float32:
-            return narrowed(edit, edit.node("Round", [value], of=of).ref(), match, of)
-        size = edit.node(
-            "Add", [edit.node("Abs", [value], of=of).ref(), edit.const(np.float64(0.5))], of=of
-        ).ref()
-        whole = edit.node("Floor", [size], of=of).ref()
-        return narrowed(
-            edit,
-            edit.node("Mul", [edit.node("Sign", [value], of=of).ref(), whole], of=of).ref(),
-            match,
-            of,
-        )
+            return narrowed(make, make("Round", value), match)
+        whole = make("Floor", make("Add", make("Abs", value), np.float64(0.5)))
+        return narrowed(make, make("Mul", make("Sign", value), whole), match)
 
 
 def tail_of(
@@ -71,15 +60,14 @@ def tail_of(
     return Tail(match, None, factor.reshape(()) if factor.size == 1 else factor.reshape(-1))
 
 
-def narrowed(edit: Edit, value: Ref, match: QuantisedOp, of: list[Node]) -> Ref:
+def narrowed(make: Maker, value: Ref, match: QuantisedOp) -> Ref:
     """A value in units of the result's scale as its codes: with zero point, limits and type."""
-    kind = edit.type_of(value)
+    kind = make.edit.type_of(value)
     assert isinstance(kind, TensorType)
     zero, low, high = (
         np.asarray(number, kind.dtype.numpy)
         for number in (match.result.zero, match.low, match.high)
     )
     if match.result.zero:
-        value = edit.node("Add", [value, edit.const(zero)], of=of).ref()
-    value = edit.node("Clip", [value, edit.const(low), edit.const(high)], of=of).ref()
-    return edit.node("Cast", [value], {"to": int(match.result.dtype)}, of=of).ref()
+        value = make("Add", value, zero)
+    return make.cast(make("Clip", value, low, high), match.result.dtype)
