@@ -96,8 +96,8 @@ class Measurement:
 
     def usual_ns(self, step: int) -> int:
         """The usual time of a step in a run: in a median run, or in one of those that were kept."""
-        kept = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
-        return int(np.median(kept)) if len(kept) else 0
+        runs_ns = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
+        return int(np.median(runs_ns)) if len(runs_ns) else 0
 
 
 def _why(program: Program, step: ProgramStep, shown: Callable[[Program, int], str] | None) -> str:

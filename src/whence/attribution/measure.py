@@ -425,8 +425,8 @@ class _Book:
             )
 
     def close(self, unprofiled: Sequence[int]) -> Measurement:
-        kept = range(len(self._samples))
-        middle = sorted(kept, key=lambda run: self._walls[run])[len(kept) // 2]
+        stored = range(len(self._samples))
+        middle = sorted(stored, key=lambda run: self._walls[run])[len(stored) // 2]
         begin, samples = self._samples[middle]
         return Measurement(
             runs_ns=tuple(self._walls),
@@ -446,16 +446,16 @@ class _Book:
 
     def _stored_samples(self) -> np.ndarray:
         """The samples of as many runs as there is room for, each run an execution."""
-        kept: list[np.ndarray] = []
+        stored: list[np.ndarray] = []
         count = 0
         for run, (_, samples) in enumerate(self._samples):
             count += len(samples)
-            if kept and count > _STORED_SAMPLES:
+            if stored and count > _STORED_SAMPLES:
                 break
             mine = samples.copy()
             mine["execution"] = run
-            kept.append(mine)
-        return np.concatenate(kept)
+            stored.append(mine)
+        return np.concatenate(stored)
 
 
 def overhead(profiled: Sequence[int], unprofiled: Sequence[int]) -> float:

@@ -42,32 +42,32 @@ def cache(
     """
     if action not in ACTIONS:
         raise typer.BadParameter(f"'{action}' is none of {', '.join(ACTIONS)}", param_hint="ACTION")
-    console, kept = out(), Cache()
+    console, cache = out(), Cache()
     match action:
         case "list":
-            _list(console, kept, limit)
+            _list(console, cache, limit)
         case "prune":
-            freed = kept.prune(_bytes(to))
+            freed = cache.prune(_bytes(to))
             console.print(safe(f"{size(freed)} freed"))
         case "clear":
-            freed = kept.prune(0, spare_seconds=0.0)
+            freed = cache.prune(0, spare_seconds=0.0)
             for name in _COMPILER_FOLDERS:
-                folder = kept.folder / name
+                folder = cache.folder / name
                 freed += sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
                 shutil.rmtree(folder, ignore_errors=True)
             console.print(safe(f"{size(freed)} freed"))
-    entries = kept.entries()
+    entries = cache.entries()
     console.print(
         safe(
-            f"{kept.folder}: {len(entries)} entr{'ies' if len(entries) != 1 else 'y'},"
+            f"{cache.folder}: {len(entries)} entr{'ies' if len(entries) != 1 else 'y'},"
             f" {size(sum(entry.bytes for entry in entries))} (pruned to {size(LIMIT_BYTES)})"
         ),
         soft_wrap=True,
     )
 
 
-def _list(console: Console, kept: Cache, limit: int) -> None:
-    entries = list(reversed(kept.entries()))
+def _list(console: Console, cache: Cache, limit: int) -> None:
+    entries = list(reversed(cache.entries()))
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("size", justify="right")
     table.add_column("last used", justify="right")

@@ -158,9 +158,9 @@ class CWriter(ExpressionWriter):
             case Advance(pointer, by):
                 self.line(f"{pointer} += {self.count(by)};")
             case Swap(one, other):
-                kept = self.fresh("swap")
-                self.line(f"{self.swap_type(one)} {kept} = {one};")
-                self.line(f"{one} = {other}, {other} = {kept};")
+                spare = self.fresh("swap")
+                self.line(f"{self.swap_type(one)} {spare} = {one};")
+                self.line(f"{one} = {other}, {other} = {spare};")
             case Prefetch(pointer, offset, nearest):
                 near = "" if nearest else ", 0, 2"
                 self.line(f"__builtin_prefetch({pointer} + {self.count(offset)}{near});")

@@ -309,10 +309,10 @@ def _locate(
         for each in command.absorbed:
             absorbed[each].append(position)
     rows = {source_ids[row.id]: row for row in db.source if row.id in source_ids}
-    became: dict[int, set[str]] = defaultdict(set)
+    made_types: dict[int, set[str]] = defaultdict(set)
     for made in db.optimised:
         if made.source_id in source_ids:
-            became[source_ids[made.source_id]].add(made.operator)
+            made_types[source_ids[made.source_id]].add(made.operator)
     by_id = {operator.id: operator for operator in operators}
     on_cpu = {source_ids[each] for each in _passed_through(db) if each in source_ids}
     found: dict[int, Whereabouts] = {}
@@ -332,7 +332,7 @@ def _locate(
             found[operator.id] = _without_command(
                 operator,
                 rows[operator.id],
-                became[operator.id],
+                made_types[operator.id],
                 by_id,
                 own,
                 regor=db.extra("perf") is not None,
@@ -356,19 +356,19 @@ def _passed_through(db: DebugDatabase) -> set[int]:
 def _without_command(
     operator: ModelOperator,
     row: SourceOperatorRow,
-    became: set[str],
+    made_types: set[str],
     by_id: Mapping[int, ModelOperator],
     own: Mapping[int, list[int]],
     *,
     regor: bool,
 ) -> Whereabouts:
     kind = _kind(row.operator)
-    if regor and not became:
+    if regor and not made_types:
         return Whereabouts(VelaPlace.REMOVED)
     # What became something else was lowered for the NPU, so it cannot run on the CPU.
-    lowered = bool(became) and row.operator not in became
+    lowered = bool(made_types) and row.operator not in made_types
     if kind not in _FUSED | _VIEWS and not lowered:
-        return Whereabouts(VelaPlace.CPU) if became else Whereabouts(VelaPlace.REMOVED)
+        return Whereabouts(VelaPlace.CPU) if made_types else Whereabouts(VelaPlace.REMOVED)
     maker = operator
     for _ in range(len(by_id)):
         makers = [by_id[each] for each in maker.makers if each in by_id]

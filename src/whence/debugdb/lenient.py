@@ -128,7 +128,7 @@ class TableReader:
         beside: list[dict[str, str]] = []
         for row in rows:
             cells: list[Cell] = []
-            kept = {
+            extra = {
                 name: row[places[name]]
                 for name in unknown
                 if places[name] < len(row) and row[places[name]]
@@ -137,7 +137,7 @@ class TableReader:
                 index = places.get(column.name, len(row))
                 value = _value(column, row[index]) if index < len(row) else column.default
                 if value is _BAD:
-                    kept[column.name], value = row[index], column.default
+                    extra[column.name], value = row[index], column.default
                 if value is None and column.required:
                     rejected.append(_filled(row, len(columns)))
                     break
@@ -145,7 +145,7 @@ class TableReader:
                 cells.append(value)
             else:
                 good.append(cells)
-                beside.append(kept)
+                beside.append(extra)
         self._db.add(table, good)
         self._tell_bad(table, beside)
         if rejected:
@@ -158,7 +158,7 @@ class TableReader:
 
     def _tell_bad(self, table: TableSchema, beside: Sequence[dict[str, str]]) -> None:
         known = set(table.header)
-        bad = [(name, cell) for kept in beside for name, cell in kept.items() if name in known]
+        bad = [(name, cell) for extra in beside for name, cell in extra.items() if name in known]
         if bad:
             name, cell = bad[0]
             shown = cell if len(cell) <= 40 else cell[:40] + "…"
@@ -170,13 +170,13 @@ class TableReader:
     def _keep_beside(
         self, table: TableSchema, first: int, beside: Sequence[dict[str, str]]
     ) -> None:
-        names = list(dict.fromkeys(name for kept in beside for name in kept))
+        names = list(dict.fromkeys(name for extra in beside for name in extra))
         if names:
             label = _unused("row", names)
             rows = (
-                (str(first + index), *(kept.get(name, "") for name in names))
-                for index, kept in enumerate(beside)
-                if kept
+                (str(first + index), *(extra.get(name, "") for name in names))
+                for index, extra in enumerate(beside)
+                if extra
             )
             self._keep(f"{table.name}_extra", (label, *names), rows)
 

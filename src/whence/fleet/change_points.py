@@ -76,11 +76,11 @@ def find_changes(
     if not found:
         return []
     adjusted = stats.false_discovery_control([change.p_value for change in found], method="by")
-    kept = []
+    changes = []
     for change, p_value in zip(found, adjusted, strict=True):
         is_large = abs(math.log(change.ratio)) >= max(math.log1p(least), change.noise)
         if p_value <= level and is_large:
-            kept.append(
+            changes.append(
                 ChangePoint(
                     change.series,
                     change.position,
@@ -90,7 +90,7 @@ def find_changes(
                     float(p_value),
                 )
             )
-    return sorted(kept, key=lambda change: change.before_ns - change.after_ns)
+    return sorted(changes, key=lambda change: change.before_ns - change.after_ns)
 
 
 def _candidates(rpt: Any, stats: Any, series: Series) -> list[ChangePoint]:

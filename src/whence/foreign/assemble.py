@@ -71,8 +71,8 @@ def assemble(
             residual[name] = residual.get(name, 0) + time
         kernels.append(_kernel(each, time, recording, column))
     wall = sum(recording.runs_ns)
-    kept = [row for row in kernels if row.calls or row.time_ns]
-    sources = _sources(source, placement, kept, recording, wall)
+    ran = [row for row in kernels if row.calls or row.time_ns]
+    sources = _sources(source, placement, ran, recording, wall)
     counts = Counter(row.fate for row in sources)
     profile = Profile(
         model=model,
@@ -91,7 +91,7 @@ def assemble(
             counts[Outcome.LOST],
         ),
         sources=sources,
-        kernels=tuple(kept),
+        kernels=tuple(ran),
         passes=_by_evidence(placement, totals),
         runs_ns=recording.runs_ns,
         timeline=recording.timeline,

@@ -256,7 +256,7 @@ def _save(
     path: Path, nodes: Sequence[NodeProto], given: np.ndarray, weights: Mapping[str, Any]
 ) -> None:
     read = {name for node in nodes for name in node.input}
-    kept = [
+    initializers = [
         numpy_helper.from_array(np.ascontiguousarray(value), name)
         for name, value in weights.items()
         if name in read
@@ -268,6 +268,6 @@ def _save(
         if name in read
     ]
     result = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, given.shape)
-    graph = helper.make_graph(list(nodes), kind, ports, [result], kept)
+    graph = helper.make_graph(list(nodes), kind, ports, [result], initializers)
     opsets = [helper.make_opsetid("", _OPSET)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=_IR), path)

@@ -76,11 +76,11 @@ def read_inductor(
     spent = np.zeros((len(runs), len(order)), np.int64)
     calls = np.zeros(len(order), np.int64)
     for row, run in enumerate(runs):
-        turn: dict[str, int] = defaultdict(int)
+        seen: dict[str, int] = defaultdict(int)
         for each in _outermost(events, run, known, wanted):
             keys = [key for key in order if key.rpartition(":")[0] == each.name]
-            key = keys[min(turn[each.name], len(keys) - 1)]
-            turn[each.name] += 1
+            key = keys[min(seen[each.name], len(keys) - 1)]
+            seen[each.name] += 1
             spent[row, number[key]] += round((each.end - each.begin) * 1000)
             calls[number[key]] += 1
     if runs_wanted and runs_wanted != len(runs):

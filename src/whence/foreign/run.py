@@ -129,9 +129,9 @@ def record(
         process.ask("warmup", warmup)
         done = 0
         while done < runs:
-            turn = min(_TURN, runs - done)
-            process.ask("runs", turn)
-            done += turn
+            batch = min(_TURN, runs - done)
+            process.ask("runs", batch)
+            done += batch
             if progress is not None:
                 progress(f"running {engine}", done, runs)
         return finished(subject, process, keep)

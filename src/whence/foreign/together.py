@@ -54,10 +54,10 @@ def compare_engines(
             process.ask("warmup", warmup)
         done = 0
         while done < runs:
-            turn = min(_TURN, runs - done)
+            batch = min(_TURN, runs - done)
             for process in processes.values():
-                process.ask("runs", turn)
-            done += turn
+                process.ask("runs", batch)
+            done += batch
             if progress is not None:
                 progress("running in turns", done, runs)
         profiles = {name: _profile(subject, process) for name, process in processes.items()}

@@ -222,13 +222,15 @@ class Change:
         )
 
     def _check_conservation(self, births: Sequence[tuple[Birth, Origin]]) -> None:
-        kept = union_of([*(origin for _, origin in births), *(node.origin for node in self.consts)])
+        surviving = union_of(
+            [*(origin for _, origin in births), *(node.origin for node in self.consts)]
+        )
         for node in self.removed:
             if node.id in self.buried:
                 continue
-            if not node.origin <= kept:
+            if not node.origin <= surviving:
                 raise self._error(
-                    f"removing {node!r} would lose source operators {sorted(node.origin - kept)}:"
+                    f"removing {node!r} would lose source operators {sorted(node.origin - surviving)}:"
                     " name a reason (`edit.bury`), or make a successor (`edit.node`)"
                 )
             if self._abandoned_bodies(node):

@@ -110,13 +110,13 @@ def _common(paths: Sequence[Guards]) -> Guards:
     decided by what stands before it in one of them.
     """
     first, *others = sorted(paths, key=len)
-    kept: list[Guard] = []
+    remaining: list[Guard] = []
     for guard in first:
         if all(guard in path for path in others) and any(
-            set(path[: path.index(guard)]) <= set(kept) for path in paths
+            set(path[: path.index(guard)]) <= set(remaining) for path in paths
         ):
-            kept.append(guard)
-    return tuple(kept)
+            remaining.append(guard)
+    return tuple(remaining)
 
 
 def _known(
@@ -127,11 +127,11 @@ def _known(
     Behind one that is not, only what the caller gives, or what is needed whatever happens, is sure
     to be there: other conditions may be made by something that runs under the one left out.
     """
-    kept: list[Guard] = []
+    remaining: list[Guard] = []
     for place, guard in enumerate(guards):
         made = made_at.get(guard.condition, -1)
         if made < position and (
-            made < 0 or needed.get(guard.condition) == () or len(kept) == place
+            made < 0 or needed.get(guard.condition) == () or len(remaining) == place
         ):
-            kept.append(guard)
-    return tuple(kept[:DEEPEST])
+            remaining.append(guard)
+    return tuple(remaining[:DEEPEST])

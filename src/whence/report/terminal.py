@@ -274,26 +274,26 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
         inserted = ""
         if row.inserted_ns * 20 > row.time_ns > 0:
             inserted = f", {row.inserted_ns / row.time_ns:.0%} of it layout changes"
-        became = _fit_became(row.became, inserted, room - name_width)
+        outcome = _fit_became(row.became, inserted, room - name_width)
         beside = (Text(fit(module, module_width)),) if module_width else ()
         rate = ((of_peak(row.of_peak),) if rated else ()) + ((row.bound,) if bounded else ())
         table.add_row(
-            *_times(profile, row.time_ns, row.share), *rate, Text(name), *beside, Text(became)
+            *_times(profile, row.time_ns, row.share), *rate, Text(name), *beside, Text(outcome)
         )
     console.print(table)
 
 
-def _fit_became(became: str, inserted: str, width: int) -> str:
+def _fit_became(outcome: str, inserted: str, width: int) -> str:
     """What became of an operator; where there is little room, only where it ended."""
-    whole = escape(became)
+    whole = escape(outcome)
     end = _end(whole)
     forms = (whole + inserted, end + inserted, end)
     return next((form for form in forms if len(form) <= width), shorten(end, width))
 
 
-def _end(became: str) -> str:
+def _end(outcome: str) -> str:
     """Of what became of an operator, where it ended."""
-    _, arrow, kernel = became.rpartition("→")
+    _, arrow, kernel = outcome.rpartition("→")
     return arrow + kernel
 
 

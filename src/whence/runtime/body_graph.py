@@ -101,7 +101,7 @@ def bound(body: Graph, known: KnownInputs, made: Sequence[int]) -> Graph:
     names = {node_id: f"in{place}" for node_id, place in places.items()} | {
         node.id: f"out{place}" for place, node in enumerate(whole.outputs)
     }
-    kept = {whole.outputs[index].id for index in made}
+    wanted = {whole.outputs[index].id for index in made}
     graph = Graph(whole.name, whole.ledger, whole.inference)
     arithmetic = _SizeArithmetic(graph)
     for name in known.dimensions:
@@ -111,7 +111,7 @@ def bound(body: Graph, known: KnownInputs, made: Sequence[int]) -> Graph:
         arithmetic.make(whole.inputs[place], sizes)
     for node in whole:
         place = places.get(node.id, -1)
-        if place in known.sizes or (node.op == "Output" and node.id not in kept):
+        if place in known.sizes or (node.op == "Output" and node.id not in wanted):
             continue
         fixed = known.constants.get(place)
         copy = Node(
@@ -136,7 +136,7 @@ def bound(body: Graph, known: KnownInputs, made: Sequence[int]) -> Graph:
         if place not in known.constants and place not in known.sizes
     }
     graph._inputs = {**given, **taken}
-    graph._outputs = {node_id: None for node_id in whole._outputs if node_id in kept}
+    graph._outputs = {node_id: None for node_id in whole._outputs if node_id in wanted}
     types = TypeRefresher(graph)
     types.learnt.update(node_id for node_id, place in places.items() if place in known.constants)
     for node in graph:

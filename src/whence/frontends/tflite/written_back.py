@@ -85,12 +85,12 @@ def call_body(call: OperatorCall, mapper: Mapper) -> None:
         call.assign(key, ref)
 
 
-def _model_of(call: OperatorCall, given: list[int], kept: list[int]) -> bytes:
+def _model_of(call: OperatorCall, given: list[int], state: list[int]) -> bytes:
     """A model of this operator alone. Its inputs are what the operator is given, then the variables
     that it keeps; its outputs are what the operator makes.
     """
     record, reading = call.record, call.scope.reading
-    listed = [*given, *kept, *record.inputs, *record.intermediates, *record.outputs]
+    listed = [*given, *state, *record.inputs, *record.intermediates, *record.outputs]
     listed += [each for index in listed if index != ABSENT for each in _scales_of(call, index)]
     found = dict.fromkeys(index for index in listed if index != ABSENT)
     places = {index: place for place, index in enumerate(found)}
@@ -116,7 +116,7 @@ def _model_of(call: OperatorCall, given: list[int], kept: list[int]) -> bytes:
         record.options,
         record.custom_options,
     )
-    inputs = renumbered((*given, *kept))
+    inputs = renumbered((*given, *state))
     outputs = tuple(places[index] for index in record.outputs if index != ABSENT)
     subgraph = SubgraphRecord(record.name, tuple(tensors), inputs, outputs, (operator,))
     form = reading.model.format
@@ -169,8 +169,8 @@ class WrittenCall:
     @property
     def states(self) -> list[tuple[int, int]]:
         """Where the node takes each variable, and where it gives its next value."""
-        kept = [place for place, index in enumerate(self.inputs) if self.tensors[index].is_variable]
-        return list(zip(kept, range(len(self.outputs), len(self.outputs) + len(kept)), strict=True))
+        held = [place for place, index in enumerate(self.inputs) if self.tensors[index].is_variable]
+        return list(zip(held, range(len(self.outputs), len(self.outputs) + len(held)), strict=True))
 
 
 def written_call(node: Node) -> WrittenCall:

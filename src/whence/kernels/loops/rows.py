@@ -57,9 +57,11 @@ def _softmax(group: Group, anchor: Node) -> Kernel:
     # exp(x - max) / Σ exp(x - max)
     row = _along(group, anchor, [_axis(group, anchor)])
     top = _top(row)
-    total, kept = row.fold_stored("total", lambda index: apply(Fn.EXP_DOWN, sub(row.x(index), top)))
+    total, stored = row.fold_stored(
+        "total", lambda index: apply(Fn.EXP_DOWN, sub(row.x(index), top))
+    )
     inverse = row.hold("inverse", div(like(1.0, total), total))
-    return row.finish(lambda index: mul(kept(index), inverse))
+    return row.finish(lambda index: mul(stored(index), inverse))
 
 
 def _log_softmax(group: Group, anchor: Node) -> Kernel:

@@ -197,8 +197,8 @@ def _causal_conv(call: Call) -> tuple[Value, ...]:
     w = tensor(call, 1)
     bias = optional_tensor(call, 2)
     past = optional_tensor(call, 3)
-    kept = w.shape[-1] - 1
-    history = np.zeros((*x.shape[:2], kept), dtype=x.dtype) if past is None else past
+    overlap = w.shape[-1] - 1
+    history = np.zeros((*x.shape[:2], overlap), dtype=x.dtype) if past is None else past
     joined = np.concatenate((history, x), axis=2)
     window = make_window(call.op, {}, joined.shape[2:], w.shape[2:])
     y = _convolve_depthwise(widen(joined), widen(w), window, x.shape[1])
@@ -206,7 +206,7 @@ def _causal_conv(call: Call) -> tuple[Value, ...]:
         y += _channelwise(widen(bias), y.ndim)
     if get_str(call.attrs, "activation", "none") in {"silu", "swish"}:
         y = y / (1 + np.exp(-y))
-    return narrow(y, x.dtype), joined[:, :, joined.shape[2] - kept :]
+    return narrow(y, x.dtype), joined[:, :, joined.shape[2] - overlap :]
 
 
 def _deform_conv(call: Call) -> tuple[Value]:

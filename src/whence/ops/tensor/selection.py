@@ -134,10 +134,10 @@ def suppress(
     union, exceeds `threshold`.
     """
     areas = np.prod(high - low, axis=-1)
-    kept: list[int] = []
-    while order.size and len(kept) < limit:
+    chosen: list[int] = []
+    while order.size and len(chosen) < limit:
         best, order = int(order[0]), order[1:]
-        kept.append(best)
+        chosen.append(best)
         overlap = np.prod(
             np.maximum(np.minimum(high[best], high[order]) - np.maximum(low[best], low[order]), 0),
             axis=-1,
@@ -146,7 +146,7 @@ def suppress(
         # A box without area overlaps nothing.
         solid = (overlap > 0) & (union > 0) & (areas[order] > 0) & (areas[best] > 0)
         order = order[~(solid & (overlap / np.where(union > 0, union, 1) > threshold))]
-    return kept
+    return chosen
 
 
 def _non_max_suppression(call: Call) -> tuple[Value]:

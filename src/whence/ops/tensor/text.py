@@ -80,12 +80,12 @@ def _normalise(call: Call) -> tuple[Value]:
             f"needs [C] or [1,C] and a known case change, found {list(x.shape)} and {action!r}"
         )
     stop = {word if exact else word.lower() for word in get_strs(call.attrs, "stopwords")}
-    kept = [text for text in _texts(x) if (text if exact else text.lower()) not in stop]
+    words = [text for text in _texts(x) if (text if exact else text.lower()) not in stop]
     if action != "NONE":
-        kept = [text.lower() if action == "LOWER" else text.upper() for text in kept]
+        words = [text.lower() if action == "LOWER" else text.upper() for text in words]
     # Nothing left is one empty text, so that the tensor does not vanish.
-    kept = kept or [""]
-    return (strings(kept, (len(kept),) if x.ndim == 1 else (1, len(kept))),)
+    words = words or [""]
+    return (strings(words, (len(words),) if x.ndim == 1 else (1, len(words))),)
 
 
 OPS: tuple[OpDef, ...] = (

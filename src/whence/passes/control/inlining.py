@@ -31,19 +31,19 @@ class Inlining:
     """The nested graphs whose nodes move."""
     moved: list[Node] = field(default_factory=list)
     """Nodes of the nested graph that hold graphs themselves, which go over to their copies."""
-    kept: list[Graph] = field(default_factory=list)
+    retained: list[Graph] = field(default_factory=list)
     """Nested graphs that go over to a node of their own."""
 
     def inline(self, body: Graph, given: Sequence[Ref | None]) -> list[Ref | None]:
         """Copy the nodes of `body`, fed with `given`; returns what its outputs became."""
         self.taken.append(body)
-        became: dict[Ref, Ref | None] = {
+        copies: dict[Ref, Ref | None] = {
             entry.ref(): ref for entry, ref in zip(body.inputs, given, strict=True)
         }
         for node in body:
             if node.is_a("Input", "Output"):
                 continue
-            inputs = [None if ref is None else became[ref] for ref in node.inputs]
+            inputs = [None if ref is None else copies[ref] for ref in node.inputs]
             copy = self._add(
                 node.op,
                 inputs,
@@ -58,9 +58,9 @@ class Inlining:
             if node.bodies:
                 self.moved.append(node)
             for index in range(len(node.outputs)):
-                became[node.ref(index)] = copy.ref(index)
+                copies[node.ref(index)] = copy.ref(index)
         return [
-            became[ref] if (ref := output.inputs[0]) is not None else None
+            copies[ref] if (ref := output.inputs[0]) is not None else None
             for output in body.outputs
         ]
 
@@ -75,7 +75,7 @@ class Inlining:
         """Leave `body` a nested graph, fed with `given`, that gives what has these types; returns
         what its outputs became.
         """
-        self.kept.append(body)
+        self.retained.append(body)
         node = self._add(
             "Branch",
             given,
@@ -138,7 +138,7 @@ class Inlining:
     def apply(self, rewriter: Rewriter) -> list[Node]:
         """Do it; returns the nodes that are new. What was not taken is dead."""
         holder, target = self.holder, self.redirects[self.holder.ref()].node
-        held, kept = holder.bodies, {node: node.bodies for node in self.moved}
+        held, bodies_before = holder.bodies, {node: node.bodies for node in self.moved}
         change = Change(
             self.graph,
             rewriter.pass_name,
@@ -166,11 +166,11 @@ class Inlining:
             touched = change.apply()
         except RewriteError:
             holder.bodies = held
-            for node, bodies in kept.items():
+            for node, bodies in bodies_before.items():
                 node.bodies = bodies
             raise
         for body in held.values():
-            if not any(body is other for other in (*self.taken, *self.kept)):
+            if not any(body is other for other in (*self.taken, *self.retained)):
                 dissolve(body, Reason.DEAD, rewriter.pass_name, f"never runs: {self.rule}", None)
         rewriter.applied(change, touched)
         # The condition, or the number of iterations, did its work here. What a branch captured may

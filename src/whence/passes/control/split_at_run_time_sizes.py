@@ -154,7 +154,7 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
     )
     if not given:
         return
-    body, became = _body(rewriter, nodes, list(taken), list(given))
+    body, inner = _body(rewriter, nodes, list(taken), list(given))
     entries = _entries(graph, list(taken), inside)
     for place in entries.sizes:
         # For who is told that it cannot be.
@@ -185,7 +185,7 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
     rewriter.applied(change, change.apply())
     graph.ledger.record_step(
         Entry(copy.id, ((each.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
-        for each, copy in zip(nodes, became, strict=True)
+        for each, copy in zip(nodes, inner, strict=True)
     )
 
 
@@ -236,16 +236,16 @@ def _body(
     """A graph with copies of the nodes, and the copies."""
     graph = rewriter.graph
     body = Graph(f"{graph.name} continued", graph.ledger, graph.inference)
-    became: dict[Ref, Ref] = {}
+    inner: dict[Ref, Ref] = {}
     for index, ref in enumerate(taken):
         entry = Node(body.new_id(), "Input", (), (graph.type_of(ref),), name=f"in{index}")
-        became[ref] = body.append(entry).ref()
+        inner[ref] = body.append(entry).ref()
     copies = []
     for node in nodes:
         copy = Node(
             body.new_id(),
             node.op,
-            tuple(None if ref is None else became[ref] for ref in node.inputs),
+            tuple(None if ref is None else inner[ref] for ref in node.inputs),
             node.outputs,
             node.attrs,
             name=node.name,
@@ -256,9 +256,9 @@ def _body(
         copy.birth = Birth(((node.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
         copies.append(body.append(copy))
         for index in range(len(node.outputs)):
-            became[node.ref(index)] = copy.ref(index)
+            inner[node.ref(index)] = copy.ref(index)
     for index, ref in enumerate(given):
-        body.append(Node(body.new_id(), "Output", (became[ref],), (), name=f"out{index}"))
+        body.append(Node(body.new_id(), "Output", (inner[ref],), (), name=f"out{index}"))
     return body, copies
 
 

@@ -110,10 +110,10 @@ class ConstantFolder:
     def _is_foldable(self, node: Node) -> bool:
         found = self._foldable.get(node.op)
         if found is None:
-            kept = _KEPT - {"DequantizeLinear"} if self._options.dequantise else _KEPT
-            found = node.op not in kept and not (OpClass.RANDOM | OpClass.CONTROL) & classes_of(
-                node.op
-            )
+            not_folded = _KEPT - {"DequantizeLinear"} if self._options.dequantise else _KEPT
+            found = node.op not in not_folded and not (
+                OpClass.RANDOM | OpClass.CONTROL
+            ) & classes_of(node.op)
             self._foldable[node.op] = found
         return found and not node.bodies and not node.retained
 

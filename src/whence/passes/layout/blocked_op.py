@@ -351,17 +351,17 @@ def _resize(
     if before is None or after is None or before[:2] != after[:2] or not simple or crops:
         return None
     axes = get_ints(node.attrs, "axes", tuple(range(layout.rank)))
-    kept = [place for place, axis in enumerate(axes) if axis % layout.rank >= 2]
+    spatial = [place for place, axis in enumerate(axes) if axis % layout.rank >= 2]
     inputs: list[Input] = [Twin(source), None]
     for slot in (2, 3):
         value = graph.const_value(node.input(slot))
         if node.input(slot) is not None and value is None:
             return None
         inputs.append(
-            None if value is None or value.size == 0 else np.ascontiguousarray(value[kept])
+            None if value is None or value.size == 0 else np.ascontiguousarray(value[spatial])
         )
-    attrs = {**node.attrs, "axes": tuple(_axis(axes[place], layout.rank) for place in kept)}
-    return Form((BlockedStep("Resize", tuple(inputs), attrs),), (layout,)) if kept else None
+    attrs = {**node.attrs, "axes": tuple(_axis(axes[place], layout.rank) for place in spatial)}
+    return Form((BlockedStep("Resize", tuple(inputs), attrs),), (layout,)) if spatial else None
 
 
 # The result of an operator whose operands must have one shape is blocked with all of them, and a

@@ -122,9 +122,9 @@ def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
     if any(user.op == "Transpose" for user in users):
         # The next one will take this one in, and may undo it.
         return False
-    kept = [axis for axis in perm if not same_dim(before[axis], 1)]
+    moving = [axis for axis in perm if not same_dim(before[axis], 1)]
     target = reshape_target(before, after)
-    if kept != sorted(kept) or target is None:
+    if moving != sorted(moving) or target is None:
         return False
     edit = rewriter.edit(node, rule="transpose of axes of size 1 = reshape")
     made = edit.node("Reshape", [source, edit.sizes(target)], types=node.outputs)
@@ -158,9 +158,9 @@ def _move_back(node: Node, rewriter: Rewriter) -> bool:
         return False
     # The axes of x that are not of size 1, in the order that the first Transpose, and so the
     # Reshape, has them.
-    kept = [axis for axis, size in zip(there, transposed, strict=True) if not same_dim(size, 1)]
+    moving = [axis for axis, size in zip(there, transposed, strict=True) if not same_dim(size, 1)]
     places = [place for place, size in enumerate(reshaped) if not same_dim(size, 1)]
-    result = [kept[places.index(place)] for place in back if not same_dim(reshaped[place], 1)]
+    result = [moving[places.index(place)] for place in back if not same_dim(reshaped[place], 1)]
     target = reshape_target(before, after)
     if result != sorted(result) or target is None:
         return False

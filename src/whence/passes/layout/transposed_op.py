@@ -137,8 +137,8 @@ def _without(perm: Perm, gone: set[int], node: Node) -> Perm:
     """The permutation left after a reduction of axes `gone`, counted behind the transpose."""
     if get_int(node.attrs, "keepdims", 1):
         return perm
-    kept = [perm[axis] for axis in range(len(perm)) if axis not in gone]
-    return tuple(sorted(kept).index(axis) for axis in kept)
+    remaining = [perm[axis] for axis in range(len(perm)) if axis not in gone]
+    return tuple(sorted(remaining).index(axis) for axis in remaining)
 
 
 def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:

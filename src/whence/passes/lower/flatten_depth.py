@@ -178,8 +178,8 @@ class Flattening:
                 )
             assert total is not None
             result = total
-        apart = self._reshape(result, (batch, out, *self._plane()))
-        self._finish(self._transpose(apart))
+        by_slice = self._reshape(result, (batch, out, *self._plane()))
+        self._finish(self._transpose(by_slice))
 
     def _plane(self) -> tuple[int, ...]:
         return (self._made[1], *self._made[3:])
@@ -203,9 +203,9 @@ class Flattening:
         return self._make("Slice", padded, *(self._ints(value) for value in ranges))
 
     def _attrs(self, *sizes: tuple[int, ...]) -> dict[str, Attr]:
-        kept = {name: value for name, value in self.node.attrs.items() if name != "auto_pad"}
+        attrs = {name: value for name, value in self.node.attrs.items() if name != "auto_pad"}
         names = ("kernel_shape", "strides", "dilations")
-        return kept | dict(zip(names, map(tuple, sizes), strict=True))
+        return attrs | dict(zip(names, map(tuple, sizes), strict=True))
 
     def _conv(
         self,

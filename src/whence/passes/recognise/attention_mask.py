@@ -50,13 +50,13 @@ def masked_scores(graph: Graph, node: Node) -> tuple[Ref, Mask] | None:
         return None
     seen = node.inputs[0]
     for index in (1, 2):
-        kept = node.inputs[index]
+        shown = node.inputs[index]
         number = scalar(graph, node.inputs[3 - index])
         inverted = index == 2
-        if seen is None or kept is None or number is None or not _is_product(graph, kept):
+        if seen is None or shown is None or number is None or not _is_product(graph, shown):
             continue
         if number == -math.inf or (number <= _LOW and _every_query_sees(graph, seen, inverted)):
-            return kept, Mask(seen, inverted, node, None)
+            return shown, Mask(seen, inverted, node, None)
     return None
 
 

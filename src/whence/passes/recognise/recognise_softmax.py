@@ -212,12 +212,12 @@ def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None
     if axes is None or len(axes) != 1 or shape is None or here is None:
         return None
     wanted = (*shape[: axes[0]], 1, *shape[axes[0] + 1 :])
-    kept = len(nodes) == 1 and reduce.attrs.get("keepdims", 1)
+    is_shaped = len(nodes) == 1 and reduce.attrs.get("keepdims", 1)
     # After a detour the shape must say that every row got its own number back. An Expand may have
     # changed the number of elements.
     expanded = any(node.op == "Expand" for node in nodes)
     back = None not in wanted and here == wanted if expanded else same_but_one(here, wanted)
-    return _Reduced(source, axes[0], tuple(reversed(nodes))) if kept or back else None
+    return _Reduced(source, axes[0], tuple(reversed(nodes))) if is_shaped or back else None
 
 
 def _floorless(graph: Graph, node: Node) -> Ref | None:

@@ -75,7 +75,7 @@ def number(value: int) -> Size:
 
 
 def _size(terms: Mapping[Monomial, int]) -> Size | None:
-    kept = tuple(
+    nonzero = tuple(
         sorted(
             (
                 (monomial, coefficient)
@@ -85,8 +85,8 @@ def _size(terms: Mapping[Monomial, int]) -> Size | None:
             key=lambda term: term[0],
         )
     )
-    if len(kept) <= _MAX_TERMS and all(len(monomial) <= _MAX_DEGREE for monomial, _ in kept):
-        return Size(kept)
+    if len(nonzero) <= _MAX_TERMS and all(len(monomial) <= _MAX_DEGREE for monomial, _ in nonzero):
+        return Size(nonzero)
     return None
 
 

@@ -142,12 +142,12 @@ def _reduce(graph: Graph, node: Node) -> Ref | None:
         if _int(node, "noop_with_empty_axes", 0):
             return node.inputs[0]
         axes = () if shape is None else tuple(range(len(shape)))
-    kept = (
+    is_same = (
         _int(node, "keepdims", 1)
         and shape is not None
         and all(-len(shape) <= axis < len(shape) and same_dim(shape[axis], 1) for axis in axes)
     )
-    return node.inputs[0] if kept else None
+    return node.inputs[0] if is_same else None
 
 
 # ---- the same type ----

@@ -54,16 +54,16 @@ def _bias_dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     *_, residual, ratio, training_mode = record.operands(5)
     data = build.op("Add", record.required(0), record.required(1))
     attrs: dict[str, Attr] = {"seed": record.integer("seed", 0)} if "seed" in record.attrs else {}
-    kept = build.scope.fresh(f"{record.name}/kept") if residual else record.output(0)
+    dropped = build.scope.fresh(f"{record.name}/kept") if residual else record.output(0)
     build.into(
-        [kept, record.output(1)] if record.output(1) else [kept],
+        [dropped, record.output(1)] if record.output(1) else [dropped],
         "Dropout",
         data,
         ratio,
         training_mode,
         **attrs,
     )
-    return build.result("Add", kept, residual) if residual else build.records
+    return build.result("Add", dropped, residual) if residual else build.records
 
 
 def _bitmask_dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:

@@ -24,7 +24,7 @@ def tidy(subgraph: Subgraph, outputs: Sequence[int]) -> None:
     makers: dict[int, OperatorRecord] = {}
     alias: dict[int, int] = {}
     instead: dict[int, int] = {}
-    kept: list[WrittenOperator] = []
+    remaining: list[WrittenOperator] = []
     for each in subgraph.operators:
         record = dataclasses.replace(
             each.record, inputs=tuple(alias.get(tensor, tensor) for tensor in each.record.inputs)
@@ -50,8 +50,8 @@ def tidy(subgraph: Subgraph, outputs: Sequence[int]) -> None:
                 alias[record.outputs[0]] = maker.inputs[0]
                 continue
         makers.update(dict.fromkeys(record.outputs, record))
-        kept.append(dataclasses.replace(each, record=record))
-    subgraph.operators[:] = _read([_renamed(each, instead) for each in kept], outputs)
+        remaining.append(dataclasses.replace(each, record=record))
+    subgraph.operators[:] = _read([_renamed(each, instead) for each in remaining], outputs)
 
 
 def _renamed(each: WrittenOperator, names: dict[int, int]) -> WrittenOperator:
@@ -96,9 +96,9 @@ def _is_identity(subgraph: Subgraph, record: OperatorRecord) -> bool:
 
 def _read(operators: Sequence[WrittenOperator], outputs: Sequence[int]) -> list[WrittenOperator]:
     wanted = set(outputs)
-    kept = []
+    remaining = []
     for each in reversed(operators):
         if wanted.intersection(each.record.outputs) or each.record.name in _STATEFUL:
             wanted.update(each.record.inputs)
-            kept.append(each)
-    return kept[::-1]
+            remaining.append(each)
+    return remaining[::-1]
