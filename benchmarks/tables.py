@@ -14,6 +14,7 @@ import argparse
 import re
 import statistics
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def heading(rows: Sequence[Row]) -> str:
         *([f"commit {commits}"] if commits else []),
         *dict.fromkeys(row.note for row in rows if row.note),
     ]
-    return "; ".join(facts) + "."
+    return _wrapped("; ".join(facts) + ".")
 
 
 def table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -92,6 +93,10 @@ def name(model: str) -> str:
     return model.removeprefix("t_")
 
 
+def _wrapped(prose: str) -> str:
+    return textwrap.fill(prose, 100, break_long_words=False, break_on_hyphens=False)
+
+
 def _means(pairs: Sequence[tuple[Row, Row | None]]) -> str:
     """Geometric means by number of threads, now and before, and the lowest."""
     said = []
@@ -103,7 +108,7 @@ def _means(pairs: Sequence[tuple[Row, Row | None]]) -> str:
             said.append(f"{statistics.geometric_mean(now):.2f} on {threads}{before}")
     compared = [row for row, _ in pairs if row.ratio]
     lowest = min(compared, key=lambda row: row.ratio or 0.0)
-    return (
+    return _wrapped(
         f"Geometric means by number of threads: {', '.join(said)}. The lowest:"
         f" {name(lowest.model)} on {lowest.threads}, {ratio(lowest)}."
     )

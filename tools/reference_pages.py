@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from importlib import import_module
 from pathlib import Path
 
@@ -27,12 +28,14 @@ def operators() -> str:
     lines = [
         "# Operators",
         "",
-        f"{len(names)} operators, {len(native & set(names))} of them with native kernels, on the CPU and in"
-        " OpenCL. The others run through their reference",
-        "implementation in NumPy; so does a native one whose operands are of a type, or rank, that its"
-        " kernels do not cover: the profile says which, and why.",
-        "Operators that readers rewrite into these (`QLinearConv`, `SkipLayerNormalization`, TFLite's and"
-        " PyTorch's own) are not in the list.",
+        _wrapped(
+            f"{len(names)} operators, {len(native & set(names))} of them with native kernels, on the"
+            " CPU and in OpenCL. The others run through their reference implementation in NumPy; so"
+            " does a native one whose operands are of a type, or rank, that its kernels do not"
+            " cover: the profile says which, and why. Operators that readers rewrite into these"
+            " (`QLinearConv`, `SkipLayerNormalization`, TFLite's and PyTorch's own) are not in the"
+            " list."
+        ),
         "",
         "| operator | runs | kind |",
         "|---|---|---|",
@@ -41,6 +44,11 @@ def operators() -> str:
         how = "native" if name in native else "reference"
         lines.append(f"| `{name}` | {how} | {_kind(name)} |")
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    prose = " ".join(text.split())
+    return textwrap.fill(prose, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def _kind(name: str) -> str:
@@ -55,12 +63,12 @@ def commands() -> str:
     for name, (module, function) in COMMANDS.items():
         text = inspect.cleandoc(docstring(module, function))
         summary, _, rest = text.partition("\n\n")
-        lines += [f"## whence {name}", "", " ".join(summary.split()), ""]
+        lines += [f"## whence {name}", "", _wrapped(summary), ""]
         examples = [
             re.sub(r"\[/?dim\]", "", line).strip() for line in rest.splitlines() if "[dim]" in line
         ]
         prose = [line for line in rest.split("\n\n") if "[dim]" not in line and line.strip()]
-        lines += [" ".join(paragraph.split()) + "\n" for paragraph in prose]
+        lines += [_wrapped(paragraph) + "\n" for paragraph in prose]
         if examples:
             lines += ["```text", *examples, "```", ""]
         import_module(f"whence.cli.{module}")  # a command that cannot be imported has no page
