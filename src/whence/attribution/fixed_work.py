@@ -1,6 +1,4 @@
-"""A fixed piece of work between the runs of a model: how long it takes at least says how fast the
-machine was then, whatever the model is.
-"""
+"""Fixed work between the runs of a model, whose least time says how fast the machine was."""
 
 from __future__ import annotations
 

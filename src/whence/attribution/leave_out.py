@@ -55,9 +55,7 @@ class Measured:
     notes: tuple[str, ...]
     """What had to be modelled, or is not known well, and why, a line each."""
     errors: Mapping[int, float] = field(default_factory=dict)
-    """By step: the standard error of what was measured of it, as a part of the kernel; the largest
-    if there are several.
-    """
+    """By step: the standard error of what was measured, as a part of the kernel; the largest."""
 
 
 @dataclass(frozen=True, slots=True)

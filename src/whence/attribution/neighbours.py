@@ -1,6 +1,4 @@
-"""What feeds an operator of the file and what it feeds, and for each of those whether it runs in
-the same kernel, and if not, why not.
-"""
+"""What feeds an operator of the file and what it feeds, and why it is not in their kernel."""
 
 from __future__ import annotations
 

@@ -87,9 +87,7 @@ class SourceRow:
     band: Band = NO_BAND
     distribution: Distribution = NO_DISTRIBUTION
     blocks: tuple[int, ...] = ()
-    """What its time was in consecutive blocks of runs, undisturbed ones (see `noise.py`): by how
-    much they differ is the noise.
-    """
+    """Its time in consecutive blocks of undisturbed runs: they differ by noise (`noise.py`)."""
     positions: tuple[int, ...] | None = None
     """Where the operators of the file that came from it stand, see `SourceOp.positions`."""
     table_id: int | None = None
@@ -175,9 +173,7 @@ class KernelRow:
     busy_quantiles_ns: tuple[int, ...] = ()
     """and quantiles of all of those times (`FRACTIONS` of `equal_pressure.py`)."""
     busy_scatter: float = 0.0
-    """By how much the shortest such time differs from moment to moment, beside other kernels, as a
-    logarithm (see `moment_scatter.py`).
-    """
+    """By how much the shortest such time differs between moments, as in `moment_scatter.py`."""
     error: float = 0.0
     """The largest standard error of the weights that were measured; 0 where they are modelled."""
     evidence: str = ""

@@ -203,9 +203,7 @@ def _tell(console: Console, found: Profile, subject: _Subject) -> None:
 
 
 def _interesting(found: Profile, sources: Sequence[SourceOp]) -> SourceOp:
-    """A batch normalisation in the middle of the network: folded into the weights of a neighbour;
-    else the operator with most time.
-    """
+    """A batch normalisation in the middle, folded into weights; else the longest operator."""
     folded = [
         row
         for row in found.sources

@@ -19,9 +19,7 @@ _NAMES = {
 
 
 def print_findings(console: Console, findings: Sequence[TunedProblem]) -> None:
-    """By the algorithm that the cost model takes: how many problems, how many it would have run
-    otherwise, and what that saves in a run.
-    """
+    """By algorithm that the cost model takes: problems, other choices, and the time saved."""
     if not findings:
         console.print("nothing to tune: no kernel of this model leaves a choice")
         return

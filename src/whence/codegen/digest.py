@@ -122,9 +122,7 @@ def _known_digest(
 
 
 def _settled_status(path: Path) -> tuple[int, ...]:
-    """What changes when a file does; nothing of one that changed just now, since it may change
-    again without its times showing it.
-    """
+    """What changes when a file does; nothing for a file so new that its times may not show it."""
     status = path.stat()
     last = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - last < _SETTLED_NS:

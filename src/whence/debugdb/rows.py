@@ -76,9 +76,7 @@ class CmdstreamRow(NamedTuple):
 
 
 class OperatorRow(NamedTuple):
-    """What the four tables have no column for: the name of a source operator, where it was written,
-    and what became of it.
-    """
+    """What Vela's tables have no column for: a source operator's name, line and outcome."""
 
     source_id: int
     name: str

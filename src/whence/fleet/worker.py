@@ -50,9 +50,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def relative_error(runs_ns: list[int]) -> float:
-    """The standard error of the median, as a part of it, from the median deviation: a few runs that
-    were disturbed do not matter.
-    """
+    """The median's relative standard error, from the median deviation: robust to outliers."""
     if len(runs_ns) < 2:
         return 1.0
     median = statistics.median(runs_ns)

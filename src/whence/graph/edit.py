@@ -319,9 +319,7 @@ class Edit:
                 )
 
     def _position(self, change: Change) -> Node | None:
-        """Where the new nodes go: after all they read, before all who will read them, else near the
-        last matched node.
-        """
+        """New nodes go after all they read, before all their readers, else near the last match."""
         if not change.added:
             return None
         graph = self.graph

@@ -315,9 +315,7 @@ class Graph(NodeList):
         self._relink(node, None, self._first)
 
     def move_before(self, node: Node, anchor: Node) -> None:
-        """Move a node in front of `anchor`, which must stand after all it reads and before, or at,
-        the first that reads it.
-        """
+        """Move a node in front of `anchor`, behind all that it reads and before all its readers."""
         self._check_member(node)
         self._check_member(anchor)
         self._check_fits(node, node.inputs, anchor)

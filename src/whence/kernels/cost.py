@@ -1,6 +1,4 @@
-"""What the cost models of several kernels have in common: memory latency that prefetching hides,
-and work items that threads share.
-"""
+"""What several cost models share: memory latency behind prefetching, and threads' work."""
 
 from __future__ import annotations
 

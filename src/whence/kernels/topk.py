@@ -1,6 +1,4 @@
-"""The k largest or smallest elements of each row, in order: kept in a sorted list that an element
-enters only if it beats the last.
-"""
+"""The k largest or smallest elements of each row, in order, by a sorted list for each row."""
 
 from __future__ import annotations
 

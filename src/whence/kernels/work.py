@@ -98,9 +98,7 @@ class Work:
     functions: int = 0
     """Exponentials and other functions that are many operations each."""
     loaded: dict[str, int] = field(default_factory=dict)
-    """Bytes that loads take from each parameter, and from scratch; a byte that is loaded again
-    counts again, wherever it comes from.
-    """
+    """Bytes that loads take from each parameter and from scratch, each as often as it is loaded."""
     stored: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Work, times: int = 1) -> None:

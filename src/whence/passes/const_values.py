@@ -11,9 +11,7 @@ _MAX_LIST = 4096
 
 
 def const_ints(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
-    """The elements of a constant list of integers (or of one integer); `None` when it is absent,
-    not constant, or something else.
-    """
+    """The elements of a constant list of integers or of one; else, or when absent, `None`."""
     value = graph.const_value(ref)
     if value is None or value.dtype.kind not in "iu" or value.size > _MAX_LIST:
         return None

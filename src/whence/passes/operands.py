@@ -1,6 +1,4 @@
-"""Reading operands: which side of a binary operator is constant, what shape a value has, whether
-broadcasting leaves a shape alone.
-"""
+"""Reading operands: constant sides of binary operators, shapes, and what broadcasting does."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def scalar_factor(graph: Graph, node: Node) -> tuple[Ref, float] | None:
 
 
 def is_exact_attribute(number: float, dtype: DType) -> bool:
-    """May a factor of a tensor of `dtype` be held in an attribute? Attributes are float32 in a
-    file, where a float64 would lose digits.
-    """
+    """May an attribute, float32 in a file, hold a factor of a tensor of `dtype`?"""
     with np.errstate(over="ignore"):
         stored = float(np.float32(number))
     return bool(np.isfinite(stored)) and (dtype is not DType.F64 or stored == number)

@@ -140,9 +140,7 @@ def without_casts(graph: Graph, ref: Ref) -> tuple[Ref, list[Node]]:
 
 
 def reduced_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
-    """The axes a Reduce operator works over, counted from the front and sorted; `None` when they or
-    the rank are not known.
-    """
+    """A Reduce operator's axes, from the front and sorted; `None` if they or the rank are open."""
     shape = shape_of(graph, node.input(0))
     if shape is None:
         return None

@@ -230,9 +230,7 @@ class _Trial:
         )
 
     def _prepare(self, candidates: Iterable[Candidate]) -> None:
-        """The operands that all candidates share, besides packed weights: those may be any numbers,
-        and packing them takes longer than timing.
-        """
+        """Operands that all candidates share, besides packed weights, which may be any numbers."""
         for candidate in candidates:
             for position, (buffer, ref) in enumerate(
                 zip(candidate.kernel.params, (*candidate.inputs, *candidate.outputs), strict=True)

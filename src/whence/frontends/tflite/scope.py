@@ -1,6 +1,4 @@
-"""Making nodes while a file is read: the graph under construction, what is known of its values, and
-the subgraphs read into it.
-"""
+"""Making nodes while a file is read: the graph so far, what is known, and its subgraphs."""
 
 from __future__ import annotations
 

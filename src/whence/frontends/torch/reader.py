@@ -195,9 +195,7 @@ def _add_outputs(reading: Reading, program: TracedProgram, results: Sequence[Any
 
 
 def _account_for_the_rest(graph: Graph, sources: Sources) -> None:
-    """Operators that no node stands for: those that only pick one of several results, and those
-    that PyTorch itself had removed.
-    """
+    """Operators without a node: those that pick a result, and those that PyTorch removed."""
     present = set(sources.numbers.values())
     for source in graph.ledger.lost():
         if source.op.endswith("getitem"):

@@ -1,6 +1,4 @@
-"""Recurrent layers on a device: a group of work items for each direction and sequence, step by
-step, the states in shared memory.
-"""
+"""Recurrent layers on a device: a group of items per direction and sequence, step by step."""
 
 from __future__ import annotations
 

@@ -62,9 +62,7 @@ class Kernel:
     reduced_precision: bool = False
     """Are its products less exact than those of float32?"""
     gang: bool = False
-    """Work items depend on each other: every worker gets one range of them, and all run at the same
-    time and meet at barriers.
-    """
+    """Work items depend on each other: each worker gets a range, and all meet at barriers."""
 
     dimensions: tuple[str, ...] = ()
     """The dimensions of the model, where the kernel depends on some: their sizes are one more

@@ -1,6 +1,4 @@
-"""Loop nests whose work items are rows of an (N, C, D1, ..., Dn) output, a row's elements side by
-side: windows over plain tensors.
-"""
+"""Loop nests whose work items are rows of an (N, C, D1, ..., Dn) output: windows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Where the largest or smallest element of a row is (ArgMax, ArgMin), and running sums and products
-along an axis (CumSum, CumProd).
-"""
+"""Places of extremes in a row (ArgMax, ArgMin), and running sums and products along an axis."""
 
 from __future__ import annotations
 

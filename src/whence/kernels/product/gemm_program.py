@@ -31,9 +31,7 @@ ROW, COLUMN, BATCH = "m", "n", "batch"
 ACCUMULATOR = Name("acc", DType.F32)
 ZERO = Literal(0.0, DType.F32)
 STREAM_AHEAD = 8192
-"""Prefetch distance, in floats, of weights that are read once: further ahead, and they would be
-gone from the cache again.
-"""
+"""Prefetch distance, in floats, of weights read once: what is further ahead leaves the cache."""
 
 _LINE = CACHE_LINE // 4
 """Floats in a cache line."""
@@ -157,9 +155,7 @@ def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
 
 
 def _even_tiles(build: Builder, item: _WorkItem, first: Count, last: Count, k0: Count) -> None:
-    """As few tiles as an open number of rows needs, all about equally high: a low one at the end
-    would wait for each of its few sums.
-    """
+    """As few tiles as an open number of rows needs, about equally high: a low one would wait."""
     most = item.gemm.tile.rows
     rows = build.count("rows", last - first)
     tiles = build.count("tiles", (rows + (most - 1)) // most)

@@ -1,6 +1,4 @@
-"""Element rules of the conversions between the plain and the channel-blocked layout: index
-arithmetic, like every other move.
-"""
+"""Element rules between the plain and the channel-blocked layout: index arithmetic."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The element rule of GatherBlockQuantized: an element of a row is found in its byte, and becomes a
-number by the scale of its block.
-"""
+"""The rule of GatherBlockQuantized: an element is found in its byte and scaled by its block."""
 
 from __future__ import annotations
 

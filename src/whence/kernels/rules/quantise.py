@@ -1,6 +1,4 @@
-"""Quantisation: element rules between real numbers and small integers, and the scale that
-DynamicQuantizeLinear finds for itself.
-"""
+"""Element rules between reals and small integers, and DynamicQuantizeLinear's scale."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _INTEGERS = frozenset({DType.I8, DType.U8, DType.I16, DType.U16, DType.I32})
 
 
 def _parameter(elements: Elements, node: Node, ref: Ref, index: Indices) -> Expr:
-    """A scale or zero point at an index of the tensor: one for all, one for each place on an axis,
-    or one for each block of it.
-    """
+    """A scale or zero point at an index of the tensor: one for all, by axis, or by block."""
     shape = elements.shape(ref)
     if math.prod(shape) == 1:
         return elements.value(ref, tuple(of(0) for _ in shape))

@@ -1,6 +1,4 @@
-"""Output types of an operator: its own rule where it has one, else the `onnx` package's inference,
-with a memory for the latter.
-"""
+"""Output types of an operator: by its own rule, else by the `onnx` package, remembered."""
 
 from __future__ import annotations
 

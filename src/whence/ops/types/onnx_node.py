@@ -1,6 +1,4 @@
-"""One operator as the `onnx` package sees it: its schema at the newest opset and a `NodeProto` to
-hand to the package's own machinery.
-"""
+"""An operator as the `onnx` package sees it: its newest schema and a `NodeProto` for it."""
 
 from __future__ import annotations
 

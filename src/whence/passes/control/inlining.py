@@ -72,9 +72,7 @@ class Inlining:
     def keep(
         self, body: Graph, given: Sequence[Ref | None], types: Sequence[ValueType]
     ) -> list[Ref | None]:
-        """Leave `body` a nested graph, fed with `given`, that gives what has these types; returns
-        what its outputs became.
-        """
+        """Leave `body` a nested graph, fed with `given`, of these outputs' types; returns them."""
         self.retained.append(body)
         node = self._add(
             "Branch",

@@ -147,9 +147,7 @@ class Linear:
 
 
 def linear_of(graph: Graph, node: Node) -> Linear | None:
-    """The node as a linear operator, or `None` when it is none or its weights or bias are not
-    constant floats.
-    """
+    """The node as a linear operator; `None` unless weights and bias are constant floats."""
     weights = graph.const_value(node.operand("W", "B"))
     if (
         node.op not in LINEAR_OPS

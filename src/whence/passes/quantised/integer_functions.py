@@ -1,6 +1,4 @@
-"""LiteRT's integer forms of functions of one code: the value at every code of the input, in codes
-of the result, not yet limited.
-"""
+"""LiteRT's integer functions of one code: every input code's result, not yet limited."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _Function = Callable[[Graph, Node, Coding, Coding], np.ndarray | None]
 def litert_function(
     graph: Graph, node: Node | None, source: Coding, result: Coding
 ) -> np.ndarray | None:
-    """Codes of the result for every code of the source; `None` when LiteRT computes in real
-    numbers, or the parameters are out of range.
-    """
+    """Result codes for every source code; `None` when LiteRT uses reals, or out of range."""
     if node is None:
         return _scaled(
             _centred(source), float(np.float64(source.step) / np.float64(result.step)), result

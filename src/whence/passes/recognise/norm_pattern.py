@@ -226,9 +226,7 @@ def _last_dims(value: np.ndarray, count: int) -> tuple[int, ...]:
 
 
 def _fits(have: int, want: Dim) -> bool:
-    """Does a parameter of this dimension broadcast to the normalised one? An open dimension takes
-    its number from the parameter.
-    """
+    """Does a parameter of this dimension broadcast to the normalised one, open ones included?"""
     return have > 1 if is_open(want) else have in {1, want}
 
 

@@ -47,9 +47,7 @@ class KnownElements:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        """All elements, as numbers or expressions over the dimensions that the model is compiled
-        for; `None` unless every one is known.
-        """
+        """All elements, as numbers or expressions over dimensions; `None` unless all are known."""
         found = tuple(
             item.number for item in self.items if item is not None and item.number is not None
         )

@@ -14,9 +14,7 @@ SAME, VALID = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Strides and dilations along each spatial axis, and the padding: one of the two kinds, with a
-    border to be put around first.
-    """
+    """Strides and dilations by spatial axis, and the padding, with a border to be put first."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]

@@ -1,6 +1,4 @@
-"""The parts of one direction of an LSTM layer: where they stand among an operator's inputs, and
-what they are in real numbers.
-"""
+"""One direction of an LSTM layer: where its parts are among inputs, and their real numbers."""
 
 from __future__ import annotations
 

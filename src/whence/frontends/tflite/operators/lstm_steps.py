@@ -33,9 +33,7 @@ _NORM_EPSILON = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class LstmCell:
-    """What a step works with besides the input's share of the gates and the state; values of the
-    graph, or of the body of a `Scan`.
-    """
+    """What a step uses besides gates and state: values of the graph, or of a `Scan`'s body."""
 
     values: Mapping[str, Ref]
     gates: tuple[str, ...]

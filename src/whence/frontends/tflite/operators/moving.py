@@ -1,6 +1,4 @@
-"""Operators that only move or choose values work on the codes of quantised tensors, as long as both
-sides mean the same by them.
-"""
+"""Operators that only move or choose values work on codes, where both sides mean the same."""
 
 from __future__ import annotations
 
