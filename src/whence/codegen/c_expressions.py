@@ -19,32 +19,11 @@ from whence.codegen.c_text import (
 )
 from whence.codegen.nesting import Recursive, is_deep, without_recursion
 from whence.errors import UnsupportedError
-from whence.kernels.ir import (
-    At,
-    Bits,
-    Count,
-    CountValue,
-    Expr,
-    Fn,
-    Item,
-    Kernel,
-    Lanes,
-    Literal,
-    Load,
-    LookUp,
-    LookupTable,
-    Name,
-    Op,
-    Position,
-    Primitive,
-    Splat,
-    looked,
-    operands,
-)
+from whence.kernels import ir
 from whence.types import DType
 
 # Functions whose C form writes an argument more than once; a text this long gets a name before.
-_REPEATING = frozenset({Fn.ABS, Fn.ISNAN, Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT})
+_REPEATING = frozenset({ir.Fn.ABS, ir.Fn.ISNAN, ir.Fn.SHIFT_LEFT, ir.Fn.SHIFT_RIGHT})
 _LONG = 200
 # A guarded side of more parts, written out as a tree, becomes a branch of its own.
 _LARGE = 256
@@ -56,7 +35,7 @@ _MASKS = {8: DType.I8, 16: DType.I16, 32: DType.I32, 64: DType.I64}
 class ExpressionWriter:
     """Lines of C with indentation, and expressions in them."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
         self.lines: list[str] = []
         self._depth = 0
@@ -85,60 +64,60 @@ class ExpressionWriter:
         """The type of a parameter's elements."""
         return self.kernel.dtype_of(buffer)
 
-    def count(self, count: Count) -> str:
+    def count(self, count: ir.Count) -> str:
         return c_count(count, self.expression)
 
-    def stored(self, buffer: str, value: Expr) -> str:
+    def stored(self, buffer: str, value: ir.Expr) -> str:
         """A value as it is stored in a buffer."""
         return converted(self.expression(value), value.dtype, self.dtype_of(buffer))
 
-    def expression(self, expr: Expr) -> str:
+    def expression(self, expr: ir.Expr) -> str:
         """The expression as C. Repeated parts are computed once, in lines before it."""
         # Most of what kernels compute is a short sum or product, without parts to look for.
         if _is_small_tree(expr, set()):
             return self._tree(expr)
         return without_recursion(self._text(expr, _Parts(expr), {}, conditional=False))
 
-    def _tree(self, expr: Expr) -> str:
+    def _tree(self, expr: ir.Expr) -> str:
         """An expression for which `_is_small_tree` holds."""
-        if isinstance(expr, Op):
+        if isinstance(expr, ir.Op):
             texts = [self._tree(arg) for arg in expr.args]
-            if expr.fn is Fn.MUL:
+            if expr.fn is ir.Fn.MUL:
                 texts = list(map(self._factor, expr.args, texts))
             return self.vector_call(expr, texts)
-        if isinstance(expr, Splat):
+        if isinstance(expr, ir.Splat):
             return f"({self.type_of(expr)})({self._tree(expr.value)})"
         return self._leaf(expr)
 
-    def _leaf(self, expr: Expr) -> str:
+    def _leaf(self, expr: ir.Expr) -> str:
         """An expression without operands."""
         match expr:
-            case Literal():
+            case ir.Literal():
                 return c_literal(expr)
-            case Name(name, _, _):
+            case ir.Name(name, _, _):
                 return name
-            case Lanes(values, dtype):
-                numbers = ", ".join(c_literal(Literal(value, dtype)) for value in values)
+            case ir.Lanes(values, dtype):
+                numbers = ", ".join(c_literal(ir.Literal(value, dtype)) for value in values)
                 return f"({self.type_of(expr)}){self.vector_literal(numbers)}"
-            case At(pointer, offset, _, 1):
+            case ir.At(pointer, offset, _, 1):
                 return f"{pointer}[{self.count(offset)}]"
-            case At(pointer, offset, _, _):
+            case ir.At(pointer, offset, _, _):
                 return self.vector_read(f"{pointer} + {self.count(offset)}", expr)
-            case Item(array, at, _, _):
+            case ir.Item(array, at, _, _):
                 return array + "".join(f"[{self.count(each)}]" for each in at)
-            case CountValue(of, dtype):
+            case ir.CountValue(of, dtype):
                 return f"(({c_type(dtype)})({self.count(of)}))"
         raise AssertionError(expr)
 
     def _text(
-        self, expr: Expr, parts: _Parts, names: dict[Expr, str], *, conditional: bool
+        self, expr: ir.Expr, parts: _Parts, names: dict[ir.Expr, str], *, conditional: bool
     ) -> Recursive:
         if expr in names:
             return names[expr]
         text: str = yield self._plain(expr, parts, names, conditional)
         if (
             not conditional
-            and (expr in parts.repeated or (isinstance(expr, Op) and is_deep(text)))
+            and (expr in parts.repeated or (isinstance(expr, ir.Op) and is_deep(text)))
             and not (expr.lanes > 1 and expr.dtype is DType.BOOL)
         ):
             name = self.fresh("t")
@@ -148,35 +127,35 @@ class ExpressionWriter:
         return text
 
     def _plain(
-        self, expr: Expr, parts: _Parts, names: dict[Expr, str], conditional: bool
+        self, expr: ir.Expr, parts: _Parts, names: dict[ir.Expr, str], conditional: bool
     ) -> Recursive:
         match expr:
-            case Splat(value, _):
+            case ir.Splat(value, _):
                 spread: str = yield self._text(value, parts, names, conditional=conditional)
                 return f"({self.type_of(expr)})({spread})"
-            case Bits(value, _):
+            case ir.Bits(value, _):
                 bits: str = yield self._text(value, parts, names, conditional=conditional)
                 return self.reinterpreted(bits, expr)
-            case LookUp(table, code, _):
+            case ir.LookUp(table, code, _):
                 codes: str = yield self._text(code, parts, names, conditional=conditional)
                 return f"({self.type_of(expr)})w_look_up_x{expr.lanes}({table}, {codes})"
-            case Primitive(name, args, _, _):
+            case ir.Primitive(name, args, _, _):
                 given = []
                 for arg in args:
                     given.append((yield self._text(arg, parts, names, conditional=conditional)))
                 return f"w_{name}({', '.join(given)})"
-            case Load(_, index, _, _) | Position(index, _) | LookupTable(_, index, _):
+            case ir.Load(_, index, _, _) | ir.Position(index, _) | ir.LookupTable(_, index, _):
                 texts = {}
-                for part in looked(index):
+                for part in ir.looked(index):
                     texts[part] = yield self._text(part, parts, names, conditional=conditional)
                 return self._at(expr, c_index(index, texts.__getitem__))
-            case Op(Fn.SELECT, (condition, then, otherwise), _, 1):
+            case ir.Op(ir.Fn.SELECT, (condition, then, otherwise), _, 1):
                 # Only the chosen side may be evaluated, so nothing in it is computed ahead unless
                 # it was needed anyway.
                 chosen = yield self._text(condition, parts, names, conditional=conditional)
                 guarded = [side in parts.touching for side in (then, otherwise)]
                 if not conditional and any(
-                    guard and isinstance(side, Op) and side.size > _LARGE
+                    guard and isinstance(side, ir.Op) and side.size > _LARGE
                     for guard, side in zip(guarded, (then, otherwise), strict=True)
                 ):
                     named: str = yield self._branches(expr, chosen, parts, names)
@@ -187,20 +166,20 @@ class ExpressionWriter:
                         (yield self._text(side, parts, names, conditional=conditional or guard))
                     )
                 return f"({chosen} ? {sides[0]} : {sides[1]})"
-            case Op(fn, args, dtype, lanes):
+            case ir.Op(fn, args, dtype, lanes):
                 texts_of = []
                 for arg in args:
                     text = yield self._text(arg, parts, names, conditional=conditional)
                     if fn in _REPEATING and len(text) > _LONG and not conditional:
                         text = self._bound(arg, text)
                     texts_of.append(text)
-                if fn is Fn.MUL:
+                if fn is ir.Fn.MUL:
                     texts_of = list(map(self._factor, args, texts_of))
                 if lanes > 1:
                     return self.vector_call(expr, texts_of)
-                if fn is Fn.CHOOSE:
+                if fn is ir.Fn.CHOOSE:
                     return f"({texts_of[0]} ? {texts_of[1]} : {texts_of[2]})"
-                if fn is Fn.CAST:
+                if fn is ir.Fn.CAST:
                     made = converted(texts_of[0], args[0].dtype, dtype)
                     return f"w_bf16_value({made})" if dtype is DType.BF16 else made
                 kind = args[0].dtype if dtype is DType.BOOL else dtype
@@ -208,30 +187,30 @@ class ExpressionWriter:
             case _:
                 return self._leaf(expr)
 
-    def _factor(self, expr: Expr, text: str) -> str:
+    def _factor(self, expr: ir.Expr, text: str) -> str:
         """A factor of a product. The compiler may not keep the sign of a zero that it knows of (see
         `COMPILE_FLAGS`), and 1 / (x · 0) has the sign of x: it is not told of that zero.
         """
-        value = expr.value if isinstance(expr, Splat) else expr
-        if not isinstance(value, Literal) or value.dtype is not DType.F32 or value.value != 0:
+        value = expr.value if isinstance(expr, ir.Splat) else expr
+        if not isinstance(value, ir.Literal) or value.dtype is not DType.F32 or value.value != 0:
             return text
         hidden = f"w_hidden({c_literal(value)})"
         return hidden if value is expr else f"({self.type_of(expr)})({hidden})"
 
-    def _at(self, expr: Load | Position | LookupTable, place: str) -> str:
+    def _at(self, expr: ir.Load | ir.Position | ir.LookupTable, place: str) -> str:
         match expr:
-            case Load(buffer, _, _, lanes) if lanes > 1:
+            case ir.Load(buffer, _, _, lanes) if lanes > 1:
                 return self.vector_read(f"{buffer} + {place}", expr)
-            case Load(buffer, _, dtype, _):
+            case ir.Load(buffer, _, dtype, _):
                 element = f"{buffer}[{place}]"
                 return f"w_bf16_value({element})" if dtype is DType.BF16 else element
-            case Position():
+            case ir.Position():
                 return f"({place})"
-            case LookupTable(data, _, dtype):
+            case ir.LookupTable(data, _, dtype):
                 table = self._tables.setdefault((data, dtype), self.table_name(len(self._tables)))
                 return f"{table}[{place}]"
 
-    def _bound(self, expr: Expr, text: str) -> str:
+    def _bound(self, expr: ir.Expr, text: str) -> str:
         """A name for a text that would be written several times."""
         if text.isidentifier():
             return text
@@ -241,7 +220,7 @@ class ExpressionWriter:
 
     # ---- vectors ----
 
-    def type_of(self, expr: Expr) -> str:
+    def type_of(self, expr: ir.Expr) -> str:
         """The C type of a value on its way."""
         if expr.lanes == 1:
             return value_type(expr.dtype)
@@ -253,63 +232,67 @@ class ExpressionWriter:
     def vector_literal(self, numbers: str) -> str:
         return f"{{{numbers}}}"
 
-    def vector_read(self, address: str, what: Expr) -> str:
+    def vector_read(self, address: str, what: ir.Expr) -> str:
         return f"*(const {self.type_of(what)} *)({address})"
 
-    def reinterpreted(self, text: str, to: Bits) -> str:
+    def reinterpreted(self, text: str, to: ir.Bits) -> str:
         if to.lanes < to.value.lanes and to.lanes == 1:
             return f"(({self.vector_type(to.dtype, 1)})({text}))[0]"
         return f"({self.type_of(to)})({text})"
 
-    def vector_call(self, expr: Op, texts: list[str]) -> str:
+    def vector_call(self, expr: ir.Op, texts: list[str]) -> str:
         """A function of each lane."""
         fn, args, lanes = expr.fn, expr.args, expr.lanes
         if fn in VECTOR_INFIX:
             return f"({texts[0]} {VECTOR_INFIX[fn]} {texts[1]})"
-        if fn is Fn.NEG:
+        if fn is ir.Fn.NEG:
             return f"(-{texts[0]})"
-        if fn is Fn.ISNAN:
+        if fn is ir.Fn.ISNAN:
             value = self._bound(args[0], texts[0])
             return f"({value} != {value})"
-        if fn in (Fn.SELECT, Fn.CHOOSE):
+        if fn in (ir.Fn.SELECT, ir.Fn.CHOOSE):
             return f"({self._mask(args[0], texts[0], expr)} ? {texts[1]} : {texts[2]})"
-        if fn is Fn.CAST:
+        if fn is ir.Fn.CAST:
             return self.vector_cast(texts[0], self.type_of(expr))
-        if fn in (Fn.MAX, Fn.MIN) and not expr.dtype.is_float:
+        if fn in (ir.Fn.MAX, ir.Fn.MIN) and not expr.dtype.is_float:
             return f"__builtin_elementwise_{fn.value}({texts[0]}, {texts[1]})"
-        if fn in (Fn.MAX, Fn.MIN):
-            bounds = [isinstance(arg, Splat) and isinstance(arg.value, Literal) for arg in args]
+        if fn in (ir.Fn.MAX, ir.Fn.MIN):
+            bounds = [
+                isinstance(arg, ir.Splat) and isinstance(arg.value, ir.Literal) for arg in args
+            ]
             if not any(bounds):
                 return self.vector_extreme(fn, texts)
             # A choice in this order is one instruction, and a NaN stays one.
             first = bounds[0]
             value = self._bound(args[int(first)], texts[int(first)])
             bound = texts[int(not first)]
-            return f"({bound} {'>' if fn is Fn.MAX else '<'} {value} ? {bound} : {value})"
+            return f"({bound} {'>' if fn is ir.Fn.MAX else '<'} {value} ? {bound} : {value})"
         if fn in FIXED_POINT:
             return f"w_{fn.value}_x{lanes}({', '.join(texts)})"
         if fn in BUILTIN:
             return f"__builtin_elementwise_{BUILTIN[fn]}({texts[0]})"
-        if fn in (Fn.SIGMOID, Fn.EXP_DOWN):
+        if fn in (ir.Fn.SIGMOID, ir.Fn.EXP_DOWN):
             return f"w_{fn.value}_f32x{lanes}({texts[0]})"
         raise UnsupportedError(f"{fn} of {lanes} × {expr.dtype} has no vector form")
 
-    def vector_extreme(self, fn: Fn, texts: list[str]) -> str:
+    def vector_extreme(self, fn: ir.Fn, texts: list[str]) -> str:
         """The larger or smaller of two, or the one that is no number."""
-        word = "maximum" if fn is Fn.MAX else "minimum"
+        word = "maximum" if fn is ir.Fn.MAX else "minimum"
         return f"__builtin_elementwise_{word}({texts[0]}, {texts[1]})"
 
     def vector_cast(self, text: str, kind: str) -> str:
         return f"__builtin_convertvector({text}, {kind})"
 
-    def _mask(self, condition: Expr, text: str, chosen: Op) -> str:
+    def _mask(self, condition: ir.Expr, text: str, chosen: ir.Op) -> str:
         """What a comparison found, in lanes as wide as those of what is chosen."""
-        width = condition.args[0].dtype.bits if isinstance(condition, Op) else chosen.dtype.bits
+        width = condition.args[0].dtype.bits if isinstance(condition, ir.Op) else chosen.dtype.bits
         if width == chosen.dtype.bits:
             return text
         return self.vector_cast(text, self.vector_type(_MASKS[chosen.dtype.bits], chosen.lanes))
 
-    def _branches(self, expr: Op, chosen: str, parts: _Parts, names: dict[Expr, str]) -> Recursive:
+    def _branches(
+        self, expr: ir.Op, chosen: str, parts: _Parts, names: dict[ir.Expr, str]
+    ) -> Recursive:
         """A choice as statements, so that what a side needs more than once has a name there."""
         name = self.fresh("t")
         self.line(f"{self.type_of(expr)} {name};")
@@ -321,51 +304,53 @@ class ExpressionWriter:
         return name
 
 
-def _is_small_tree(expr: Expr, seen: set[Expr]) -> bool:
+def _is_small_tree(expr: ir.Expr, seen: set[ir.Expr]) -> bool:
     """Is it a value, or sums and products of few, of which none occurs twice that would get a name?
 
     `seen` has the parts that would.
     """
-    if isinstance(expr, Op):
+    if isinstance(expr, ir.Op):
         if expr.lanes == 1 or expr.fn not in VECTOR_INFIX or expr.size > _SMALL or expr in seen:
             return False
         seen.add(expr)
         return all(_is_small_tree(arg, seen) for arg in expr.args)
-    if isinstance(expr, Splat):
+    if isinstance(expr, ir.Splat):
         return _is_small_tree(expr.value, seen)
-    if isinstance(expr, At):
+    if isinstance(expr, ir.At):
         if expr in seen:
             return False
         seen.add(expr)
         return True
-    return isinstance(expr, Literal | Name | Lanes | Item | CountValue)
+    return isinstance(expr, ir.Literal | ir.Name | ir.Lanes | ir.Item | ir.CountValue)
 
 
 class _Parts:
     """What writing an expression has to know of its parts."""
 
-    def __init__(self, expr: Expr) -> None:
-        counts: Counter[Expr] = Counter()
-        stack: list[Expr] = [expr]
-        inside: dict[Expr, tuple[Expr, ...]] = {}
+    def __init__(self, expr: ir.Expr) -> None:
+        counts: Counter[ir.Expr] = Counter()
+        stack: list[ir.Expr] = [expr]
+        inside: dict[ir.Expr, tuple[ir.Expr, ...]] = {}
         while stack:
             part = stack.pop()
             counts[part] += 1
             if counts[part] == 1:
-                inside[part] = operands(part)
+                inside[part] = ir.operands(part)
                 stack.extend(inside[part])
         self.repeated = frozenset(
-            part for part, count in counts.items() if count > 1 and isinstance(part, Op | Load | At)
+            part
+            for part, count in counts.items()
+            if count > 1 and isinstance(part, ir.Op | ir.Load | ir.At)
         )
         """The parts worth naming: operations and loads that occur more than once."""
-        users: dict[Expr, list[Expr]] = {}
+        users: dict[ir.Expr, list[ir.Expr]] = {}
         for part, its in inside.items():
             for operand in its:
                 users.setdefault(operand, []).append(part)
         stack = [
             part
             for part in inside
-            if isinstance(part, Load) or (isinstance(part, Op) and part.fn is Fn.CHECKED)
+            if isinstance(part, ir.Load) or (isinstance(part, ir.Op) and part.fn is ir.Fn.CHECKED)
         ]
         touching = set(stack)
         while stack:

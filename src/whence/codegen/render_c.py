@@ -23,50 +23,8 @@ from whence.codegen.c_text import (
 from whence.codegen.matrix_tiles import matrix_tile_lines
 from whence.errors import UnsupportedError
 from whence.extent import C_PREFIX, surely_equal
+from whence.kernels import ir
 from whence.kernels.index import Var
-from whence.kernels.ir import (
-    FULLY,
-    SCRATCH,
-    SHARED,
-    TASK,
-    Accumulate,
-    Accumulator,
-    Advance,
-    Array,
-    Assign,
-    At,
-    Barrier,
-    ChoosePointer,
-    ConstantArray,
-    Expr,
-    Fill,
-    For,
-    Grid,
-    If,
-    Kernel,
-    Let,
-    LetCount,
-    LetPointer,
-    LetTable,
-    Literal,
-    Loop,
-    LoopKind,
-    MatrixTileStmt,
-    Meeting,
-    Micro,
-    MutableVariable,
-    Number,
-    Place,
-    Prefetch,
-    Role,
-    Scope,
-    SetCount,
-    Stmt,
-    Store,
-    Swap,
-    Transpose,
-    While,
-)
 from whence.machine import CACHE_LINE
 
 HEADER = 64
@@ -84,47 +42,47 @@ class CWriter(ExpressionWriter):
 
     # ---- statements ----
 
-    def statements(self, body: Sequence[Stmt]) -> None:
+    def statements(self, body: Sequence[ir.Stmt]) -> None:
         for stmt in body:
             self.statement(stmt)
 
-    def statement(self, stmt: Stmt) -> None:
+    def statement(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Loop():
+            case ir.Loop():
                 self._loop(stmt)
-            case Let(name, value):
+            case ir.Let(name, value):
                 self.line(f"const {self.type_of(value)} {name} = {self.expression(value)};")
-            case Accumulator(name, start, None):
+            case ir.Accumulator(name, start, None):
                 self.line(f"{value_type(start.dtype)} {name} = {c_literal(start)};")
-            case Accumulator(name, start, lanes):
+            case ir.Accumulator(name, start, lanes):
                 assert lanes is not None
                 self.line(f"{value_type(start.dtype)} {name}[{lanes.extent}];")
                 self.line(
                     f"for (int64_t lane = 0; lane < {lanes.extent}; lane++) {name}[lane] ="
                     f" {c_literal(start)};"
                 )
-            case Accumulate(name, fn, value, lane):
+            case ir.Accumulate(name, fn, value, lane):
                 target = name if lane is None else f"{name}[{lane.name}]"
                 self.line(
                     f"{target} = {written_call(fn, value.dtype, (target, self.expression(value)))};"
                 )
-            case Store(buffer, index, value) if value.lanes > 1:
+            case ir.Store(buffer, index, value) if value.lanes > 1:
                 text = self.expression(value)
                 self.vector_write(f"{buffer} + {c_index(index)}", value, text)
-            case Store(buffer, index, value):
+            case ir.Store(buffer, index, value):
                 place = c_index(index, self.expression)
                 self.line(f"{buffer}[{place}] = {self.stored(buffer, value)};")
-            case Micro():
+            case ir.Micro():
                 self.statements(stmt.program(self.kernel))
-            case Grid():
+            case ir.Grid():
                 self.grid(stmt)
-            case For():
+            case ir.For():
                 self._for(stmt)
-            case While(condition, body):
+            case ir.While(condition, body):
                 self.open(f"while ({c_condition(condition, self.expression)})")
                 self.statements(body)
                 self.close()
-            case If(condition, then, otherwise):
+            case ir.If(condition, then, otherwise):
                 self.open(f"if ({c_condition(condition, self.expression)})")
                 self.statements(then)
                 self.close()
@@ -132,76 +90,76 @@ class CWriter(ExpressionWriter):
                     self.open("else")
                     self.statements(otherwise)
                     self.close()
-            case Scope(body):
+            case ir.Scope(body):
                 self.open("")
                 self.statements(body)
                 self.close()
-            case LetCount(name, value, is_variable):
+            case ir.LetCount(name, value, is_variable):
                 constant = "" if is_variable else "const "
                 self.line(f"{constant}{self.counter} {name} = {self.count(value)};")
-            case SetCount(name, value):
+            case ir.SetCount(name, value):
                 self.line(f"{name} = {self.count(value)};")
-            case MutableVariable(name, value):
+            case ir.MutableVariable(name, value):
                 self.line(f"{self.type_of(value)} {name} = {self.expression(value)};")
-            case Assign(place, value):
+            case ir.Assign(place, value):
                 self.assign(place, self.expression(value))
-            case Array():
+            case ir.Array():
                 self.array(stmt)
-            case ConstantArray():
+            case ir.ConstantArray():
                 self.constants_array(stmt)
-            case LetPointer():
+            case ir.LetPointer():
                 self.pointer(stmt)
-            case ChoosePointer():
+            case ir.ChoosePointer():
                 self.choose_pointer(stmt)
-            case LetTable(name, buffer):
+            case ir.LetTable(name, buffer):
                 self.line(f"const w_table {name} = w_table_of({buffer});")
-            case Advance(pointer, by):
+            case ir.Advance(pointer, by):
                 self.line(f"{pointer} += {self.count(by)};")
-            case Swap(one, other):
+            case ir.Swap(one, other):
                 spare = self.fresh("swap")
                 self.line(f"{self.swap_type(one)} {spare} = {one};")
                 self.line(f"{one} = {other}, {other} = {spare};")
-            case Prefetch(pointer, offset, nearest):
+            case ir.Prefetch(pointer, offset, nearest):
                 near = "" if nearest else ", 0, 2"
                 self.line(f"__builtin_prefetch({pointer} + {self.count(offset)}{near});")
-            case Fill():
+            case ir.Fill():
                 self._fill(stmt)
-            case Transpose(array, dtype, lanes):
+            case ir.Transpose(array, dtype, lanes):
                 self.line(f"w_transpose_{vector_type(dtype, lanes)[2:]}({array});")
-            case Barrier():
+            case ir.Barrier():
                 self.barrier(stmt)
             case _:
                 self.matrix_tiles(stmt)
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: ir.Loop) -> None:
         var = loop.var
-        if loop.kind is LoopKind.REDUCE:
+        if loop.kind is ir.LoopKind.REDUCE:
             # Sums may be reordered here, which is what lets the compiler keep several of them at
             # once.
             self.open("")
             self.line("#pragma clang fp reassociate(on)")
-        if loop.kind is LoopKind.VECTOR:
+        if loop.kind is ir.LoopKind.VECTOR:
             self.line("#pragma clang loop vectorize(assume_safety)")
-        elif loop.kind is LoopKind.UNROLL:
+        elif loop.kind is ir.LoopKind.UNROLL:
             self.line("#pragma clang loop unroll(full)")
-        if var.name == TASK:
+        if var.name == ir.TASK:
             self._task_loop(loop)
         else:
             end = var.extent if loop.end is None else self.count(loop.end)
             self.open(f"for (int64_t {var.name} = 0; {var.name} < {end}; {var.name}++)")
             self.statements(loop.body)
             self.close()
-        if loop.kind is LoopKind.REDUCE:
+        if loop.kind is ir.LoopKind.REDUCE:
             self.close()
 
-    def _task_loop(self, loop: Loop) -> None:
+    def _task_loop(self, loop: ir.Loop) -> None:
         """The work items of this call that are the loop's."""
         first, extent = loop.first, loop.var.extent
         if surely_equal(first, 0) and surely_equal(extent, self.kernel.tasks):
-            begin, condition = "begin", f"{TASK} < end"
+            begin, condition = "begin", f"{ir.TASK} < end"
         else:
             begin = f"begin - {first} > 0 ? begin - {first} : 0"
-            condition = f"{TASK} < end - {first} && {TASK} < {extent}"
+            condition = f"{ir.TASK} < end - {first} && {ir.TASK} < {extent}"
         if loop.digits:
             start, rest = self.fresh("start"), self.fresh("rest")
             self.open("")
@@ -214,7 +172,7 @@ class CWriter(ExpressionWriter):
                 self.line(f"{rest} /= {digit.extent};")
             self.line(f"int64_t {loop.digits[0].name} = {rest};")
             begin = start
-        self.open(f"for (int64_t {TASK} = {begin}; {condition}; {TASK}++)")
+        self.open(f"for (int64_t {ir.TASK} = {begin}; {condition}; {ir.TASK}++)")
         self.statements(loop.body)
         self._count_on(loop.digits)
         self.close()
@@ -232,28 +190,28 @@ class CWriter(ExpressionWriter):
         for _ in digits[1:]:
             self.close()
 
-    def loop_hints(self, loop: For) -> None:
+    def loop_hints(self, loop: ir.For) -> None:
         """What the compiler is to do with a loop."""
         if loop.unroll:
-            copies = {FULLY: "unroll(full)", 1: "unroll(disable)"}
+            copies = {ir.FULLY: "unroll(full)", 1: "unroll(disable)"}
             how = copies.get(loop.unroll, f"unroll_count({loop.unroll})")
             self.line(f"#pragma clang loop {how}")
         if loop.vectorise:
             self.line("#pragma clang loop vectorize(assume_safety)")
 
-    def _for(self, loop: For) -> None:
+    def _for(self, loop: ir.For) -> None:
         if loop.shared:
             self.shared_loop(loop)
             return
         self.loop_hints(loop)
         begin, end = self.count(loop.begin), self.count(loop.end)
-        step = "++" if loop.step == Number(1) else f" += {self.count(loop.step)}"
+        step = "++" if loop.step == ir.Number(1) else f" += {self.count(loop.step)}"
         name = loop.counter
         self.open(f"for ({self.counter} {name} = {begin}; {name} < {end}; {name}{step})")
         self.statements(loop.body)
         self.close()
 
-    def shared_loop(self, loop: For) -> None:
+    def shared_loop(self, loop: ir.For) -> None:
         name, end, take = loop.counter, self.count(loop.end), f"w_take_part({GANG})"
         self.open(f"for (int64_t {name} = {take}; {name} < {end}; {name} = {take})")
         self.statements(loop.body)
@@ -261,51 +219,51 @@ class CWriter(ExpressionWriter):
         self.close()
         self.line(f"w_await_parts({GANG}, {end});")
 
-    def assign(self, place: Place, text: str) -> None:
+    def assign(self, place: ir.Place, text: str) -> None:
         match place:
-            case At(pointer, offset, _, lanes) if lanes > 1:
+            case ir.At(pointer, offset, _, lanes) if lanes > 1:
                 self.vector_write(f"{pointer} + {self.count(offset)}", place, text)
             case _:
                 self.line(f"{self.expression(place)} = {text};")
 
-    def vector_write(self, address: str, what: Expr, text: str) -> None:
+    def vector_write(self, address: str, what: ir.Expr, text: str) -> None:
         self.line(f"*({self.type_of(what)} *)({address}) = {text};")
 
-    def array(self, array: Array) -> None:
+    def array(self, array: ir.Array) -> None:
         kind = (
             c_type(array.dtype) if array.lanes == 1 else self.vector_type(array.dtype, array.lanes)
         )
         extents = "".join(f"[{extent}]" for extent in array.shape)
         self.line(f"{kind} {array.name}{extents}{self.alignment(array)};")
 
-    def alignment(self, array: Array) -> str:
+    def alignment(self, array: ir.Array) -> str:
         """What is as long as a cache line begins at one. A stack begins anywhere, and vectors in it
         would straddle two lines in one process and not in another.
         """
         size = math.prod(array.shape) * array.lanes * array.dtype.bits // 8
         return f" __attribute__((aligned({CACHE_LINE})))" if size >= CACHE_LINE else ""
 
-    def constants_array(self, table: ConstantArray) -> None:
-        numbers = ", ".join(c_literal(Literal(value, table.dtype)) for value in table.values)
+    def constants_array(self, table: ir.ConstantArray) -> None:
+        numbers = ", ".join(c_literal(ir.Literal(value, table.dtype)) for value in table.values)
         kind = f"{c_type(table.dtype)} {table.name}"
         self.line(f"static const {kind}[{math.prod(table.shape)}] = {{{numbers}}};")
 
-    def pointer(self, pointer: LetPointer) -> None:
+    def pointer(self, pointer: ir.LetPointer) -> None:
         kind = f"{'' if pointer.is_written else 'const '}{c_type(pointer.dtype)} *"
         offset = self.count(pointer.offset)
-        base = {SCRATCH: f"({kind})scratch", SHARED: f"({kind}){GANG}->shared"}.get(
+        base = {ir.SCRATCH: f"({kind})scratch", ir.SHARED: f"({kind}){GANG}->shared"}.get(
             pointer.base, pointer.base
         )
         alone = "restrict " if pointer.is_alone else ""
         self.line(f"{kind}{alone}{pointer.name} = {base}{f' + {offset}' if offset != '0' else ''};")
 
-    def choose_pointer(self, choice: ChoosePointer, space: str = "") -> None:
+    def choose_pointer(self, choice: ir.ChoosePointer, space: str = "") -> None:
         sides = f"{choice.base} + {self.count(choice.offset)} : {choice.otherwise}"
         condition = c_condition(choice.condition, self.expression)
         kind = f"{space}const {c_type(choice.dtype)} *"
         self.line(f"{kind}{choice.name} = {condition} ? {sides};")
 
-    def _fill(self, fill: Fill) -> None:
+    def _fill(self, fill: ir.Fill) -> None:
         address = f"{fill.pointer} + {self.count(fill.offset)}"
         size = f"{self.count(fill.elements)} * sizeof *{fill.pointer}"
         self.line(f"__builtin_memset({address}, {self.expression(fill.byte)}, {size});")
@@ -313,15 +271,15 @@ class CWriter(ExpressionWriter):
     def swap_type(self, pointer: str) -> str:
         return "__auto_type"
 
-    def grid(self, grid: Grid) -> None:
+    def grid(self, grid: ir.Grid) -> None:
         raise UnsupportedError("C has no work items in groups")
 
-    def matrix_tiles(self, stmt: MatrixTileStmt) -> None:
+    def matrix_tiles(self, stmt: ir.MatrixTileStmt) -> None:
         for line in matrix_tile_lines(stmt, self.count):
             self.line(line)
 
-    def barrier(self, barrier: Barrier) -> None:
-        if barrier.of is not Meeting.WORKERS:
+    def barrier(self, barrier: ir.Barrier) -> None:
+        if barrier.of is not ir.Meeting.WORKERS:
             raise UnsupportedError(f"work items of a {barrier.of.value} do not wait for each other")
         self.line(f"{GANG}->meet({GANG});")
 
@@ -330,7 +288,7 @@ class CWriter(ExpressionWriter):
         found = []
         for (data, dtype), name in self._tables.items():
             values = ", ".join(
-                c_literal(Literal(value.item(), dtype))
+                c_literal(ir.Literal(value.item(), dtype))
                 for value in np.frombuffer(data, dtype.numpy)
             )
             found.append(f"  static const {c_type(dtype)} {name}[] = {{{values}}};")
@@ -341,7 +299,7 @@ _PARAMETERS = "void *const *restrict buf, int64_t begin, int64_t end, void *rest
 
 
 def render_kernel(
-    kernel: Kernel, name: str, comments: Sequence[str], *, sizes_are_given: bool = False
+    kernel: ir.Kernel, name: str, comments: Sequence[str], *, sizes_are_given: bool = False
 ) -> str:
     """One C function, opened by comment lines that say where it came from. Sizes of the kernel's
     dimensions are the last of its buffers; with `sizes_are_given`, an argument of their own.
@@ -363,7 +321,7 @@ def render_kernel(
     declared = []
     for position, param in enumerate(kernel.params):
         if param.name in words:
-            qualifier = "" if param.role is Role.OUTPUT else "const "
+            qualifier = "" if param.role is ir.Role.OUTPUT else "const "
             declared.append(
                 f"  {qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];"
             )

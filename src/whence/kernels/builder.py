@@ -20,55 +20,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from whence.kernels import ir
 from whence.kernels.index import Index, Var
-from whence.kernels.ir import (
-    BEGIN,
-    END,
-    FULLY,
-    SCRATCH,
-    SHARED,
-    TASK,
-    Advance,
-    Array,
-    Assign,
-    At,
-    Barrier,
-    ChoosePointer,
-    Condition,
-    ConstantArray,
-    Count,
-    Countable,
-    Counter,
-    Expr,
-    Fill,
-    For,
-    Grid,
-    If,
-    Item,
-    Let,
-    LetCount,
-    LetPointer,
-    LetTable,
-    Literal,
-    Loop,
-    MutableVariable,
-    Name,
-    Place,
-    Prefetch,
-    Scope,
-    SetCount,
-    Splat,
-    Stmt,
-    Store,
-    Transpose,
-    While,
-    count,
-)
 from whence.kernels.size_arguments import SizeArguments
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
-_RESERVED = (TASK, SCRATCH, SHARED, BEGIN, END, "buf")
+_RESERVED = (ir.TASK, ir.SCRATCH, ir.SHARED, ir.BEGIN, ir.END, "buf")
 """What the function around every program has names for."""
 
 
@@ -79,12 +37,12 @@ class Pointer:
     name: str
     dtype: DType
 
-    def __getitem__(self, offset: Countable) -> At:
-        return At(self.name, count(offset), self.dtype)
+    def __getitem__(self, offset: ir.Countable) -> ir.At:
+        return ir.At(self.name, ir.count(offset), self.dtype)
 
-    def vector(self, offset: Countable, lanes: int) -> At:
+    def vector(self, offset: ir.Countable, lanes: int) -> ir.At:
         """So many elements from there on."""
-        return At(self.name, count(offset), self.dtype, lanes)
+        return ir.At(self.name, ir.count(offset), self.dtype, lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +53,20 @@ class Memory:
     dtype: DType
     lanes: int
 
-    def __getitem__(self, at: Countable | tuple[Countable, ...]) -> Item:
+    def __getitem__(self, at: ir.Countable | tuple[ir.Countable, ...]) -> ir.Item:
         places = at if isinstance(at, tuple) else (at,)
-        return Item(self.name, tuple(count(place) for place in places), self.dtype, self.lanes)
+        return ir.Item(
+            self.name, tuple(ir.count(place) for place in places), self.dtype, self.lanes
+        )
 
     @property
     def pointer(self) -> Pointer:
         """To its first element."""
         return Pointer(self.name, self.dtype)
 
-    def vector(self, offset: Countable, lanes: int) -> At:
+    def vector(self, offset: ir.Countable, lanes: int) -> ir.At:
         """So many elements of an array with one extent, from there on."""
-        return At(self.name, count(offset), self.dtype, lanes)
+        return ir.At(self.name, ir.count(offset), self.dtype, lanes)
 
 
 class Builder:
@@ -117,23 +77,23 @@ class Builder:
         becomes an argument.
         """
         self._sizes = sizes
-        self._open: list[list[Stmt]] = [[]]
+        self._open: list[list[ir.Stmt]] = [[]]
         self._names: list[set[str]] = [{*_RESERVED, *reserved}]
 
     def size(self, size: int) -> int:
         """A size that the code need not know: an argument of the kernel, if it has any."""
         return size if self._sizes is None else self._sizes.argument(size)
 
-    def finish(self) -> tuple[Stmt, ...]:
+    def finish(self) -> tuple[ir.Stmt, ...]:
         (statements,) = self._open
         return tuple(statements)
 
-    def add(self, *statements: Stmt) -> None:
+    def add(self, *statements: ir.Stmt) -> None:
         self._open[-1].extend(statements)
 
     @contextmanager
-    def _inside(self) -> Iterator[list[Stmt]]:
-        body: list[Stmt] = []
+    def _inside(self) -> Iterator[list[ir.Stmt]]:
+        body: list[ir.Stmt] = []
         self._open.append(body)
         self._names.append(set())
         yield body
@@ -152,75 +112,85 @@ class Builder:
     # ---- control ----
 
     @contextmanager
-    def tasks(self, tasks: int) -> Iterator[Count]:
+    def tasks(self, tasks: int) -> Iterator[ir.Count]:
         """The loop over the work items that this call of the kernel is for."""
         with self._inside() as body:
-            yield Counter(TASK)
-        self.add(Loop(Var(TASK, tasks), tuple(body)))
+            yield ir.Counter(ir.TASK)
+        self.add(ir.Loop(Var(ir.TASK, tasks), tuple(body)))
 
     def grid(
         self, groups: tuple[int, int, int], items: tuple[int, int, int]
-    ) -> tuple[tuple[Count, ...], tuple[Count, ...]]:
+    ) -> tuple[tuple[ir.Count, ...], tuple[ir.Count, ...]]:
         """A device's work items: the numbers of the group, and of the work item in its group."""
         x, y, z = (self._name(f"group_{axis}") for axis in "xyz")
         i, j, k = (self._name(f"item_{axis}") for axis in "xyz")
-        self.add(Grid(groups, items, (x, y, z), (i, j, k)))
-        return (Counter(x), Counter(y), Counter(z)), (Counter(i), Counter(j), Counter(k))
+        self.add(ir.Grid(groups, items, (x, y, z), (i, j, k)))
+        return (ir.Counter(x), ir.Counter(y), ir.Counter(z)), (
+            ir.Counter(i),
+            ir.Counter(j),
+            ir.Counter(k),
+        )
 
     def barrier(self) -> None:
         """No work item of a group goes on before all are here."""
-        self.add(Barrier())
+        self.add(ir.Barrier())
 
     @contextmanager
     def loop(
         self,
         name: str,
-        end: Countable,
+        end: ir.Countable,
         *,
-        begin: Countable = 0,
-        step: Countable = 1,
+        begin: ir.Countable = 0,
+        step: ir.Countable = 1,
         unroll: int = 0,
         vectorise: bool = False,
-    ) -> Iterator[Count]:
+    ) -> Iterator[ir.Count]:
         with self._inside() as body:
             name = self._name(name)
-            yield Counter(name)
-        self.add(For(name, count(begin), count(end), tuple(body), count(step), unroll, vectorise))
+            yield ir.Counter(name)
+        self.add(
+            ir.For(
+                name, ir.count(begin), ir.count(end), tuple(body), ir.count(step), unroll, vectorise
+            )
+        )
 
     @contextmanager
-    def shared_loop(self, name: str, end: Countable) -> Iterator[Count]:
+    def shared_loop(self, name: str, end: ir.Countable) -> Iterator[ir.Count]:
         """A loop whose iterations the workers of the kernel take one by one. What it makes for the
         others lies in `SHARED` memory.
         """
         with self._inside() as body:
             name = self._name(name)
-            yield Counter(name)
-        self.add(For(name, count(0), count(end), tuple(body), shared=True))
+            yield ir.Counter(name)
+        self.add(ir.For(name, ir.count(0), ir.count(end), tuple(body), shared=True))
 
     @contextmanager
-    def unrolled(self, *extents: tuple[str, int]) -> Iterator[tuple[Count, ...]]:
+    def unrolled(self, *extents: tuple[str, int]) -> Iterator[tuple[ir.Count, ...]]:
         """Nested loops that are written out, over registers."""
         with self._inside() as body:
             names = [self._name(name) for name, _ in extents]
-            yield tuple(Counter(name) for name in names)
+            yield tuple(ir.Counter(name) for name in names)
         inner = tuple(body)
         sizes = [extent for _, extent in extents]
         for level, (name, extent) in reversed(list(enumerate(zip(names, sizes, strict=True)))):
-            inner = (For(name, count(0), count(extent), inner, unroll=0 if level else FULLY),)
+            inner = (
+                ir.For(name, ir.count(0), ir.count(extent), inner, unroll=0 if level else ir.FULLY),
+            )
         self.add(*inner)
 
     @contextmanager
-    def repeat(self, condition: Condition) -> Iterator[None]:
+    def repeat(self, condition: ir.Condition) -> Iterator[None]:
         """As long as the condition holds."""
         with self._inside() as body:
             yield
-        self.add(While(condition, tuple(body)))
+        self.add(ir.While(condition, tuple(body)))
 
     @contextmanager
-    def when(self, condition: Condition) -> Iterator[None]:
+    def when(self, condition: ir.Condition) -> Iterator[None]:
         with self._inside() as body:
             yield
-        self.add(If(condition, tuple(body)))
+        self.add(ir.If(condition, tuple(body)))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
@@ -228,54 +198,54 @@ class Builder:
         with self._inside() as body:
             yield
         branch = self._open[-1].pop()
-        assert isinstance(branch, If)
+        assert isinstance(branch, ir.If)
         assert not branch.otherwise
-        self.add(If(branch.condition, branch.then, tuple(body)))
+        self.add(ir.If(branch.condition, branch.then, tuple(body)))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         with self._inside() as body:
             yield
-        self.add(Scope(tuple(body)))
+        self.add(ir.Scope(tuple(body)))
 
     # ---- names ----
 
-    def bind(self, name: str, value: Countable) -> Count:
+    def bind(self, name: str, value: ir.Countable) -> ir.Count:
         """A variable of the group's expressions."""
         assert self._name(name) == name
-        self.add(LetCount(name, count(value)))
-        return Counter(name)
+        self.add(ir.LetCount(name, ir.count(value)))
+        return ir.Counter(name)
 
-    def bind_value(self, name: str, value: Expr) -> Name:
+    def bind_value(self, name: str, value: ir.Expr) -> ir.Name:
         """A name of the group's expressions, such as the accumulator."""
         assert self._name(name) == name
-        self.add(Let(name, value))
-        return Name(name, value.dtype, value.lanes)
+        self.add(ir.Let(name, value))
+        return ir.Name(name, value.dtype, value.lanes)
 
-    def count(self, name: str, value: Countable | Index) -> Count:
+    def count(self, name: str, value: ir.Countable | Index) -> ir.Count:
         name = self._name(name)
-        self.add(LetCount(name, count(value)))
-        return Counter(name)
+        self.add(ir.LetCount(name, ir.count(value)))
+        return ir.Counter(name)
 
-    def count_variable(self, name: str, value: Countable) -> Count:
+    def count_variable(self, name: str, value: ir.Countable) -> ir.Count:
         """A count that `set` changes."""
         name = self._name(name)
-        self.add(LetCount(name, count(value), is_variable=True))
-        return Counter(name)
+        self.add(ir.LetCount(name, ir.count(value), is_variable=True))
+        return ir.Counter(name)
 
-    def set(self, variable: Count, value: Countable) -> None:
-        assert isinstance(variable, Counter)
-        self.add(SetCount(variable.name, count(value)))
+    def set(self, variable: ir.Count, value: ir.Countable) -> None:
+        assert isinstance(variable, ir.Counter)
+        self.add(ir.SetCount(variable.name, ir.count(value)))
 
-    def let(self, name: str, value: Expr) -> Name:
+    def let(self, name: str, value: ir.Expr) -> ir.Name:
         name = self._name(name)
-        self.add(Let(name, value))
-        return Name(name, value.dtype, value.lanes)
+        self.add(ir.Let(name, value))
+        return ir.Name(name, value.dtype, value.lanes)
 
-    def variable(self, name: str, value: Expr) -> Name:
+    def variable(self, name: str, value: ir.Expr) -> ir.Name:
         name = self._name(name)
-        self.add(MutableVariable(name, value))
-        return Name(name, value.dtype, value.lanes)
+        self.add(ir.MutableVariable(name, value))
+        return ir.Name(name, value.dtype, value.lanes)
 
     # ---- memory ----
 
@@ -284,54 +254,60 @@ class Builder:
         return Pointer(name, dtype)
 
     def scratch(
-        self, name: str, dtype: DType = DType.F32, offset: Countable = 0, *, alone: bool = True
+        self, name: str, dtype: DType = DType.F32, offset: ir.Countable = 0, *, alone: bool = True
     ) -> Pointer:
         """A pointer into the worker's private memory, so many elements behind its start."""
         name = self._name(name)
-        self.add(LetPointer(name, SCRATCH, count(offset), dtype, is_written=True, is_alone=alone))
+        self.add(
+            ir.LetPointer(
+                name, ir.SCRATCH, ir.count(offset), dtype, is_written=True, is_alone=alone
+            )
+        )
         return Pointer(name, dtype)
 
     def memory(self, name: str, base: str, dtype: DType, offset: int) -> Pointer:
         """A pointer into `SCRATCH` or `SHARED` memory that may change places with another."""
         name = self._name(name)
-        self.add(LetPointer(name, base, count(offset), dtype, True, False, True))
+        self.add(ir.LetPointer(name, base, ir.count(offset), dtype, True, False, True))
         return Pointer(name, dtype)
 
     def pointer(
         self,
         name: str,
         base: Pointer | Memory,
-        offset: Countable | Index = 0,
+        offset: ir.Countable | Index = 0,
         *,
         written: bool = False,
         alone: bool = True,
         moves: bool = False,
     ) -> Pointer:
         name = self._name(name)
-        self.add(LetPointer(name, base.name, count(offset), base.dtype, written, alone, moves))
+        self.add(
+            ir.LetPointer(name, base.name, ir.count(offset), base.dtype, written, alone, moves)
+        )
         return Pointer(name, base.dtype)
 
     def choose_pointer(
         self,
         name: str,
-        condition: Condition,
+        condition: ir.Condition,
         base: Pointer,
-        offset: Countable,
+        offset: ir.Countable,
         otherwise: Pointer,
     ) -> Pointer:
         name = self._name(name)
-        place = (base.name, count(offset), otherwise.name)
-        self.add(ChoosePointer(name, condition, *place, base.dtype))
+        place = (base.name, ir.count(offset), otherwise.name)
+        self.add(ir.ChoosePointer(name, condition, *place, base.dtype))
         return Pointer(name, base.dtype)
 
     def table(self, name: str, buffer: str) -> str:
         """A table of 256 bytes to look up in."""
         name = self._name(name)
-        self.add(LetTable(name, buffer))
+        self.add(ir.LetTable(name, buffer))
         return name
 
-    def advance(self, pointer: Pointer, by: Countable) -> None:
-        self.add(Advance(pointer.name, count(by)))
+    def advance(self, pointer: Pointer, by: ir.Countable) -> None:
+        self.add(ir.Advance(pointer.name, ir.count(by)))
 
     def array(
         self,
@@ -342,47 +318,55 @@ class Builder:
         shared: bool = False,
     ) -> Memory:
         name = self._name(name)
-        self.add(Array(name, shape, dtype, lanes, shared))
+        self.add(ir.Array(name, shape, dtype, lanes, shared))
         return Memory(name, dtype, lanes)
 
     def constants(
         self, name: str, values: Sequence[int | float], dtype: DType, *shape: int
     ) -> Memory:
         name = self._name(name)
-        self.add(ConstantArray(name, shape or (len(values),), tuple(values), dtype))
+        self.add(ir.ConstantArray(name, shape or (len(values),), tuple(values), dtype))
         return Memory(name, dtype, 1)
 
-    def assign(self, place: Place, value: Expr) -> None:
-        self.add(Assign(place, value))
+    def assign(self, place: ir.Place, value: ir.Expr) -> None:
+        self.add(ir.Assign(place, value))
 
-    def accumulate(self, place: Place, value: Expr) -> None:
-        self.add(Assign(place, place + value))
+    def accumulate(self, place: ir.Place, value: ir.Expr) -> None:
+        self.add(ir.Assign(place, place + value))
 
-    def store(self, buffer: str, index: Index, value: Expr) -> None:
+    def store(self, buffer: str, index: Index, value: ir.Expr) -> None:
         """An element of a parameter, as the group's expressions say."""
-        self.add(Store(buffer, index, value))
+        self.add(ir.Store(buffer, index, value))
 
-    def prefetch(self, pointer: Pointer, offset: Countable = 0) -> None:
-        self.add(Prefetch(pointer.name, count(offset)))
+    def prefetch(self, pointer: Pointer, offset: ir.Countable = 0) -> None:
+        self.add(ir.Prefetch(pointer.name, ir.count(offset)))
 
     def fill(
-        self, pointer: Pointer, offset: Countable, elements: Countable, byte: Expr | None = None
+        self,
+        pointer: Pointer,
+        offset: ir.Countable,
+        elements: ir.Countable,
+        byte: ir.Expr | None = None,
     ) -> None:
         """Set elements to a byte, 0 unless told."""
-        self.add(Fill(pointer.name, count(offset), count(elements), byte or Literal(0, DType.I32)))
+        self.add(
+            ir.Fill(
+                pointer.name, ir.count(offset), ir.count(elements), byte or ir.Literal(0, DType.I32)
+            )
+        )
 
     def transpose(self, square: Memory) -> None:
-        self.add(Transpose(square.name, square.dtype, square.lanes))
+        self.add(ir.Transpose(square.name, square.dtype, square.lanes))
 
 
-def zeros(lanes: int, dtype: DType = DType.F32) -> Expr:
+def zeros(lanes: int, dtype: DType = DType.F32) -> ir.Expr:
     return splat(0.0 if dtype.is_float else 0, lanes, dtype)
 
 
-def splat(value: float | Expr, lanes: int, dtype: DType = DType.F32) -> Expr:
+def splat(value: float | ir.Expr, lanes: int, dtype: DType = DType.F32) -> ir.Expr:
     """A number or a scalar in every lane."""
-    scalar = Literal(value, dtype) if isinstance(value, int | float) else value
-    return Splat(scalar, lanes)
+    scalar = ir.Literal(value, dtype) if isinstance(value, int | float) else value
+    return ir.Splat(scalar, lanes)
 
 
 def prefetch_lines(build: Builder, ahead: Pointer, lines: int, *, unroll: int = 0) -> None:

@@ -13,75 +13,48 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.errors import UnsupportedError
+from whence.kernels import ir
 from whence.kernels.index import Index, Quotient, Remainder, Var
-from whence.kernels.ir import (
-    SCRATCH,
-    Accumulate,
-    Arithmetic,
-    Assign,
-    At,
-    Both,
-    ChoosePointer,
-    Chosen,
-    Comparator,
-    Condition,
-    ConstantArray,
-    Count,
-    CountComparison,
-    Counter,
-    CountFn,
-    Either,
-    Expr,
-    Fill,
-    Fn,
-    For,
-    If,
-    IndexCount,
-    Item,
-    Kernel,
-    Let,
-    LetCount,
-    LetPointer,
-    Load,
-    Loop,
-    Micro,
-    MutableVariable,
-    Not,
-    Number,
-    Op,
-    Place,
-    Primitive,
-    Role,
-    Scope,
-    SetCount,
-    Stmt,
-    Store,
-    TileLoad,
-    TileMultiply,
-    TileStore,
-    ValueCount,
-    While,
-    walk,
-)
 
 _FUNCTIONS = frozenset(
-    {Fn.POW, Fn.EXP, Fn.EXP_DOWN, Fn.EXPM1, Fn.LOG, Fn.SQRT, Fn.RSQRT, Fn.SIN, Fn.COS, Fn.TAN}
-    | {Fn.ASIN, Fn.ACOS, Fn.ATAN, Fn.SINH, Fn.COSH, Fn.TANH, Fn.ASINH, Fn.ACOSH, Fn.ATANH}
-    | {Fn.ERF, Fn.ERF_PLUS_1, Fn.TANH_PLUS_1, Fn.SIGMOID, Fn.SOFTPLUS}
+    {
+        ir.Fn.POW,
+        ir.Fn.EXP,
+        ir.Fn.EXP_DOWN,
+        ir.Fn.EXPM1,
+        ir.Fn.LOG,
+        ir.Fn.SQRT,
+        ir.Fn.RSQRT,
+        ir.Fn.SIN,
+        ir.Fn.COS,
+        ir.Fn.TAN,
+    }
+    | {
+        ir.Fn.ASIN,
+        ir.Fn.ACOS,
+        ir.Fn.ATAN,
+        ir.Fn.SINH,
+        ir.Fn.COSH,
+        ir.Fn.TANH,
+        ir.Fn.ASINH,
+        ir.Fn.ACOSH,
+        ir.Fn.ATANH,
+    }
+    | {ir.Fn.ERF, ir.Fn.ERF_PLUS_1, ir.Fn.TANH_PLUS_1, ir.Fn.SIGMOID, ir.Fn.SOFTPLUS}
 )
 _DOTS = ("dot_x", "small_dot_i32x")
 """Sums of four products."""
-_DECLARATIONS = (ConstantArray, LetPointer, ChoosePointer)
+_DECLARATIONS = (ir.ConstantArray, ir.LetPointer, ir.ChoosePointer)
 """Do nothing, and say the same each time: names in a program are never used twice."""
 _ALWAYS_THE_SAME = (
-    Let,
-    MutableVariable,
-    Assign,
-    Accumulate,
-    Store,
-    TileMultiply,
-    TileLoad,
-    TileStore,
+    ir.Let,
+    ir.MutableVariable,
+    ir.Assign,
+    ir.Accumulate,
+    ir.Store,
+    ir.TileMultiply,
+    ir.TileLoad,
+    ir.TileStore,
 )
 _MOST_STATEMENTS = 40_000
 """That are looked at, a second's worth."""
@@ -108,41 +81,41 @@ class Work:
             for name, size in others.items():
                 mine[name] = mine.get(name, 0) + times * size
 
-    def bytes_of(self, kernel: Kernel) -> int:
+    def bytes_of(self, kernel: ir.Kernel) -> int:
         """Of the kernel's operands, what is read and what is written: a byte that is loaded again,
         or that the kernel has stored, comes from a cache.
         """
         return sum(
             min(
                 each.elements * each.dtype.bits // 8,
-                (self.stored if each.role is Role.OUTPUT else self.loaded).get(each.name, 0),
+                (self.stored if each.role is ir.Role.OUTPUT else self.loaded).get(each.name, 0),
             )
             for each in kernel.params
         )
 
 
-def count_work(kernel: Kernel) -> Work:
+def count_work(kernel: ir.Kernel) -> Work:
     """`UnsupportedError` for a program whose course depends on data, or that is long to count."""
     walker = _Walker(kernel)
     return walker.statements(kernel.body)
 
 
 class _Walker:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self._kernel = kernel
         self._counts: dict[str, int] = {}
         self._tables: dict[str, tuple[int | float, ...]] = {}
-        self._roots = {param.name: param.name for param in kernel.params} | {SCRATCH: SCRATCH}
+        self._roots = {param.name: param.name for param in kernel.params} | {ir.SCRATCH: ir.SCRATCH}
         self._sizes: dict[str, int] = {}
         """Of the elements that a pointer points to, in bytes."""
         self._deciding: dict[int, tuple[frozenset[str], bool]] = {}
         self._done: dict[tuple[int, tuple[int, ...]], Work] = {}
-        self._bodies: dict[int, tuple[Work, list[Stmt]]] = {}
+        self._bodies: dict[int, tuple[Work, list[ir.Stmt]]] = {}
         self._retained: list[object] = []
         """What ids are of stays alive."""
         self._statements = 0
 
-    def statements(self, body: Sequence[Stmt]) -> Work:
+    def statements(self, body: Sequence[ir.Stmt]) -> Work:
         """What does the same each time is looked at once; only the rest is gone through again."""
         found = self._bodies.get(id(body))
         total = Work()
@@ -164,51 +137,51 @@ class _Walker:
         self._bodies[id(body)] = always, others
         return total
 
-    def _statement(self, stmt: Stmt) -> Work:
+    def _statement(self, stmt: ir.Stmt) -> Work:
         self._statements += 1
         if self._statements > _MOST_STATEMENTS:
             raise UnsupportedError("there are too many cases to count")
         match stmt:
-            case Micro():
+            case ir.Micro():
                 body = stmt.program(self._kernel)
                 self._retained.append(body)
                 return self.statements(body)
-            case Loop(var, body):
+            case ir.Loop(var, body):
                 end = var.extent if stmt.end is None else self._value(stmt.end)
                 return self._loop(stmt, var.name, range(end), body)
-            case For():
+            case ir.For():
                 bounds = (self._value(each) for each in (stmt.begin, stmt.end, stmt.step))
                 return self._loop(stmt, stmt.counter, range(*bounds), stmt.body)
-            case If(condition, then, otherwise):
+            case ir.If(condition, then, otherwise):
                 return self.statements(then if self._holds(condition) else otherwise)
-            case Scope(body):
+            case ir.Scope(body):
                 return self.statements(body)
-            case While():
+            case ir.While():
                 raise UnsupportedError("how often a loop runs depends on the data")
-            case LetCount(name, value) | SetCount(name, value):
+            case ir.LetCount(name, value) | ir.SetCount(name, value):
                 self._bind(name, value)
                 return Work()
-            case ConstantArray(name, _, values, _):
+            case ir.ConstantArray(name, _, values, _):
                 self._tables[name] = values
                 return Work()
-            case LetPointer(name, base, _, dtype) | ChoosePointer(name, _, base, _, _, dtype):
+            case ir.LetPointer(name, base, _, dtype) | ir.ChoosePointer(name, _, base, _, _, dtype):
                 self._roots[name] = self._roots.get(base, "")
                 self._sizes[name] = dtype.numpy.itemsize
                 return Work()
-            case Let() | MutableVariable() | Assign() | Accumulate() | Store():
+            case ir.Let() | ir.MutableVariable() | ir.Assign() | ir.Accumulate() | ir.Store():
                 return self._compute(stmt)
-            case Fill(pointer, _, elements, _):
+            case ir.Fill(pointer, _, elements, _):
                 size = self._value(elements) * self._sizes.get(pointer, 4)
                 return self._moved(pointer, size, is_stored=True)
-            case TileMultiply():
+            case ir.TileMultiply():
                 return Work(operations=2 * _TILE_PRODUCTS)
-            case TileLoad(_, pointer, _, _):
+            case ir.TileLoad(_, pointer, _, _):
                 return self._moved(pointer, _TILE_BYTES)
-            case TileStore(_, pointer, _, _):
+            case ir.TileStore(_, pointer, _, _):
                 return self._moved(pointer, _TILE_BYTES, is_stored=True)
         return Work()
 
-    def _loop(self, stmt: Stmt, counter: str, values: range, body: tuple[Stmt, ...]) -> Work:
+    def _loop(self, stmt: ir.Stmt, counter: str, values: range, body: tuple[ir.Stmt, ...]) -> Work:
         total = Work()
         if not values:
             return total
@@ -229,36 +202,38 @@ class _Walker:
 
     # ---- arithmetic and memory ----
 
-    def _compute(self, stmt: Let | MutableVariable | Assign | Accumulate | Store) -> Work:
+    def _compute(
+        self, stmt: ir.Let | ir.MutableVariable | ir.Assign | ir.Accumulate | ir.Store
+    ) -> Work:
         work = self._expression(stmt.value)
         match stmt:
-            case Assign(place, _):
+            case ir.Assign(place, _):
                 work.add(self._write(place))
-            case Accumulate(_, _, value):
+            case ir.Accumulate(_, _, value):
                 work.operations += value.lanes
-            case Store(buffer, _, value):
+            case ir.Store(buffer, _, value):
                 size = self._kernel.dtype_of(buffer).numpy.itemsize * value.lanes
                 work.add(Work(stored={buffer: size}))
         return work
 
-    def _expression(self, expr: Expr) -> Work:
+    def _expression(self, expr: ir.Expr) -> Work:
         work = Work()
-        for part in walk(expr):
+        for part in ir.walk(expr):
             match part:
-                case Op(fn, _, _, lanes) if fn in _FUNCTIONS:
+                case ir.Op(fn, _, _, lanes) if fn in _FUNCTIONS:
                     work.functions += lanes
-                case Op(lanes=lanes):
+                case ir.Op(lanes=lanes):
                     work.operations += lanes
-                case Primitive(name, _, _, lanes) if name.startswith(_DOTS):
+                case ir.Primitive(name, _, _, lanes) if name.startswith(_DOTS):
                     work.operations += 2 * 4 * lanes
-                case Load(buffer, _, dtype, lanes):
+                case ir.Load(buffer, _, dtype, lanes):
                     work.add(Work(loaded={buffer: dtype.numpy.itemsize * lanes}))
-                case At(pointer, _, dtype, lanes):
+                case ir.At(pointer, _, dtype, lanes):
                     work.add(self._moved(pointer, dtype.numpy.itemsize * lanes))
         return work
 
-    def _write(self, place: Place) -> Work:
-        if not isinstance(place, At):
+    def _write(self, place: ir.Place) -> Work:
+        if not isinstance(place, ir.At):
             return Work()
         size = place.dtype.numpy.itemsize * place.lanes
         return self._moved(place.pointer, size, is_stored=True)
@@ -271,7 +246,7 @@ class _Walker:
 
     # ---- counts ----
 
-    def _decisions(self, body: tuple[Stmt, ...]) -> tuple[frozenset[str], bool]:
+    def _decisions(self, body: tuple[ir.Stmt, ...]) -> tuple[frozenset[str], bool]:
         """The counts that decide what a body does, and whether it sets some of them itself."""
         found = self._deciding.get(id(body))
         if found is None:
@@ -280,26 +255,26 @@ class _Walker:
             found = self._deciding[id(body)] = needed, bool(needed & _changed(body))
         return found
 
-    def _bind(self, name: str, value: Count) -> None:
+    def _bind(self, name: str, value: ir.Count) -> None:
         """What depends on the data stays unknown, and is an error only where it decides."""
         try:
             self._counts[name] = self._value(value)
         except UnsupportedError:
             self._counts.pop(name, None)
 
-    def _value(self, count: Count) -> int:
+    def _value(self, count: ir.Count) -> int:
         match count:
-            case Number(value):
+            case ir.Number(value):
                 return value
-            case Counter(name):
+            case ir.Counter(name):
                 return self._counter(name)
-            case IndexCount(index):
+            case ir.IndexCount(index):
                 return self._index(index)
-            case Chosen(condition, then, otherwise):
+            case ir.Chosen(condition, then, otherwise):
                 return self._value(then if self._holds(condition) else otherwise)
-            case ValueCount(Item(array, (at,), _, _)) if array in self._tables:
+            case ir.ValueCount(ir.Item(array, (at,), _, _)) if array in self._tables:
                 return int(self._tables[array][self._value(at)])
-            case Arithmetic(fn, left, right):
+            case ir.Arithmetic(fn, left, right):
                 return _RESULTS[fn](self._value(left), self._value(right))
         raise UnsupportedError("a bound depends on the data")
 
@@ -323,95 +298,95 @@ class _Walker:
             total += coefficient * value
         return total
 
-    def _holds(self, condition: Condition) -> bool:
+    def _holds(self, condition: ir.Condition) -> bool:
         match condition:
-            case CountComparison(comparator, left, right):
+            case ir.CountComparison(comparator, left, right):
                 return _COMPARATORS[comparator](self._value(left), self._value(right))
-            case Both(left, right):
+            case ir.Both(left, right):
                 return self._holds(left) and self._holds(right)
-            case Either(left, right):
+            case ir.Either(left, right):
                 return self._holds(left) or self._holds(right)
-            case Not(of):
+            case ir.Not(of):
                 return not self._holds(of)
         raise UnsupportedError("a condition depends on the data")
 
 
-_RESULTS: Mapping[CountFn, Callable[[int, int], int]] = {
-    CountFn.ADD: operator.add,
-    CountFn.SUB: operator.sub,
-    CountFn.MUL: operator.mul,
-    CountFn.DIV: operator.floordiv,
-    CountFn.REM: operator.mod,
-    CountFn.MIN: min,
-    CountFn.MAX: max,
+_RESULTS: Mapping[ir.CountFn, Callable[[int, int], int]] = {
+    ir.CountFn.ADD: operator.add,
+    ir.CountFn.SUB: operator.sub,
+    ir.CountFn.MUL: operator.mul,
+    ir.CountFn.DIV: operator.floordiv,
+    ir.CountFn.REM: operator.mod,
+    ir.CountFn.MIN: min,
+    ir.CountFn.MAX: max,
 }
-_COMPARATORS: Mapping[Comparator, Callable[[int, int], bool]] = {
-    Comparator.LT: operator.lt,
-    Comparator.LE: operator.le,
-    Comparator.EQ: operator.eq,
-    Comparator.NE: operator.ne,
+_COMPARATORS: Mapping[ir.Comparator, Callable[[int, int], bool]] = {
+    ir.Comparator.LT: operator.lt,
+    ir.Comparator.LE: operator.le,
+    ir.Comparator.EQ: operator.eq,
+    ir.Comparator.NE: operator.ne,
 }
 
 
-def _deciding(body: Sequence[Stmt]) -> set[str]:
+def _deciding(body: Sequence[ir.Stmt]) -> set[str]:
     """The counts from outside, and of it, that decide what it does."""
     needed: set[str] = set()
     for stmt in reversed(body):
         match stmt:
-            case LetCount(name, value) | SetCount(name, value):
+            case ir.LetCount(name, value) | ir.SetCount(name, value):
                 if name in needed:
                     needed |= _names(value)
-            case For():
+            case ir.For():
                 needed |= _deciding(stmt.body) - {stmt.counter}
                 needed |= _names(stmt.begin) | _names(stmt.end) | _names(stmt.step)
-            case Loop(_, inner):
+            case ir.Loop(_, inner):
                 needed |= _deciding(inner) | (set() if stmt.end is None else _names(stmt.end))
-            case If(condition, then, otherwise):
+            case ir.If(condition, then, otherwise):
                 needed |= _asked(condition) | _deciding(then) | _deciding(otherwise)
-            case Scope(inner):
+            case ir.Scope(inner):
                 needed |= _deciding(inner)
-            case Fill(_, _, elements, _):
+            case ir.Fill(_, _, elements, _):
                 needed |= _names(elements)
     return needed
 
 
-def _changed(body: Sequence[Stmt]) -> set[str]:
+def _changed(body: Sequence[ir.Stmt]) -> set[str]:
     """The counts that it sets."""
-    return {stmt.name for stmt in _inside(body) if isinstance(stmt, SetCount)}
+    return {stmt.name for stmt in _inside(body) if isinstance(stmt, ir.SetCount)}
 
 
-def _inside(body: Sequence[Stmt]) -> Iterator[Stmt]:
+def _inside(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
     for stmt in body:
         yield stmt
         match stmt:
-            case Loop() | For() | Scope() | While():
+            case ir.Loop() | ir.For() | ir.Scope() | ir.While():
                 yield from _inside(stmt.body)
-            case If(_, then, otherwise):
+            case ir.If(_, then, otherwise):
                 yield from _inside(then)
                 yield from _inside(otherwise)
 
 
-def _names(count: Count) -> set[str]:
+def _names(count: ir.Count) -> set[str]:
     match count:
-        case Counter(name):
+        case ir.Counter(name):
             return {name}
-        case Arithmetic(_, left, right):
+        case ir.Arithmetic(_, left, right):
             return _names(left) | _names(right)
-        case Chosen(condition, then, otherwise):
+        case ir.Chosen(condition, then, otherwise):
             return _asked(condition) | _names(then) | _names(otherwise)
-        case IndexCount(index):
+        case ir.IndexCount(index):
             return {var.name for var in index.variables()}
-        case ValueCount(Item(_, at, _, _)):
+        case ir.ValueCount(ir.Item(_, at, _, _)):
             return {name for each in at for name in _names(each)}
     return set()
 
 
-def _asked(condition: Condition) -> set[str]:
+def _asked(condition: ir.Condition) -> set[str]:
     match condition:
-        case CountComparison(_, left, right):
+        case ir.CountComparison(_, left, right):
             return _names(left) | _names(right)
-        case Both(left, right) | Either(left, right):
+        case ir.Both(left, right) | ir.Either(left, right):
             return _asked(left) | _asked(right)
-        case Not(of):
+        case ir.Not(of):
             return _asked(of)
     return set()

@@ -24,41 +24,7 @@ from whence.codegen.c_text import (
 )
 from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
-from whence.kernels.ir import (
-    SCRATCH,
-    TASK,
-    Accumulate,
-    Array,
-    Assign,
-    Barrier,
-    Bits,
-    ChoosePointer,
-    ConstantArray,
-    Expr,
-    Fn,
-    For,
-    Grid,
-    Kernel,
-    Let,
-    LetPointer,
-    Literal,
-    Load,
-    LookUp,
-    Loop,
-    LoopKind,
-    MatrixTileStmt,
-    Meeting,
-    Micro,
-    Name,
-    Op,
-    Prefetch,
-    Primitive,
-    Role,
-    Stmt,
-    Store,
-    Transpose,
-    walk,
-)
+from whence.kernels import ir
 from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
@@ -69,9 +35,9 @@ _TYPES = frozenset(
     if dtype in (DType.F32, DType.BF16, DType.BOOL) or (dtype.is_integer and dtype.bits >= 8)
 )
 # Loops whose iterations the work items of a group share.
-_DEALT = (LoopKind.VECTOR, LoopKind.INDEPENDENT)
+_DEALT = (ir.LoopKind.VECTOR, ir.LoopKind.INDEPENDENT)
 _VECTORS = {DType.F32: "float", DType.I32: "int", DType.I8: "char"}
-_FOLDS = frozenset({Fn.ADD, Fn.MUL, Fn.MAX, Fn.MIN})
+_FOLDS = frozenset({ir.Fn.ADD, ir.Fn.MUL, ir.Fn.MAX, ir.Fn.MIN})
 _GROUP = 32
 """Work items in a group at most: enough for a vector unit, few enough for short rows."""
 _FAR = 1 << 31
@@ -101,7 +67,7 @@ class Geometry:
 class ClWriter(CWriter):
     """Lines of OpenCL C. Expressions are those of C; the prelude says what their words mean."""
 
-    def __init__(self, kernel: Kernel, device: Device) -> None:
+    def __init__(self, kernel: ir.Kernel, device: Device) -> None:
         super().__init__(kernel)
         self.device = device
         self.counter = "int" if all(param.elements < _FAR for param in kernel.params) else "int64_t"
@@ -136,10 +102,10 @@ class ClWriter(CWriter):
     def tables(self) -> list[str]:
         return []
 
-    def expression(self, expr: Expr) -> str:
-        parts = list(walk(expr))
+    def expression(self, expr: ir.Expr) -> str:
+        parts = list(ir.walk(expr))
         self.require({part.dtype for part in parts})
-        if any(isinstance(part, Primitive | LookUp) for part in parts):
+        if any(isinstance(part, ir.Primitive | ir.LookUp) for part in parts):
             raise UnsupportedError("a function of whole vectors has no form on a device")
         return super().expression(expr)
 
@@ -153,33 +119,33 @@ class ClWriter(CWriter):
 
     # ---- statements ----
 
-    def statement(self, stmt: Stmt) -> None:
+    def statement(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Store() if self._group > 1 and not self._dealt:
+            case ir.Store() if self._group > 1 and not self._dealt:
                 self.open("if (item == 0)")
                 super().statement(stmt)
                 self.close()
-            case Micro():
+            case ir.Micro():
                 self._program(stmt.device_program(self.kernel))
-            case Assign(place, value):
+            case ir.Assign(place, value):
                 self.require({place.dtype, value.dtype})
                 super().statement(stmt)
-            case Prefetch():
+            case ir.Prefetch():
                 pass
-            case Transpose():
+            case ir.Transpose():
                 raise UnsupportedError("squares of registers are not transposed on a device")
             case _:
                 super().statement(stmt)
 
-    def _program(self, body: Sequence[Stmt]) -> None:
+    def _program(self, body: Sequence[ir.Stmt]) -> None:
         """A micro-kernel: the whole kernel, a work item for each of its own, or a part of one."""
-        if any(isinstance(stmt, Loop) and stmt.var.name == TASK for stmt in body):
+        if any(isinstance(stmt, ir.Loop) and stmt.var.name == ir.TASK for stmt in body):
             self.geometry = Geometry((self.kernel.tasks,), (1,))
             self.line(f"const {self.counter} number = get_global_id(0);")
             self.scratch_bytes = self.kernel.tasks * self.kernel.scratch_bytes
         self.statements(body)
 
-    def loop_hints(self, loop: For) -> None:
+    def loop_hints(self, loop: ir.For) -> None:
         pass
 
     # ---- vectors ----
@@ -189,20 +155,20 @@ class ClWriter(CWriter):
             raise UnsupportedError(f"vectors of {lanes} × {dtype} have no form in OpenCL C")
         return f"{_VECTORS[dtype]}{lanes}"
 
-    def vector_call(self, expr: Op, texts: list[str]) -> str:
-        if expr.fn not in (Fn.ADD, Fn.SUB, Fn.MUL, Fn.NEG):
+    def vector_call(self, expr: ir.Op, texts: list[str]) -> str:
+        if expr.fn not in (ir.Fn.ADD, ir.Fn.SUB, ir.Fn.MUL, ir.Fn.NEG):
             raise UnsupportedError(
                 f"{expr.fn} of {expr.lanes} × {expr.dtype} has no form on a device"
             )
         return super().vector_call(expr, texts)
 
-    def vector_read(self, address: str, what: Expr) -> str:
+    def vector_read(self, address: str, what: ir.Expr) -> str:
         return f"vload{what.lanes}(0, {address})"
 
-    def vector_write(self, address: str, what: Expr, text: str) -> None:
+    def vector_write(self, address: str, what: ir.Expr, text: str) -> None:
         self.line(f"vstore{what.lanes}({text}, 0, {address});")
 
-    def reinterpreted(self, text: str, to: Bits) -> str:
+    def reinterpreted(self, text: str, to: ir.Bits) -> str:
         if to.lanes == to.value.lanes == 1:
             return super().reinterpreted(text, to)
         kind = _VECTORS[to.dtype] if to.lanes == 1 else self.type_of(to)
@@ -210,7 +176,7 @@ class ClWriter(CWriter):
 
     # ---- work items and memory ----
 
-    def grid(self, grid: Grid) -> None:
+    def grid(self, grid: ir.Grid) -> None:
         self.geometry = Geometry(
             tuple(many * few for many, few in zip(grid.groups, grid.items, strict=True)), grid.items
         )
@@ -218,58 +184,58 @@ class ClWriter(CWriter):
             for name, word in ((grid.group[axis], "group"), (grid.item[axis], "local")):
                 self.line(f"const {self.counter} {name} = get_{word}_id({axis});")
 
-    def barrier(self, barrier: Barrier) -> None:
-        if barrier.of is not Meeting.GROUP:
+    def barrier(self, barrier: ir.Barrier) -> None:
+        if barrier.of is not ir.Meeting.GROUP:
             raise UnsupportedError("the groups of a device do not wait for each other")
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
 
-    def array(self, array: Array) -> None:
+    def array(self, array: ir.Array) -> None:
         if array.is_shared:
             self._spaces[array.name] = "__local "
             self.local(array.name, array.dtype, *array.shape)
         else:
             super().array(array)
 
-    def alignment(self, array: Array) -> str:
+    def alignment(self, array: ir.Array) -> str:
         """Private memory of a work item is the device's own affair."""
         return ""
 
     def swap_type(self, pointer: str) -> str:
         return self._kinds[pointer]
 
-    def choose_pointer(self, choice: ChoosePointer, space: str = "") -> None:
+    def choose_pointer(self, choice: ir.ChoosePointer, space: str = "") -> None:
         space = self._spaces[choice.name] = self.space_of(choice.base)
         super().choose_pointer(choice, space)
 
-    def matrix_tiles(self, stmt: MatrixTileStmt) -> None:
+    def matrix_tiles(self, stmt: ir.MatrixTileStmt) -> None:
         raise UnsupportedError("the device has no matrix tiles")
 
     def space_of(self, base: str) -> str:
         """The address space of what a pointer points into."""
-        if base == SCRATCH or any(param.name == base for param in self.kernel.params):
+        if base == ir.SCRATCH or any(param.name == base for param in self.kernel.params):
             return "__global "
         return self._spaces.get(base, "")
 
-    def pointer(self, pointer: LetPointer) -> None:
+    def pointer(self, pointer: ir.LetPointer) -> None:
         space = self._spaces[pointer.name] = self.space_of(pointer.base)
         kind = f"{space}{'' if pointer.is_written else 'const '}{c_type(pointer.dtype)} *"
         self._kinds[pointer.name] = kind
         base = pointer.base
-        if base == SCRATCH:
+        if base == ir.SCRATCH:
             own = f"number * {self.kernel.scratch_bytes}"
             base = f"(({kind})(scratch + (int64_t){own}))"
         self.line(f"{kind}{pointer.name} = {base} + {self.count(pointer.offset)};")
 
-    def constants_array(self, table: ConstantArray) -> None:
+    def constants_array(self, table: ir.ConstantArray) -> None:
         self._spaces[table.name] = "__constant "
         made, kind = f"@name@_{table.name}{len(self.constants)}", c_type(table.dtype)
-        numbers = ", ".join(c_literal(Literal(value, table.dtype)) for value in table.values)
+        numbers = ", ".join(c_literal(ir.Literal(value, table.dtype)) for value in table.values)
         self.constants.append(f"__constant {kind} {made}[] = {{{numbers}}};")
         self.line(f"__constant {kind} *{table.name} = {made};")
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: ir.Loop) -> None:
         var = loop.var
-        if var.name == TASK:
+        if var.name == ir.TASK:
             self._task_loop(loop)
         elif self._group > 1 and not self._dealt and loop.kind in _DEALT:
             self.open(
@@ -289,14 +255,14 @@ class ClWriter(CWriter):
             self.statements(loop.body)
             self.close()
 
-    def _task_loop(self, loop: Loop) -> None:
+    def _task_loop(self, loop: ir.Loop) -> None:
         if loop.first == 0 and loop.var.extent == self.kernel.tasks:
             self.open("")
-            self.line(f"const {self.counter} {TASK} = number;")
+            self.line(f"const {self.counter} {ir.TASK} = number;")
         else:
             self.open(f"if (number >= {loop.first} && number < {loop.first + loop.var.extent})")
-            self.line(f"const {self.counter} {TASK} = number - {loop.first};")
-        rest = TASK
+            self.line(f"const {self.counter} {ir.TASK} = number - {loop.first};")
+        rest = ir.TASK
         for digit in reversed(loop.digits[1:]):
             self.line(f"const {self.counter} {digit.name} = {rest} % {digit.extent};")
             rest = f"({rest} / {digit.extent})"
@@ -305,12 +271,12 @@ class ClWriter(CWriter):
         self.statements(loop.body)
         self.close()
 
-    def _fold_loop(self, loop: Loop) -> None:
+    def _fold_loop(self, loop: ir.Loop) -> None:
         """Each work item folds its part; the parts are folded pairwise in local memory for all."""
         parts = {
-            stmt.name: self.fresh("part") for stmt in loop.body if isinstance(stmt, Accumulate)
+            stmt.name: self.fresh("part") for stmt in loop.body if isinstance(stmt, ir.Accumulate)
         }
-        folds = {stmt.name: stmt for stmt in loop.body if isinstance(stmt, Accumulate)}
+        folds = {stmt.name: stmt for stmt in loop.body if isinstance(stmt, ir.Accumulate)}
         for name, part in parts.items():
             dtype = folds[name].value.dtype
             self.line(f"{c_type(dtype)} {part} = {c_literal(_identity(folds[name].fn, dtype))};")
@@ -320,7 +286,7 @@ class ClWriter(CWriter):
         )
         self._dealt = True
         for stmt in loop.body:
-            if isinstance(stmt, Accumulate):
+            if isinstance(stmt, ir.Accumulate):
                 part = parts[stmt.name]
                 self.line(
                     f"{part} ="
@@ -336,7 +302,7 @@ class ClWriter(CWriter):
                 f"{name} = {written_call(folds[name].fn, folds[name].value.dtype, (name, part))};"
             )
 
-    def fold(self, name: str, fn: Fn, dtype: DType, size: int, item: str) -> None:
+    def fold(self, name: str, fn: ir.Fn, dtype: DType, size: int, item: str) -> None:
         """Afterwards `name` in every work item of a group holds all of theirs, folded."""
         shared = f"shared_{c_type(dtype)}"
         if dtype not in self._folding:
@@ -359,7 +325,7 @@ class ClWriter(CWriter):
         found = list(self.constants)
         for (data, dtype), name in self._tables.items():
             values = ", ".join(
-                c_literal(Literal(value.item(), dtype))
+                c_literal(ir.Literal(value.item(), dtype))
                 for value in np.frombuffer(data, dtype.numpy)
             )
             found.append(f"__constant {c_type(dtype)} {name}[] = {{{values}}};")
@@ -369,66 +335,68 @@ class ClWriter(CWriter):
         return f"@name@_table{number}"
 
 
-def _loops(body: Sequence[Stmt]) -> Iterator[Loop]:
+def _loops(body: Sequence[ir.Stmt]) -> Iterator[ir.Loop]:
     for stmt in body:
-        if isinstance(stmt, Loop):
+        if isinstance(stmt, ir.Loop):
             yield stmt
             yield from _loops(stmt.body)
 
 
-def _expressions(body: Sequence[Stmt]) -> Iterator[Expr]:
+def _expressions(body: Sequence[ir.Stmt]) -> Iterator[ir.Expr]:
     for stmt in body:
         match stmt:
-            case Loop():
+            case ir.Loop():
                 yield from _expressions(stmt.body)
-            case Let() | Store() | Accumulate():
-                yield from walk(stmt.value)
+            case ir.Let() | ir.Store() | ir.Accumulate():
+                yield from ir.walk(stmt.value)
 
 
-def _group_size(kernel: Kernel, device: Device) -> int:
+def _group_size(kernel: ir.Kernel, device: Device) -> int:
     """Work items in a group: a power of two, at most the iterations of the longest shared loop."""
-    outputs = {param.name for param in kernel.params if param.role is Role.OUTPUT}
-    if any(isinstance(part, Load) and part.buffer in outputs for part in _expressions(kernel.body)):
+    outputs = {param.name for param in kernel.params if param.role is ir.Role.OUTPUT}
+    if any(
+        isinstance(part, ir.Load) and part.buffer in outputs for part in _expressions(kernel.body)
+    ):
         # It reads what it wrote: in the order of the loops, which only a single work item keeps.
         return 1
     extents = [
         loop.var.extent
         for loop in _loops(kernel.body)
-        if loop.var.name != TASK and (loop.kind in _DEALT or _can_fold(loop))
+        if loop.var.name != ir.TASK and (loop.kind in _DEALT or _can_fold(loop))
     ]
     longest = min(max(extents, default=1), _GROUP, device.group_size)
     return 1 << (longest.bit_length() - 1)
 
 
-def _can_fold(loop: Loop) -> bool:
+def _can_fold(loop: ir.Loop) -> bool:
     """Does the loop only feed accumulators, each by itself, in a way that may be divided?"""
-    if loop.kind is not LoopKind.REDUCE:
+    if loop.kind is not ir.LoopKind.REDUCE:
         return False
-    names = [stmt.name for stmt in loop.body if isinstance(stmt, Accumulate)]
-    read = {part.name for part in _expressions(loop.body) if isinstance(part, Name)}
+    names = [stmt.name for stmt in loop.body if isinstance(stmt, ir.Accumulate)]
+    read = {part.name for part in _expressions(loop.body) if isinstance(part, ir.Name)}
     return (
-        all(isinstance(stmt, Accumulate | Let) for stmt in loop.body)
+        all(isinstance(stmt, ir.Accumulate | ir.Let) for stmt in loop.body)
         and all(
             stmt.fn in _FOLDS and stmt.lane is None
             for stmt in loop.body
-            if isinstance(stmt, Accumulate)
+            if isinstance(stmt, ir.Accumulate)
         )
         and len(set(names)) == len(names)
         and not read & set(names)
     )
 
 
-def _identity(fn: Fn, dtype: DType) -> Literal:
-    if fn in (Fn.ADD, Fn.MUL):
-        return Literal(
-            (0.0 if fn is Fn.ADD else 1.0) if dtype.is_float else int(fn is Fn.MUL), dtype
+def _identity(fn: ir.Fn, dtype: DType) -> ir.Literal:
+    if fn in (ir.Fn.ADD, ir.Fn.MUL):
+        return ir.Literal(
+            (0.0 if fn is ir.Fn.ADD else 1.0) if dtype.is_float else int(fn is ir.Fn.MUL), dtype
         )
     if dtype.is_float:
-        return Literal(-math.inf if fn is Fn.MAX else math.inf, dtype)
+        return ir.Literal(-math.inf if fn is ir.Fn.MAX else math.inf, dtype)
     if dtype is DType.BOOL:
-        return Literal(fn is Fn.MIN, dtype)
+        return ir.Literal(fn is ir.Fn.MIN, dtype)
     low, high = integer_range(dtype)
-    return Literal(low if fn is Fn.MAX else high, dtype)
+    return ir.Literal(low if fn is ir.Fn.MAX else high, dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +411,7 @@ class RenderedKernel:
     """Does it note indices outside their axis? The last arguments then say where to."""
 
 
-def render_opencl(kernel: Kernel, device: Device) -> RenderedKernel:
+def render_opencl(kernel: ir.Kernel, device: Device) -> RenderedKernel:
     """One OpenCL kernel. Its arguments are a buffer and an offset in bytes for each parameter."""
     writer = ClWriter(kernel, device)
     writer.require({param.dtype for param in kernel.params})
@@ -473,7 +441,7 @@ def render_opencl(kernel: Kernel, device: Device) -> RenderedKernel:
     lines = writer.finish()
     lines.append(f"__kernel void @name@({', '.join(arguments)}) {{")
     for param in kernel.params:
-        kind = f"__global {'' if param.role is Role.OUTPUT else 'const '}{c_type(param.dtype)} *"
+        kind = f"__global {'' if param.role is ir.Role.OUTPUT else 'const '}{c_type(param.dtype)} *"
         lines.append(f"  {kind}{param.name} = ({kind})({param.name}_base + {param.name}_at);")
     lines += [f"  {each}" for each in writer.locals]
     text = "\n".join([*lines, *head, *body, "}"]) + "\n"
