@@ -107,6 +107,10 @@ class AtenCall(NodeImporter):
             return self.const(np.array(given).astype(dtype.numpy))
         return self.cast(self.value(given, name), dtype)
 
+    def promoted(self, name: str) -> Ref:
+        """A tensor or a number, as elements of the result's type."""
+        return self.operand(name, self.out_dtype)
+
     def plain(self, name: str) -> Any:
         """An argument that must be known while reading: a number, a flag, a list of them."""
         return self._plain(self.args.get(name), name)

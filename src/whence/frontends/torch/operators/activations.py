@@ -28,9 +28,8 @@ def _gelu(call: AtenCall) -> Value:
 
 
 def _rounding(call: AtenCall, op: str) -> Value:
-    x = call.ref("self")
     is_real = call.dtype("self").is_float
-    return call.op(op if is_real else "Identity", x)
+    return call.op(op if is_real else "Identity", call.ref("self"))
 
 
 def _round(call: AtenCall) -> Value:
@@ -47,24 +46,17 @@ def _trunc(call: AtenCall) -> Value:
     return call.op("Mul", size, call.op("Sign", x))
 
 
-def _rsqrt(call: AtenCall) -> Value:
-    x = call.cast(call.ref("self"), call.out_dtype)
-    return call.op("Reciprocal", call.op("Sqrt", x))
-
-
 def _scaled_log(call: AtenCall, base: float) -> Value:
-    x = call.cast(call.ref("self"), call.out_dtype)
     scale = call.number(1 / math.log(base), call.out_dtype)
-    return call.op("Mul", call.op("Log", x), scale)
+    return call.op("Mul", call.op("Log", call.promoted("self")), scale)
 
 
 def _log1p(call: AtenCall) -> Value:
-    x = call.cast(call.ref("self"), call.out_dtype)
-    return call.op("Log", call.op("Add", x, call.number(1, call.out_dtype)))
+    return call.op("Log", call.op("Add", call.promoted("self"), call.number(1, call.out_dtype)))
 
 
 def _expm1(call: AtenCall) -> Value:
-    x = call.cast(call.ref("self"), call.out_dtype)
+    x = call.promoted("self")
     # exp(x) - 1 = Elu(x) for x <= 0, where the digits of a plain difference would be lost.
     below = call.op("Elu", x, alpha=1.0)
     above = call.op("Sub", call.op("Exp", x), call.number(1, call.out_dtype))
@@ -73,8 +65,7 @@ def _expm1(call: AtenCall) -> Value:
 
 
 def _exp2(call: AtenCall) -> Value:
-    x = call.cast(call.ref("self"), call.out_dtype)
-    return call.op("Pow", call.number(2, call.out_dtype), x)
+    return call.op("Pow", call.number(2, call.out_dtype), call.promoted("self"))
 
 
 def _square(call: AtenCall) -> Value:
@@ -95,7 +86,7 @@ def _hardtanh(call: AtenCall) -> Value:
 
 def _clamp(call: AtenCall) -> Value:
     """With numbers or tensors as limits."""
-    x = call.cast(call.ref("self"), call.out_dtype)
+    x = call.promoted("self")
     scalars = all(call.meta(name) is None or call.rank(name) == 0 for name in ("min", "max"))
     limits = [
         call.operand(name, call.out_dtype) if call.has(name) else None for name in ("min", "max")
@@ -111,9 +102,8 @@ def _clamp(call: AtenCall) -> Value:
 
 
 def _clamp_one(call: AtenCall, name: str) -> Value:
-    x = call.cast(call.ref("self"), call.out_dtype)
     limit = call.operand(name, call.out_dtype)
-    return call.op("Max" if name == "min" else "Min", x, limit)
+    return call.op("Max" if name == "min" else "Min", call.promoted("self"), limit)
 
 
 def _leaky_relu(call: AtenCall) -> Value:
@@ -168,10 +158,9 @@ def _glu(call: AtenCall) -> Value:
 
 def _softmax(call: AtenCall, op: str) -> Value:
     rank = call.rank("self")
-    x = call.cast(call.ref("self"), call.out_dtype)
     if rank == 0:
         call.unsupported("a softmax of a single number")
-    return call.op(op, x, axis=call.axis("dim", rank))
+    return call.op(op, call.promoted("self"), axis=call.axis("dim", rank))
 
 
 def _not(call: AtenCall) -> Value:
@@ -213,7 +202,7 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::ceil": partial(_rounding, op="Ceil"),
     "aten::round": _round,
     "aten::trunc": _trunc,
-    "aten::rsqrt": _rsqrt,
+    "aten::rsqrt": lambda call: call.op("Reciprocal", call.op("Sqrt", call.promoted("self"))),
     "aten::log2": partial(_scaled_log, base=2),
     "aten::log10": partial(_scaled_log, base=10),
     "aten::log1p": _log1p,

@@ -28,7 +28,7 @@ def _example(meta: object) -> object:
 
 def _sides(call: AtenCall) -> tuple[Ref, Ref]:
     """Both operands in the element type of the result."""
-    return call.operand("self", call.out_dtype), call.operand("other", call.out_dtype)
+    return call.promoted("self"), call.promoted("other")
 
 
 def _binary(call: AtenCall, op: str, logical: str = "") -> Value:

@@ -34,7 +34,7 @@ def _where(call: AtenCall) -> Value:
 
 
 def _masked_fill(call: AtenCall) -> Value:
-    x, value = call.ref("self"), call.operand("value", call.out_dtype)
+    x, value = call.ref("self"), call.promoted("value")
     return call.op("Where", call.operand("mask", DType.BOOL), value, x)
 
 

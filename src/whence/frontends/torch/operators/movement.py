@@ -247,7 +247,7 @@ def _unfold(call: AtenCall) -> Value:
 
 
 def _cast_like(call: AtenCall) -> Value:
-    return call.cast(call.ref("self"), call.out_dtype)
+    return call.promoted("self")
 
 
 def _real_of(call: AtenCall) -> Value:

@@ -21,7 +21,7 @@ def _keep(call: AtenCall) -> dict[str, Attr]:
 
 
 def _reduce(call: AtenCall, op: str) -> Value:
-    x, axes = call.cast(call.ref("self"), call.out_dtype), _axes(call)
+    x, axes = call.promoted("self"), _axes(call)
     if not axes:
         # A single number is its own sum, mean and maximum.
         return call.op("Identity", x)
@@ -33,7 +33,7 @@ def _extreme(call: AtenCall, reduce: str, position: str) -> Value:
     x = call.ref("self")
     if "other" in call.args:
         op = "Max" if reduce == "ReduceMax" else "Min"
-        return call.op(op, x, call.operand("other", call.out_dtype))
+        return call.op(op, x, call.promoted("other"))
     if "dim" not in call.args:
         axes = tuple(range(call.rank("self")))
         return call.op(reduce, x, call.numbers(*axes), keepdims=0)
@@ -105,13 +105,13 @@ def _norm(call: AtenCall) -> Value:
     ops = {1.0: "ReduceL1", 2.0: "ReduceL2", math.inf: "ReduceMax", -math.inf: "ReduceMin"}
     if order not in ops:
         call.unsupported(f"a norm of order {order:g}")
-    x = call.cast(call.ref("self"), call.out_dtype)
+    x = call.promoted("self")
     x = call.op("Abs", x) if math.isinf(order) else x
     return call.emit(ops[order], [x, call.numbers(*_axes(call))], _keep(call))
 
 
 def _cumulative(call: AtenCall, op: str) -> Value:
-    x = call.cast(call.ref("self"), call.out_dtype)
+    x = call.promoted("self")
     rank = call.rank("self")
     if rank == 0:
         return call.op("Identity", x)

@@ -39,7 +39,7 @@ def _scattered(call: AtenCall, attrs: dict[str, Attr]) -> Value:
             update = _corner(call, update, index, call.rank("index"))
     else:
         shape = call.op("Shape", index)
-        update = call.op("Expand", call.operand("value", call.out_dtype), shape)
+        update = call.op("Expand", call.promoted("value"), shape)
     inputs = [call.ref("self"), index, update]
     return call.emit("ScatterElements", inputs, {"axis": axis, **attrs})
 
@@ -133,7 +133,7 @@ def _copy(call: AtenCall) -> Value:
 
 
 def _fill(call: AtenCall) -> Value:
-    value = call.operand("value", call.out_dtype)
+    value = call.promoted("value")
     return call.op("Expand", value, call.op("Shape", call.ref("self")))
 
 
