@@ -79,6 +79,15 @@ def _residual() -> onnx.ModelProto:
     return chain.model(chain.pooled(chain.conv("last", y, 64, 8)))
 
 
+def _bottleneck() -> onnx.ModelProto:
+    """What is added to the result of a convolution is needed by nobody else then."""
+    chain = Chain()
+    x = chain.conv("stem", chain.input("x", 1, 16, 128, 128), 16, 64)
+    y = chain.conv("widen", chain.conv("reduce", x, 64, 16), 16, 64)
+    y = chain.op("Relu", "relu", chain.op("Add", "sum", y, x))
+    return chain.model(chain.pooled(chain.conv("last", y, 64, 8)))
+
+
 def _mobile() -> onnx.ModelProto:
     """A depthwise convolution with a normalisation and a limit behind it."""
     chain = Chain()
@@ -175,7 +184,9 @@ class Case:
 
 
 def without(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """The model without the operator of that name: its first operand is in its place."""
+    """The model without the operator of that name: its first operand is in its place. It takes the
+    same inputs, used or not, as some engines copy what they are given.
+    """
     made = onnx.ModelProto()
     made.CopyFrom(model)
     (position,) = [at for at, node in enumerate(made.graph.node) if node.name == name]
@@ -189,14 +200,29 @@ def without(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         if port.name == output:
             port.name = stand_in
     used = {value for node in made.graph.node for value in node.input}
-    for ports in (made.graph.input, made.graph.initializer):
-        for at in reversed([at for at, port in enumerate(ports) if port.name not in used]):
-            del ports[at]
+    constants = made.graph.initializer
+    for at in reversed([at for at, each in enumerate(constants) if each.name not in used]):
+        del constants[at]
     return made
+
+
+def nothing(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model with the same inputs, and constants as outputs: a call of it is all that a call of
+    the model is besides its kernels.
+    """
+    chain = Chain(list(model.graph.input))
+    ports = onnx.shape_inference.infer_shapes(model).graph.output
+    for port in ports:
+        shape = [each.dim_value for each in port.type.tensor_type.shape.dim]
+        value = chain.constant(f"{port.name}.value", np.zeros(shape))
+        chain.nodes.append(helper.make_node("Identity", [value], [port.name]))
+    graph = helper.make_graph(chain.nodes, "nothing", chain.inputs, ports, chain.constants)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=_IR)
 
 
 CASES: Mapping[str, Case] = {
     "residual": Case(_residual, ("sum", "relu", "gate")),
+    "bottleneck": Case(_bottleneck, ("sum", "relu")),
     "mobile": Case(_mobile, ("norm", "limit", "leaky")),
     "feed_forward": Case(_feed_forward, ("bias", "gelu", "skip", "norm")),
     "gates": Case(_gates, ("tanh", "sigmoid")),
