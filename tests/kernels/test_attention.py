@@ -136,6 +136,21 @@ def test_softcap_scale_and_lengths():
     cases.check(peer=False)
 
 
+def test_a_single_query_sees_all_keys_that_there_are():
+    """It is the last of them, so that position hides nothing; a window does."""
+    cases = Cases()
+    k, v = (cases.normal(3, 2, 40, 16) for _ in range(2))
+    lengths = cases.feed(np.array([40, 0, 29], np.int64))
+    for heads in (2, 6):
+        q = cases.normal(3, heads, 1, 16)
+        for name, attrs in (("all", {}), ("causal", {"is_causal": 1})):
+            cases.expect(
+                cases.op("Attention", q, k, v, None, None, None, lengths, **attrs),
+                f"{name}_{heads}",
+            )
+    cases.check(peer=False)
+
+
 def test_heads_side_by_side():
     cases = Cases()
     q, k, v = cases.normal(2, 9, 6 * 16), cases.normal(2, 13, 2 * 16), cases.normal(2, 13, 2 * 24)

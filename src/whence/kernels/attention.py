@@ -232,9 +232,7 @@ def _score(
 def _is_plain(anchor: Node) -> bool:
     """Is the score a positive multiple of the product where it is not hidden by position alone?"""
     changed = (
-        anchor.operand("attn_mask") is not None
-        or anchor.operand("nonpad_kv_seqlen") is not None
-        or _number(anchor, "softmax_precision", 0) != 0
+        anchor.operand("attn_mask") is not None or _number(anchor, "softmax_precision", 0) != 0
     )
     return (
         not changed and _number(anchor, "softcap", 0.0) <= 0 and _number(anchor, "scale", 1.0) > 0
@@ -244,7 +242,7 @@ def _is_plain(anchor: Node) -> bool:
 def _visible(
     elements: Elements, anchor: Node, shapes: _Shapes, batch: Index, query: Index, key: Index
 ) -> tuple[Expr, int | None]:
-    """Whether a query sees a key, as far as positions and lengths tell."""
+    """Whether a query sees a key that is there, as far as positions and lengths tell."""
     causal = bool(_number(anchor, "is_causal", 0))
     left = int(_number(anchor, "left_window_size", -1))
     right = int(_number(anchor, "right_window_size", -1))
@@ -253,13 +251,14 @@ def _visible(
     distance = position(key - query)
     if lengths is not None:
         length = cast(elements.value(lengths, (batch,)), DType.I64)
-        seen = apply(Fn.LT, position(key), length)
         # The queries are the last of the valid keys.
         distance = apply(
             Fn.ADD, apply(Fn.SUB, distance, length), literal(shapes.queries, DType.I64)
         )
     farthest = 0 if causal and right < 0 else min(right, 0) if causal else right
-    if causal or right >= 0:
+    # A single query behind the valid keys sees all of them.
+    is_last = lengths is not None and surely_equal(shapes.queries, 1)
+    if (causal or right >= 0) and not (is_last and farthest >= 0):
         seen = both(seen, apply(Fn.LE, distance, literal(farthest, DType.I64)))
     if left >= 0:
         seen = both(seen, apply(Fn.LE, literal(-left, DType.I64), distance))

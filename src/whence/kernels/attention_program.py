@@ -14,11 +14,14 @@ from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.attention import attention_on_device
 from whence.kernels.expressions import apply, choose
-from whence.kernels.index import Index
+from whence.kernels.index import Index, Var
 from whence.kernels.ir import (
+    END,
     FULLY,
+    TASK,
     Count,
     Countable,
+    Counter,
     Expr,
     Fn,
     Kernel,
@@ -48,8 +51,8 @@ ACCUMULATOR = Name("acc", DType.F32)
 ZERO = Literal(0.0, DType.F32)
 _FEW_ROWS = 4
 """Rows for which keys are read as they lie."""
-_KEYS_AHEAD = 16
-"""Prefetch distance, in keys that are read as they lie."""
+_ROWS_AHEAD = 24
+"""Prefetch distance, in keys or values that are read as they lie: memory answers meanwhile."""
 _LINE = CACHE_LINE // 4
 
 
@@ -132,6 +135,11 @@ class Attention(Micro):
         return not surely_equal(self.v.column_stride, 1) or self.width % self.tile.lanes != 0
 
     @property
+    def value_stride(self) -> int:
+        """From one value to the next, where they are read."""
+        return self.padded_width if self.pack_values else self.v.row_stride
+
+    @property
     def padded_width(self) -> int:
         return -(-self.width // self.tile.lanes) * self.tile.lanes
 
@@ -144,6 +152,22 @@ class Attention(Micro):
             packed_values,
             self.tile.rows * self.row_length,
         )
+
+    def known(self, build: Builder) -> Count | None:
+        """The keys that there are, if they are counted."""
+        if self.length is None:
+            return None
+        given = build.count("given", ValueCount(self.length))
+        return build.count("known", least(most(given, 0), self.keys))
+
+    def seen(self, end: Count, known: Count | None) -> Count:
+        """How many keys, from the first one, the rows before `end` see at most."""
+        if self.reach is None:
+            return count(self.keys) if known is None else known
+        behind = end + self.reach
+        if known is not None:
+            behind = behind + (known - self.queries)
+        return least(most(behind, 0), self.keys if known is None else known)
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
@@ -160,10 +184,7 @@ class Attention(Micro):
                 build.pointer(name, build.buffer(view.buffer), view.base)
                 for name, view in (("q", self.q), ("k", self.k), ("v", self.v))
             )
-            known: Count | None = None
-            if self.length is not None:
-                given = build.count("given", ValueCount(self.length))
-                known = build.count("known", least(most(given, 0), self.keys))
+            known = self.known(build)
             # Neighbouring work items share a head, and what was packed for it.
             own = build.count("own", self.k.base)
             with build.when(own.differs(have)):
@@ -284,13 +305,9 @@ def _tile(build: Builder, item: _WorkItem, tile: Count) -> None:
     if not surely_equal(it.rows % rows, 0):
         begin = chosen(tile.equals(it.tiles - 1), it.rows - rows, begin)
     m0 = build.count("m0", begin)
-    known = count(it.keys) if item.known is None else item.known
-    used = known
+    used = it.seen(m0 + rows, item.known)
     if it.reach is not None:
-        behind = m0 + (rows + it.reach)
-        if item.known is not None:
-            behind = behind + (item.known - it.queries)
-        used = build.count("used", least(most(behind, 0), known))
+        used = build.count("used", used)
     if it.is_direct:
         _direct_scores(build, item, m0, used)
     else:
@@ -306,13 +323,17 @@ def _product(
     depth: Countable,
     a: Callable[[Count, Count], Expr],
     b: Callable[[Count, int], Expr],
+    prefetch: Callable[[Count], None] = lambda k: None,
 ) -> Memory:
-    """sum[i][j] = Σ_k a(i, k) · b(k, j), `j` a vector's number."""
+    """sum[i][j] = Σ_k a(i, k) · b(k, j), `j` a vector's number. `prefetch` is written into each
+    step.
+    """
     rows, lanes = it.tile.rows, it.tile.lanes
     sums = build.array("sum", rows, vectors, lanes=lanes)
     with build.unrolled(("i", rows), ("j", vectors)) as (i, j):
         build.assign(sums[i, j], zeros(lanes))
     with build.loop("k", depth) as k:
+        prefetch(k)
         row = [build.let(f"b{j}", b(k, j)) for j in range(vectors)]
         with build.loop("i", rows, unroll=FULLY) as i:
             x = build.let("x", Splat(a(i, k), lanes))
@@ -360,19 +381,13 @@ def _scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
 
 
 def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
-    """The same with keys as they lie: each is read once, for all rows. Values are on their way
-    meanwhile.
-    """
+    """The same with keys as they lie: each is read once, for all rows."""
     it, lanes = item.it, item.it.tile.lanes
     qt = build.pointer("qt", item.q, m0 * it.q.row_stride)
+    keys, values = _Rows(item.keys, it.k.row_stride), _Rows(item.values, it.value_stride)
     with build.loop("key", used) as key:
+        _prefetch_row(build, keys, key, used, values, it.size, 0)
         k = build.pointer("k_row", item.keys, key * it.k.row_stride)
-        for line in range(0, it.size, _LINE):
-            build.prefetch(k, it.k.row_stride * _KEYS_AHEAD + line)
-        if not it.pack_values:
-            v = build.pointer("v_row", item.values, key * it.v.row_stride)
-            for line in range(0, it.width, _LINE):
-                build.prefetch(v, line)
         sums = build.array("sum", it.rows, lanes=lanes)
         with build.unrolled(("i", it.rows)) as (i,):
             build.assign(sums[i], zeros(lanes))
@@ -383,6 +398,45 @@ def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> N
         with build.unrolled(("i", it.rows)) as (i,):
             total = Primitive(f"sum_f32x{lanes}", (sums[i],), DType.F32)
             build.assign(item.scores[i * it.row_length + key], total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Keys or values as they lie."""
+
+    first: Pointer
+    stride: int
+
+    def row(self, build: Builder, number: Count) -> Pointer:
+        return build.pointer("row", self.first, number * self.stride, alone=False)
+
+
+def _prefetch_row(
+    build: Builder,
+    rows: _Rows,
+    at: Count,
+    end: Count,
+    then: _Rows,
+    columns: int,
+    begin: Countable,
+) -> None:
+    """Ask for what is read some rows later, which is one of those that come `then` at the end: what
+    a single query reads comes from memory, and memory is to be busy all the time.
+    """
+    ahead = build.count("ahead", at + _ROWS_AHEAD)
+    other = then.row(build, ahead - end)
+    row = build.choose_pointer("next", ahead < end, rows.first, ahead * rows.stride, other)
+    for line in range(0, columns, _LINE):
+        build.prefetch(row, count(begin) + line, nearest=True)
+
+
+def _next_keys(build: Builder, item: _WorkItem) -> _Rows:
+    """Those of the next work item, if this worker has one: heads lie behind one another."""
+    keys = item.it.k
+    distance = keys.base.coefficient(Var(HEAD, item.it.heads))
+    has_next = Counter(TASK) + 1 < Counter(END)
+    first = build.choose_pointer("next_keys", has_next, item.keys, count(distance), item.keys)
+    return _Rows(first, keys.row_stride)
 
 
 def _softmax(build: Builder, item: _WorkItem, m0: Count, used: Count) -> Memory:
@@ -424,10 +478,16 @@ def _softmax(build: Builder, item: _WorkItem, m0: Count, used: Count) -> Memory:
 def _weighted_sum(build: Builder, item: _WorkItem, m0: Count, used: Count, inverse: Memory) -> None:
     it = item.it
     lanes, width, rows = it.tile.lanes, it.tile.width, it.tile.rows
-    step = it.padded_width if it.pack_values else it.v.row_stride
+    step = it.value_stride
     whole = it.padded_width // width * width
+    following = _next_keys(build, item) if it.is_direct else None
 
     def panel_of(c0: Count, vectors: int, columns: Countable) -> None:
+        def prefetch(k: Count) -> None:
+            if following is not None:
+                values = _Rows(item.values, step)
+                _prefetch_row(build, values, k, used, following, vectors * lanes, c0)
+
         sums = _product(
             build,
             it,
@@ -435,6 +495,7 @@ def _weighted_sum(build: Builder, item: _WorkItem, m0: Count, used: Count, inver
             used,
             lambda i, k: item.scores[i * it.row_length + k],
             lambda k, j: item.values.vector(c0 + k * step + j * lanes, lanes),
+            prefetch,
         )
         made = build.array("out_tile", rows * vectors * lanes)
         with build.unrolled(("i", rows), ("j", vectors)) as (i, j):

@@ -338,8 +338,10 @@ class Builder:
         """An element of a parameter, as the group's expressions say."""
         self.add(ir.Store(buffer, index, value))
 
-    def prefetch(self, pointer: Pointer, offset: ir.Countable = 0) -> None:
-        self.add(ir.Prefetch(pointer.name, ir.count(offset)))
+    def prefetch(
+        self, pointer: Pointer, offset: ir.Countable = 0, *, nearest: bool = False
+    ) -> None:
+        self.add(ir.Prefetch(pointer.name, ir.count(offset), nearest))
 
     def fill(
         self,

@@ -157,6 +157,20 @@ def test_attention_and_recurrence(engine: Engine) -> None:
     cases.check_on(engine)
 
 
+def test_attention_over_counted_keys(engine: Engine) -> None:
+    """Queries are the last of the keys that there are, and what lies behind those is not seen."""
+    cases = DeviceCases()
+    q, k, v = cases.normal(3, 2, 4, 16), cases.normal(3, 2, 19, 16), cases.normal(3, 2, 19, 16)
+    lengths = cases.feed(np.array([19, 7, 4], np.int64))
+    for name, causal in (("all", 0), ("causal", 1)):
+        cases.expect(
+            cases.op("Attention", q, k, v, None, None, None, lengths, is_causal=causal), name
+        )
+    last = cases.normal(3, 2, 1, 16)
+    cases.expect(cases.op("Attention", last, k, v, None, None, None, lengths, is_causal=1), "last")
+    cases.check_on(engine)
+
+
 def test_an_image_of_one_column_asks_for_no_columns(engine: Engine) -> None:
     """Comparisons of numbers are warnings of a device's compiler."""
     cases = DeviceCases()

@@ -11,7 +11,7 @@ import numpy as np
 from whence.kernels.builder import Builder
 from whence.kernels.device.fold import fold
 from whence.kernels.expressions import apply, choose
-from whence.kernels.ir import Fn, Literal, Op, Stmt, count, least, most
+from whence.kernels.ir import Fn, Literal, Op, Stmt, count
 from whence.types import DType
 
 if TYPE_CHECKING:
@@ -40,9 +40,10 @@ def attention_on_device(
     with build.loop("d", it.size, begin=item, step=_ITEMS) as d:
         build.assign(query[d], q[m * it.q.row_stride + d * it.q.column_stride])
     build.barrier()
-    used = count(it.keys)
+    known = it.known(build)
+    used = count(it.keys) if known is None else known
     if it.reach is not None:
-        used = build.count("used", least(most(m + (1 + it.reach), 0), it.keys))
+        used = build.count("used", it.seen(m + 1, known))
     # The lowest number, not minus infinity: a query that sees no key at all then gets zeros.
     top = build.variable("top", Literal(float(np.finfo(np.float32).min), DType.F32))
     total = build.variable("total", _ZERO)
