@@ -45,7 +45,7 @@ class Growth:
 
 
 def fit_growth(sizes: Sequence[int], times_ns: Sequence[float], noise: float = 0.0) -> Growth:
-    """The growth of these times, of relative error `noise`. Two sizes cannot tell a square."""
+    """The growth of these times, with error `noise`. Two sizes cannot tell a square from a line."""
     if len(sizes) != len(times_ns) or not sizes:
         raise ValueError(f"{len(times_ns)} times at {len(sizes)} sizes")
     if not any(times_ns):

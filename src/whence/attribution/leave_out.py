@@ -198,7 +198,7 @@ class _Bench:
         symbols = iter(emitted.symbols)
         reasons = iter(emitted.refused.get(number, "") for number in range(len(kernels)))
         self._known: list[dict[int | SupernodePart, Saving | int]] = []
-        """By trial: what leaving out saves where known without measuring, else the offer."""
+        """By trial: what leaving out saves where known unmeasured, else the offer's number."""
         waiting: list[tuple[_Trial, Variant, str]] = []
         for trial in trials:
             whole, _ = next(symbols), next(reasons)

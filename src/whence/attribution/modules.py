@@ -54,7 +54,7 @@ _MADE_UP = re.compile(r"(onnx::|val_|_?const|tensor|helper\.|auto\.)|.*\s", re.I
 
 
 def find_modules(graph: Graph) -> dict[int, Module]:
-    """By source operator, from the graph as loaded; none of which nothing is known."""
+    """By source operator, from the graph as loaded; those not known are left out."""
     found: dict[int, Module] = {}
     sources = {source.id: source for source in graph.ledger.sources}
     for nested in graph.nested():

@@ -64,7 +64,7 @@ def _whence(
 
 
 def main() -> None:
-    """Run the command line. Errors are one line that says what to do; WHENCE_DEBUG shows all."""
+    """Run the command line. Errors are one line; WHENCE_DEBUG shows the traceback."""
     try:
         app(prog_name="whence")
     except WhenceError as error:

@@ -50,7 +50,7 @@ def near(number: float | None, target: float, dtype: DType = DType.F32) -> bool:
 
 
 def same_dim(left: Dim, right: Dim) -> bool:
-    """Are both dimensions certainly equal? A name is one number in a model, unknowns are not."""
+    """Are both dimensions certainly equal? Equal names are, and unknowns equal nothing."""
     return left is not None and dims_agree(left, right)
 
 

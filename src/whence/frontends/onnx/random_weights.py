@@ -22,7 +22,7 @@ def has_filled_weights(model: onnx.ModelProto) -> bool:
 
 
 def with_random_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with weights in place of the constant fills that keep its file small."""
+    """The model with weights, not constant fills, so that a wrong transformation shows."""
     rng = np.random.default_rng(0)
     shapes = {
         init.name: tuple(int(dim) for dim in numpy_helper.to_array(init).reshape(-1))

@@ -30,7 +30,7 @@ def _pool_window(call: Call, spatial: Sequence[int]) -> Window:
 
 
 def _reduce(x: np.ndarray, window: Window, fill: float, combine: np.ufunc) -> np.ndarray:
-    """`combine` over every window of `x`, axis after axis: k taps each, not k to their power."""
+    """`combine` over windows of `x`, axis by axis: k taps for each, not k to the power of all."""
     y = pad_spatial(x, window, fill)
     for axis, size in enumerate(window.kernel):
         before = (slice(None),) * (2 + axis)

@@ -189,7 +189,7 @@ def sliced(op: str, dim: Dim, start: int, end: int, step: int) -> Dim:
 
 
 def slice_bounds(dim: int, start: int, end: int, step: int) -> tuple[int, int]:
-    """A slice's first place and the one it ends before, as `slice.indices`, of any sizes."""
+    """A slice's first place and the one it ends before, as `slice.indices`; also expressions."""
     low, high = (0, dim) if step > 0 else (-1, dim - 1)
 
     def clamp(place: int) -> int:

@@ -50,7 +50,7 @@ class Polynomial:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`root` computes x · (slope·f(argument) + offset), f being `middle`'s; or the bracket."""
+    """`root` computes x · (slope·f(argument) + offset), or just the bracket; f is `middle`'s."""
 
     root: Node
     middle: Node
