@@ -1,4 +1,6 @@
-"""whence as a backend of the `onnx` package, so that its test suite runs on it."""
+"""whence as a backend of the `onnx` package, so that its own test suite, and anything else written
+to that interface, runs on it.
+"""
 
 from __future__ import annotations
 

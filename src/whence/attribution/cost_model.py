@@ -26,7 +26,9 @@ from whence.rates import BY_UNITS, ArithmeticUnit, MachineRates, MemoryLevel
 from whence.types import TensorType
 
 VIEWS = operators(Trait.VIEW)
-"""Operators whose result is their operand, in the same order: their consumers need nothing."""
+"""Operators whose result is their operand, element by element in the same order: nothing to do for
+its consumers, wherever it lies.
+"""
 _CONTRACTIONS = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT
 
 # A power with one of these constant exponents is a product or a root: so many simple operations.

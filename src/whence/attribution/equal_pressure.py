@@ -33,7 +33,9 @@ def quantiles(times: np.ndarray) -> np.ndarray:
 def moved_at_equal_pressure(
     one: np.ndarray, two: np.ndarray, companions: np.ndarray
 ) -> np.ndarray | None:
-    """By how much each of the `companions` became slower, in logarithms; `None` for too few."""
+    """By how much each of the `companions` became slower, of logarithms of times by fraction and
+    operator; `None` where those are too few.
+    """
     numbers = np.flatnonzero(companions)
     if len(numbers) <= _FEWEST_COMPANIONS:
         return None

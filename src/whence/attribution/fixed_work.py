@@ -1,4 +1,6 @@
-"""Fixed work between the runs of a model, whose least time says how fast the machine was."""
+"""A fixed piece of work between the runs of a model: how long it takes at least says how fast the
+machine was then, whatever the model is.
+"""
 
 from __future__ import annotations
 

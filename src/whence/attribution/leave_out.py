@@ -55,7 +55,9 @@ class Measured:
     notes: tuple[str, ...]
     """What had to be modelled, or is not known well, and why, a line each."""
     errors: Mapping[int, float] = field(default_factory=dict)
-    """By step: the standard error of what was measured, as a part of the kernel; the largest."""
+    """By step: the standard error of what was measured of it, as a part of the kernel; the largest
+    if there are several.
+    """
 
 
 @dataclass(frozen=True, slots=True)

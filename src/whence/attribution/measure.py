@@ -200,7 +200,9 @@ class ProfiledRuns:
         )
 
     def _timed(self, stream: Stream, *, is_awake: bool = False) -> Span:
-        """A run as if right after another: threads awake, and caches as that one left them."""
+        """A run that begins as if it followed another at once: with threads awake, and with what
+        the run before left in the caches.
+        """
         values = self._places.next()
         if self._begins_warm and not is_awake:
             self._executable.perform(self._plain, *values)

@@ -173,7 +173,9 @@ class KernelRow:
     busy_quantiles_ns: tuple[int, ...] = ()
     """and quantiles of all of those times (`FRACTIONS` of `equal_pressure.py`)."""
     busy_scatter: float = 0.0
-    """By how much the shortest such time differs between moments, as in `moment_scatter.py`."""
+    """By how much the shortest such time differs from moment to moment, beside other kernels, as a
+    logarithm (see `moment_scatter.py`).
+    """
     error: float = 0.0
     """The largest standard error of the weights that were measured; 0 where they are modelled."""
     evidence: str = ""

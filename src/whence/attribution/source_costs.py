@@ -23,7 +23,9 @@ class SourceCost:
     """For each input: the source operators that make it, if any, and its bytes."""
 
     def within(self, companions: Origin, per_byte: float) -> int:
-        """Picoseconds of the operator run together with others, whose results it need not read."""
+        """Picoseconds of the operator when it runs together with others: what they make for it is
+        not read from memory.
+        """
         return self.arithmetic_ps + round(
             per_byte * sum(size for makers, size in self.reads if not makers & companions)
         )

@@ -164,7 +164,9 @@ class Backend(ABC):
     reads_clock: ClassVar[bool] = True
     """Is the clock read during a step, so that profiling is part of what it measures?"""
     opens_dimensions: ClassVar[bool] = False
-    """Can it run programs of sizes known at the call (`Program.at`)? Else each is compiled for."""
+    """Can it run programs whose sizes are known only when they are called (`Program.at`)? Else
+    models are compiled for the sizes of each call.
+    """
     threads: int
     """How many of the device's cores work on a model."""
 
@@ -245,7 +247,9 @@ class Backend(ABC):
         raise UnsupportedError(f"the {self.kind} engine runs no models with state")
 
     def adopt(self, port: Port, value: Value) -> Value:
-        """What stands for an input in memory of this device; `None` for anything else."""
+        """What stands for an input in a run that is no array of the host, but in memory of this
+        device; `None` for anything else.
+        """
         return None
 
     def queue(self, *, profiling: bool) -> Any:

@@ -92,7 +92,9 @@ class _InPlaceConcat:
             yield self._put(step, node, left)
 
     def _run(self, refs: Sequence[Ref], position: int) -> tuple[Ref, int]:
-        """The value whose parts all inputs from `position` on are, and their number; or none."""
+        """The value that inputs from `position` on are all of, and how many these are; none when
+        the first is not its beginning.
+        """
         lies = root(self._within, refs[position])
         size, covered, count = nbytes(self.graph, lies.parent), 0, 0
         while position + count < len(refs) and root(

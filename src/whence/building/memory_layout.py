@@ -34,7 +34,9 @@ class Aliasing:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """Views and parts lie in other values, ports with the caller, the rest in the arena."""
+    """Views and parts lie within other values, outputs lie with the caller, variables with the
+    state, the rest in the arena by lifetime.
+    """
 
     places: Mapping[Ref, Location]
     """Of every value that a step makes or the caller gives, and its views; not of constants."""

@@ -281,7 +281,9 @@ class Program(Explained):
         return sum(bool(step.symbol) for step in self.steps)
 
     def release_constants(self) -> None:
-        """Drop the constants that only kernels read, packed in `weights`; their types stay."""
+        """Drop the constants that only kernels read from the graph, which keeps their types:
+        `weights` holds them as kernels want them.
+        """
         details = self.details if self.template is None else self.template.details
         _release_constants(details)
 

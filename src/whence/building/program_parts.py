@@ -1,4 +1,6 @@
-"""What programs of all backends have: inputs and outputs, operands, and what explains steps."""
+"""The parts of a program that are the same for every backend: what it takes and gives, where its
+operands lie, and what explains its steps.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from whence.types import TensorType
 
 
 def operand_locations(lowered: Lowered, step: Step, weights: Weights) -> list[Location]:
-    """Where a kernel's inputs, then outputs, lie; constants are packed into `weights` for it."""
+    """Where the inputs and then the outputs of a step with a kernel lie; its constants are packed
+    into `weights` as the kernel wants them.
+    """
     assert step.kernel is not None
     packings = step.kernel.packings
     return [

@@ -313,7 +313,9 @@ class _Bench:
         others: int = 0,
         operands: Sequence[np.ndarray] | None = None,
     ) -> list[list[float]]:
-        """The shortest of a few tries in a row, by turns; before each so many bytes are read."""
+        """Of each, the times of tries in turns: each the shortest of a few in a row, before each of
+        which so many other bytes are read.
+        """
         operands = operands or self._operands(probes[0])
         clock = self._clock_ns
 

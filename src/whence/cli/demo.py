@@ -203,7 +203,9 @@ def _tell(console: Console, found: Profile, subject: _Subject) -> None:
 
 
 def _interesting(found: Profile, sources: Sequence[SourceOp]) -> SourceOp:
-    """A batch normalisation in the middle, folded into weights; else the longest operator."""
+    """A batch normalisation in the middle of the network: folded into the weights of a neighbour;
+    else the operator with most time.
+    """
     folded = [
         row
         for row in found.sources

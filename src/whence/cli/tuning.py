@@ -19,7 +19,9 @@ _NAMES = {
 
 
 def print_findings(console: Console, findings: Sequence[TunedProblem]) -> None:
-    """By algorithm that the cost model takes: problems, other choices, and the time saved."""
+    """By the algorithm that the cost model takes: how many problems, how many it would have run
+    otherwise, and what that saves in a run.
+    """
     if not findings:
         console.print("nothing to tune: no kernel of this model leaves a choice")
         return

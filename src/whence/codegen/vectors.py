@@ -45,7 +45,9 @@ def _folds(lanes: int) -> str:
 
 
 def _exp(lanes: int) -> str:
-    """As the prelude's `w_expf`, of arguments that are not positive: one factor 2^n is enough."""
+    """As `w_expf` of the prelude, but for arguments that are not positive, where one factor of 2^n
+    is enough; tiny results are 0.
+    """
     return f"""W_INLINE w_f32x{lanes} w_exp_down_f32x{lanes}(w_f32x{lanes} x) {{
   const w_f32x{lanes} low = (w_f32x{lanes})(-87.0f), c = x > low ? x : low;
   const w_f32x{lanes} t = c * 0x1.715476p+0f + 0x1.8p+23f, n = t - 0x1.8p+23f;

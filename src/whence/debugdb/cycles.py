@@ -154,7 +154,9 @@ def _measured(
 def _per_layer(
     path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], db: DebugDatabase, join: Join
 ) -> Cycles:
-    """Vela's report has a line per operation scheduled on the NPU, whose commands are together."""
+    """Vela's report has a line for each operation that it scheduled on the NPU, in order; an
+    operation's commands stand together.
+    """
     kind = header.index("nng operator") if "nng operator" in header else -1
     cycles = header.index("op cycles")
     target = header.index("target") if "target" in header else -1

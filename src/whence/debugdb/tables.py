@@ -63,7 +63,9 @@ class DebugDatabase:
     attributed: list[rows.AttributedRow] = field(default_factory=list)
     residual: list[rows.ResidualRow] = field(default_factory=list)
     extras: list[Extra] = field(default_factory=list)
-    """Tables of other writers, and `NAME_extra`: columns a table NAME has no place for, by row."""
+    """Tables of other writers (Regor's `group`, `perf`, ...), and `NAME_extra`: columns of a table
+    NAME that it has no place for, by row.
+    """
     notes: list[str] = field(default_factory=list, compare=False)
     """What was odd about the file it was read from, a line each."""
 

@@ -210,7 +210,9 @@ def evaluate(size: int, sizes: Mapping[str, int]) -> int:
 
 
 def decide(left: int, relation: Relation, right: int) -> bool | None:
-    """Whether the relation holds, if bounds or earlier questions decide it; records nothing."""
+    """Whether the relation holds, if the expressions, the bounds of the dimensions or what was
+    asked before decide it; nothing is recorded.
+    """
     if not is_symbolic(left) and not is_symbolic(right):
         return relation.holds(left, right)
     difference = symbolic(left - right)

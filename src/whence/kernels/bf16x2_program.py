@@ -1,4 +1,6 @@
-"""Programs of matrix units share how float32 is split, and a step of four tiles (`bf16x2`)."""
+"""What programs of matrix units have in common: splitting float32 into two bfloat16, and a step of
+four tiles of sums (see `bf16x2`).
+"""
 
 from __future__ import annotations
 

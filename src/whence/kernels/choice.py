@@ -105,7 +105,9 @@ def _candidates(group: Group, anchor: Node, tile: Tile) -> Iterator[Choice]:
 
 
 def chosen(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Choice | None:
-    """What `choices` has for the problem, if it could have been chosen; else the cost model's."""
+    """What `choices` has for the problem, if that is something that could have been chosen; `None`
+    leaves it to the cost model.
+    """
     if (
         not choices
         # Where sizes are open, what is fastest for one of them may be slow for others.

@@ -1,4 +1,6 @@
-"""What several cost models share: memory latency behind prefetching, and threads' work."""
+"""What the cost models of several kernels have in common: memory latency that prefetching hides,
+and work items that threads share.
+"""
 
 from __future__ import annotations
 

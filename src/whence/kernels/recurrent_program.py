@@ -137,7 +137,9 @@ def _project(build: Builder, layer: LayerState, low: Count, steps: Count) -> Non
 
 
 def _bias(build: Builder, layer: LayerState, panel: Count) -> Memory:
-    """What the sums of a panel begin with: both biases, but for the gate whose second is later."""
+    """What the sums of a panel begin with: the biases of the input and of the state, but for the
+    gate whose second bias comes later.
+    """
     it = layer.it
     bias = build.array("bias", it.width)
     if it.bias is None:

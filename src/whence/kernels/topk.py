@@ -1,4 +1,6 @@
-"""The k largest or smallest elements of each row, in order, by a sorted list for each row."""
+"""The k largest or smallest elements of each row, in order: kept in a sorted list that an element
+enters only if it beats the last.
+"""
 
 from __future__ import annotations
 

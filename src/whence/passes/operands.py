@@ -92,7 +92,9 @@ def scalar_factor(graph: Graph, node: Node) -> tuple[Ref, float] | None:
 
 
 def is_exact_attribute(number: float, dtype: DType) -> bool:
-    """May an attribute, float32 in a file, hold a factor of a tensor of `dtype`?"""
+    """May a factor of a tensor of `dtype` be held in an attribute? Attributes are float32 in a
+    file, where a float64 would lose digits.
+    """
     with np.errstate(over="ignore"):
         stored = float(np.float32(number))
     return bool(np.isfinite(stored)) and (dtype is not DType.F64 or stored == number)

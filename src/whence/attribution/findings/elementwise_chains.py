@@ -72,7 +72,9 @@ def _connected(kernels: Sequence[KernelRow]) -> list[list[KernelRow]]:
 
 
 def _between(profile: Profile, kernel: KernelRow, inside: Mapping[int, KernelRow]) -> int:
-    """Bytes that would not be moved: readings by the others, and writing that nobody else reads."""
+    """Bytes of what a kernel makes that would not be moved: every reading by one of the others, and
+    the writing where nobody else reads it.
+    """
     readers = [each for each in profile.kernels if kernel.id in each.reads]
     among = [each for each in readers if each.id in inside]
     moves = sum(each.calls for each in among)

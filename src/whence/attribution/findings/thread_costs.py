@@ -1,4 +1,6 @@
-"""What several threads cost in any kernel, which mending this one does not save."""
+"""What it costs that several threads take part in a kernel: that is there with any other kernel, and no
+prize for mending this one.
+"""
 
 from __future__ import annotations
 

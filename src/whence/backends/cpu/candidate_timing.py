@@ -230,7 +230,9 @@ class _Trial:
         )
 
     def _prepare(self, candidates: Iterable[Candidate]) -> None:
-        """Operands that all candidates share, besides packed weights, which may be any numbers."""
+        """The operands that all candidates share, besides packed weights: those may be any numbers,
+        and packing them takes longer than timing.
+        """
         for candidate in candidates:
             for position, (buffer, ref) in enumerate(
                 zip(candidate.kernel.params, (*candidate.inputs, *candidate.outputs), strict=True)

@@ -70,7 +70,9 @@ class CpuGenerator(CodeGenerator):
     load: bool = True
     """Without it, the code is made to be exported: it is neither linked nor loaded."""
     bf16x2: bool = False
-    """May float32 products be made of bfloat16 ones (`kernels/bf16x2.py`)? The caller checks."""
+    """May float32 products be made of bfloat16 ones (see `kernels/bf16x2.py`)? Whether the outputs
+    show it is for the caller to see.
+    """
     channel_block: int | None = 16
     """Channels that convolutions take at a time: a vector of AVX-512, two of AVX2, four of NEON."""
 

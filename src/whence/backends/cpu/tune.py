@@ -1,4 +1,6 @@
-"""Choosing kernels by timing all candidates for every new problem, and recording the winner."""
+"""Choosing kernels by timing them: for every problem of a graph that is new here, all candidates
+run on this machine, and the winner is recorded.
+"""
 
 from __future__ import annotations
 

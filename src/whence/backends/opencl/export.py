@@ -100,7 +100,9 @@ def _host_steps(actions: Sequence[LaunchStep | HostStep]) -> list[HostStep]:
 def export_opencl(
     planned: DeviceExport, toolchain: Toolchain, folder: Path, name: str
 ) -> list[Path]:
-    """Write the libraries, headers, weights, OpenCL text and `src/`; returns what was written."""
+    """Write `libNAME.so`, `NAME.h`, `whence.h`, `whence_opencl.h`, `NAME.weights`, `src/` and
+    `NAME.cl`; returns what was written.
+    """
     stem = file_stem(name)
     units = [SourceUnit(stem, model_source(planned, stem))]
     written = write_library(

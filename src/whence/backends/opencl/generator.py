@@ -75,7 +75,9 @@ class DevicePlan:
 
 @dataclass(frozen=True, slots=True)
 class OpenClGenerator(CodeGenerator):
-    """OpenCL C for devices that can do this; without a `device`, only for plans and exports."""
+    """OpenCL C for devices that can do this much; without a `device` to compile for, programs can
+    be planned and exported only.
+    """
 
     abilities: Device
     device: OpenClBackend | None = None

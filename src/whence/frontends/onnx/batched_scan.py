@@ -54,7 +54,9 @@ def scan_of_one_text(
     types: tuple[Sequence[ValueType], Sequence[ValueType]],
     captured: Mapping[str, Ref],
 ) -> Graph:
-    """The body for every text: a Scan over its states and rows, cut by lengths, zeros behind."""
+    """The body that runs for every text: a Scan over its states and its rows, which the lengths cut
+    short; results are filled up with zeros.
+    """
     lengths, states, scans = split_inputs(record)
     graph = Graph(f"{record.name}/text", outer.graph.ledger, outer.graph.inference)
     build = NodeBuilder(outer.reading, graph, outer.upgrader, nested=True)

@@ -119,7 +119,9 @@ class _Control:
         return graph
 
     def loop_state(self) -> list[ValueType]:
-        """The types of a loop's iteration number and condition: scalars, or lists of one."""
+        """The types of a loop's iteration number and condition: numbers, or lists of one number
+        where the graph declares them so.
+        """
         declared = self.build.reading.declared(self._planned["body"].proto.input[:2])
         ranks = [kind.rank for kind in declared.values() if isinstance(kind, TensorType)]
         ranks += [0] * (2 - len(ranks))

@@ -73,7 +73,9 @@ def lowest_opset(
 
 
 def attributes_at(op: str, attrs: Mapping[str, Attr], version: int) -> dict[str, Attr]:
-    """The attributes at an opset; `lowest_opset` saw that those it does not know say nothing."""
+    """The attributes to write at an opset: those it does not know yet are left out, since
+    `lowest_opset` saw that they say nothing.
+    """
     domain, name = split_name(op)
     if is_extension(op):
         return dict(attrs)

@@ -257,7 +257,9 @@ def default_domain(domain: str) -> str:
 
 
 def _bound(node: NodeProto, bindings: Mapping[str, AttributeProto]) -> list[AttributeProto]:
-    """A node's attributes; those that refer to the enclosing function's get what the call gave."""
+    """A node's attributes, with those that refer to an attribute of the enclosing function replaced
+    by what the call gave.
+    """
     attributes: list[AttributeProto] = []
     for attribute in node.attribute:
         if not attribute.ref_attr_name:

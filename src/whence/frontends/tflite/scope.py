@@ -1,4 +1,6 @@
-"""Making nodes while a file is read: the graph so far, what is known, and its subgraphs."""
+"""Making nodes while a file is read: the graph under construction, what is known of its values, and
+the subgraphs read into it.
+"""
 
 from __future__ import annotations
 

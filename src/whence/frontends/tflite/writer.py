@@ -126,7 +126,9 @@ def _metadata(graph: Graph, written: Sequence[WrittenOperator]) -> tuple[tuple[s
 
 
 def _luci_ids(graph: Graph) -> list[int]:
-    """Luci's id of each source operator: its position, or the one that its file had for it."""
+    """The id that luci's tables have for each source operator: its position, or the one that the
+    file it was read from had for it.
+    """
     count = graph.ledger.n_sources
     text = graph.metadata.get(SOURCE_IDS)
     if text is None:

@@ -1,4 +1,6 @@
-"""Recurrent layers on a device: a group of items per direction and sequence, step by step."""
+"""Recurrent layers on a device: a group of work items for each direction and sequence, step by
+step, the states in shared memory.
+"""
 
 from __future__ import annotations
 

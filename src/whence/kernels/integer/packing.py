@@ -1,4 +1,6 @@
-"""Constant weights as integer kernels read them: vectors of columns, bytes in fours."""
+"""Constant weights of integer kernels as they lie in memory: vectors of columns, bytes in fours,
+behind what sums start with.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,9 @@ class PackChannels:
 
 
 def centre(weights: np.ndarray, w_zero: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Weights [batch, depth, columns] as signed bytes, and the rest of their zero points."""
+    """Weights [batch, depth, columns] as signed bytes, and what is left of the zero point of each
+    column, [batch, columns].
+    """
     batch, _, columns = weights.shape
     zero = np.array(w_zero, np.int64)
     zero = np.broadcast_to(

@@ -181,7 +181,9 @@ class _Nest:
         return [(begin, Var(last.name, extent)) for begin, extent in spans]
 
     def _unrolled(self, extents: Sequence[int], first: int, begins: Mapping[int, int]) -> Loop:
-        """The last dimension written out, so that the longer one before it fills vectors."""
+        """The last dimension written out, so that the one before it, which is longer, fills
+        vectors: the channels of an image, say.
+        """
         *outer, last = extents
         task, digits, inner, positions = _split(outer, max(len(outer) - 1, 1))
         at = [position + begins.get(place, 0) for place, position in enumerate(positions)]

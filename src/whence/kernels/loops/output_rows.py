@@ -1,4 +1,6 @@
-"""Loop nests whose work items are rows of an (N, C, D1, ..., Dn) output: windows."""
+"""Loop nests whose work items are rows of an (N, C, D1, ..., Dn) output, a row's elements side by
+side: windows over plain tensors.
+"""
 
 from __future__ import annotations
 

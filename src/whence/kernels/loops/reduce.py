@@ -1,4 +1,6 @@
-"""Groups anchored at a reduction: what is before it is in the loop, what is behind follows."""
+"""Groups anchored at a reduction: what is fused before it is pulled into the loop, what is fused
+after it is applied to the result.
+"""
 
 from __future__ import annotations
 

@@ -155,7 +155,9 @@ def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
 
 
 def _even_tiles(build: Builder, item: _WorkItem, first: Count, last: Count, k0: Count) -> None:
-    """As few tiles as an open number of rows needs, about equally high: a low one would wait."""
+    """As few tiles as an open number of rows needs, all about equally high: a low one at the end
+    would wait for each of its few sums.
+    """
     most = item.gemm.tile.rows
     rows = build.count("rows", last - first)
     tiles = build.count("tiles", (rows + (most - 1)) // most)

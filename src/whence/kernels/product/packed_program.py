@@ -119,7 +119,9 @@ class PackedProduct(Micro):
 
     @property
     def scratch(self) -> tuple[int, int, int]:
-        """In words of 4 bytes: rows of A, their scales and corrections, one row being quantised."""
+        """In words of 4 bytes: rows of A (quantised, or filled up), their scales and corrections,
+        one row on its way to being quantised.
+        """
         if not self.integer:
             return (self.rows * self.padded if self.pads else 0), 0, 0
         staged = self.padded if self.pads else 0

@@ -1,4 +1,6 @@
-"""Element rules between the plain and the channel-blocked layout: index arithmetic."""
+"""Element rules of the conversions between the plain and the channel-blocked layout: index
+arithmetic, like every other move.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The rule of GatherBlockQuantized: an element is found in its byte and scaled by its block."""
+"""The element rule of GatherBlockQuantized: an element of a row is found in its byte, and becomes a
+number by the scale of its block.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Element rules between reals and small integers, and DynamicQuantizeLinear's scale."""
+"""Quantisation: element rules between real numbers and small integers, and the scale that
+DynamicQuantizeLinear finds for itself.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,9 @@ _Step: TypeAlias = Callable[[_Direction, np.ndarray, _State], _State]
 def _activation(
     name: str, alphas: Iterator[float], betas: Iterator[float], limit: float
 ) -> _Function:
-    """A named function with its numbers, from the model's lists; clipped to ±`limit` if given."""
+    """A named function with its numbers, taken from the model's lists in order; its argument is
+    clipped to ±`limit` when that is given.
+    """
     title = next((known for known in _RECURRENT_ACTIVATIONS if known.lower() == name.lower()), None)
     if title is None:
         raise ModelError(f"a recurrent layer asks for the unknown activation {name!r}")

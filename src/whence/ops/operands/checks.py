@@ -164,4 +164,6 @@ def const_length(query: TypeQuery, index: int) -> int | None:
 
 
 def by_types(query: TypeQuery) -> None:
-    """The rule where inference checks all: every operand has a part in the type of the output."""
+    """The rule of an operator whose inference checks all there is to check: every operand has a
+    part in the type of the output.
+    """

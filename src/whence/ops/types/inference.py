@@ -1,4 +1,6 @@
-"""Output types of an operator: by its own rule, else by the `onnx` package, remembered."""
+"""Output types of an operator: its own rule where it has one, else the `onnx` package's inference,
+with a memory for the latter.
+"""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def normalise_axes(op: str, axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def broadcast_dims(op: str, left: Dim, right: Dim) -> Dim:
-    """What two dimensions broadcast to: 1 gives way, and a larger number decides for an unknown."""
+    """The dimension that two dimensions broadcast to: one equal to 1 gives way, and a number above
+    1 decides for an unknown one.
+    """
     if same_dim(left, right):
         return left
     # What a plain 1 broadcasts against does not matter.

@@ -72,7 +72,9 @@ class Inlining:
     def keep(
         self, body: Graph, given: Sequence[Ref | None], types: Sequence[ValueType]
     ) -> list[Ref | None]:
-        """Leave `body` a nested graph, fed with `given`, of these outputs' types; returns them."""
+        """Leave `body` a nested graph, fed with `given`, that gives what has these types; returns
+        what its outputs became.
+        """
         self.retained.append(body)
         node = self._add(
             "Branch",

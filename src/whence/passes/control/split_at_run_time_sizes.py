@@ -69,7 +69,9 @@ def _is_unsized(kind: ValueType) -> bool:
 
 
 def _readers_of_unsized(graph: Graph) -> list[Node]:
-    """The operators that read a value of run-time size, and those between them, in order."""
+    """The operators that read a value whose size only a run knows, and those on the way from one of
+    them to another, in order.
+    """
     behind: set[int] = set()
     reading: set[int] = set()
     nodes = [node for node in graph if node.op not in BOUNDARY]

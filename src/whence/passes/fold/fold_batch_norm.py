@@ -175,7 +175,9 @@ def _linear_before(graph: Graph, bn: Node) -> _Found | None:
 
 
 def _axis_before(graph: Graph, node: Node, axis: int) -> int | None:
-    """The axis of input 0 that becomes `axis` whole, in a node that only moves elements."""
+    """The axis of input 0 that is `axis` of the output, when the node only moves elements and keeps
+    that axis whole.
+    """
     before, after = tensor_of(graph, node.input(0)), tensor_of(graph, node.ref())
     if (
         before is None

@@ -295,7 +295,9 @@ def _is_float_or_absent(graph: Graph, ref: Ref | None, shape: tuple[int, ...]) -
 
 
 def _spread(edit: Edit, ref: Ref, for_convolution: bool) -> Ref:
-    """A plain value with a row, if it has none, in blocks of one place, unless read plain."""
+    """A plain value seen with one row, if it has none, and with one place to a block, unless a
+    convolution reads it plain.
+    """
     shape = static_float(edit.graph, ref)
     assert shape is not None
     four = (*shape[:2], *(1,) * (4 - len(shape)), *shape[2:])

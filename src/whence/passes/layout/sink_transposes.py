@@ -127,7 +127,9 @@ class _Region:
 
 
 def _cost(graph: Graph, ref: Ref, perm: Perm | None) -> int:
-    """What a Transpose by `perm` making `ref` costs: next to nothing for axes of size 1."""
+    """What a Transpose by `perm` that results in `ref` costs: next to nothing when only axes of
+    size 1 change places, as in a reshape.
+    """
     shape = shape_of(graph, ref)
     if shape is None or perm is None:
         return _MOVE
@@ -173,7 +175,9 @@ class SinkTransposes(RulePass):
 
 
 def _carry_out(region: _Region, rewriter: Rewriter) -> None:
-    """Let the region's operators work on untransposed values, if that still saves transposes."""
+    """Let the region's operators work on untransposed values, if that saves transposes and an
+    earlier region has not changed them.
+    """
     graph = rewriter.graph
     if (
         not region.nodes

@@ -206,7 +206,9 @@ def _on_all_rows(
     prefixes: Sequence[Node | None],
     count: Ref,
 ) -> Node | None:
-    """The operator on all rows, meant or not; `None` unless it works row by row on few enough."""
+    """The operator on all rows, those that are not meant included; `None` where it does not work
+    row by row, or there are too many.
+    """
     graph = edit.graph
     kinds = [tensor_of(graph, ref) for ref in inputs]
     if any(kind is not None and kind.static_shape is None for kind in kinds):

@@ -68,7 +68,9 @@ def rewrite_table(last: Node, rewriter: Rewriter) -> bool:
 
 
 def _region(graph: Graph, last: Node) -> tuple[QuantisedOperand, list[Node]] | None:
-    """The dequantised value that `last` is computed from, and a chain of operators between."""
+    """The dequantised value that everything before `last` is computed from, and the operators in
+    between; a chain of them in order.
+    """
     sources: dict[int, QuantisedOperand] = {}
     region: dict[int, Node] = {}
     waiting = [last.input(0)]
@@ -184,7 +186,9 @@ def _litert_table(
 def _of_real_function(
     graph: Graph, function: Node | None, source: Coding, result: Coding
 ) -> np.ndarray | None:
-    """A real function in codes: 8 bits at every code, 16 at every 128th with straight lines."""
+    """What a function of real numbers is in codes: of 8 bits at every code, of 16 at every 128th,
+    and straight lines between.
+    """
     if source.dtype is DType.I16:
         # LiteRT has these for results of 16 bits between -1 and 1, and no others.
         if function is not None and function.is_a("Sigmoid", "Tanh"):

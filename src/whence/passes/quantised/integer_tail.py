@@ -48,7 +48,9 @@ class Tail:
 def tail_of(
     match: QuantisedOp, reals: np.ndarray, *, in_double: bool = False, rounding: str = "double"
 ) -> Tail | None:
-    """The tail that multiplies a sum by `reals` (one, or one by column); `None` out of range."""
+    """The tail that multiplies a sum by `reals` (one number or one for each element of the last
+    axis); `None` when they are out of range.
+    """
     if match.is_fixed_point and not in_double:
         fixed = fixed_points(float(real) for real in reals.reshape(-1))
         return None if fixed is None else Tail(match, fixed, None, rounding)

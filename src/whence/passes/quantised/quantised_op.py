@@ -185,7 +185,9 @@ def operand_of(graph: Graph, ref: Ref) -> QuantisedOperand | None:
 
 
 def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
-    """A (De)QuantizeLinear's constant parameters for float32, for a tensor or an axis."""
+    """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant and for
+    float32, for a tensor or an axis.
+    """
     kind, scale = tensor_of(graph, codes), graph.const_value(node.operand("x_scale", "y_scale"))
     real = tensor_of(graph, node.ref() if node.op == "DequantizeLinear" else node.input(0))
     if (

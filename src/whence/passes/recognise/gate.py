@@ -126,7 +126,9 @@ def scaled(graph: Graph, middle: Node) -> Iterator[Gate]:
 def _climb(
     graph: Graph, middle: Node
 ) -> Iterator[tuple[Node, float, float, Ref | None, tuple[Node, ...]]]:
-    """From `middle` along single users: (node, slope, offset, outer, nodes); scaled by `outer`."""
+    """From `middle` along single users: (node, slope, offset, outer factor, nodes) with node =
+    outer · (slope·f + offset).
+    """
     slope, offset = 1.0, 0.0
     outer: Ref | None = None
     node, above = middle, []

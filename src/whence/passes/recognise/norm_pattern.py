@@ -226,7 +226,9 @@ def _last_dims(value: np.ndarray, count: int) -> tuple[int, ...]:
 
 
 def _fits(have: int, want: Dim) -> bool:
-    """Does a parameter of this dimension broadcast to the normalised one, open ones included?"""
+    """Does a parameter of this dimension broadcast to the normalised one? An open dimension takes
+    its number from the parameter.
+    """
     return have > 1 if is_open(want) else have in {1, want}
 
 

@@ -17,7 +17,9 @@ from whence.types import DType, TensorType
 def bordered(
     call: ExportCall, tensor: int, kind: TensorType, frame: Frame, value: float | None = None
 ) -> tuple[int, TensorType]:
-    """The tensor with the frame's border around its spatial axes: zero, its code, or `value`."""
+    """The tensor with the frame's border around its spatial axes: of zeros (of zero's code where it
+    is quantised), or of `value`.
+    """
     if not frame.has_border:
         return tensor, kind
     amounts = np.array([(0, 0), *frame.border, (0, 0)], np.int32)

@@ -346,7 +346,9 @@ class GraphWriter:
         return np.asarray((np.asarray(stored, np.float64) - zeros) * scales).astype(np.float32)
 
     def is_hybrid(self, node: Node, dequantise: Node) -> bool:
-        """Does a float operator take its weights in codes, as the first file's one operator did?"""
+        """Does a float operator take its weights in codes? It does where the first file's did:
+        there both nodes are one operator.
+        """
         return bool(dequantise.origin) and dequantise.origin <= node.origin
 
     def origins_of(self, node: Node) -> OriginMetadata:

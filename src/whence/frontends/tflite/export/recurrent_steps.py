@@ -20,7 +20,9 @@ Constants: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 biases of both (2 · gates · hidden).
 """
 Steps: TypeAlias = Callable[[ExportCall, Constants, int, bool], tuple[int, int]]
-"""Writes a direction: its number, backwards or not; all results, and the last cell state."""
+"""Writes a direction by its number and whether it runs backwards: all results (time, batch,
+hidden), and the last state of its cells.
+"""
 
 
 def lstm_steps(

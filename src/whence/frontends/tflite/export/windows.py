@@ -14,7 +14,9 @@ SAME, VALID = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Strides and dilations by spatial axis, and the padding, with a border to be put first."""
+    """Strides and dilations along each spatial axis, and the padding: one of the two kinds, with a
+    border to be put around first.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]

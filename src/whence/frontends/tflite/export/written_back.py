@@ -1,4 +1,6 @@
-"""Operators that go out as they came, from an attribute (`frontends/tflite/written_back.py`)."""
+"""Operators that go out as they came: what they were read from is an attribute of the node (see
+`frontends/tflite/written_back.py`).
+"""
 
 from __future__ import annotations
 

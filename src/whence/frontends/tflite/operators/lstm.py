@@ -164,7 +164,9 @@ def _single(call: OperatorCall) -> None:
 
 
 def _basic(call: OperatorCall) -> None:
-    """The short form: input and output side by side; one matrix makes all gates of both."""
+    """The short form: input and output before are side by side, and one matrix makes the gates
+    input, cell, forget, output of both.
+    """
     joined = call.op("Concat", call.real(0), call.real(1), axis=-1)
     bias = call.bias(3)
     sums = call.op("MatMul", joined, call.op("Transpose", call.real(2), perm=(1, 0)))

@@ -1,4 +1,6 @@
-"""One direction of an LSTM layer: where its parts are among inputs, and their real numbers."""
+"""The parts of one direction of an LSTM layer: where they stand among an operator's inputs, and
+what they are in real numbers.
+"""
 
 from __future__ import annotations
 

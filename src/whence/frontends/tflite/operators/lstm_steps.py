@@ -33,7 +33,9 @@ _NORM_EPSILON = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class LstmCell:
-    """What a step uses besides gates and state: values of the graph, or of a `Scan`'s body."""
+    """What a step works with besides the input's share of the gates and the state; values of the
+    graph, or of the body of a `Scan`.
+    """
 
     values: Mapping[str, Ref]
     gates: tuple[str, ...]
