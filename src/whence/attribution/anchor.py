@@ -21,7 +21,6 @@ from whence.kernels.ir import Member
 from whence.ops.definition import Pattern
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
-from whence.types import TensorType
 
 ADDED_INPUT: Mapping[str, int] = {
     name: REGISTRY[name].operands.positions["Z"]
@@ -47,7 +46,7 @@ def anchor_of(program: Program, step: ProgramStep, members: Sequence[Member]) ->
         or list(members)
     )
     return max(
-        working, key=lambda member: sum(_nbytes(program.graph, ref) for ref in cones[member.node])
+        working, key=lambda member: sum(program.graph.nbytes(ref) for ref in cones[member.node])
     )
 
 
@@ -69,7 +68,7 @@ def main_input(
             ref.node in preferred,
             ref.node in inside,
             graph.type_of(ref) == wanted,
-            _nbytes(graph, ref),
+            graph.nbytes(ref),
         ),
         default=None,
     )
@@ -79,7 +78,7 @@ def side_bytes(graph: Graph, node: Node, inside: frozenset[int]) -> int:
     """What the node reads from outside the kernel, its main operand aside."""
     main = main_input(graph, node, inside)
     return sum(
-        _nbytes(graph, ref)
+        graph.nbytes(ref)
         for ref in {ref for ref in node.inputs if ref is not None and ref.node not in inside}
         - {main}
     )
@@ -103,8 +102,3 @@ def _cones(graph: Graph, step: ProgramStep) -> dict[int, frozenset[Ref]]:
             *(found[ref.node] for ref in refs if ref.node in found)
         )
     return found
-
-
-def _nbytes(graph: Graph, ref: Ref) -> int:
-    kind = graph.type_of(ref)
-    return (kind.nbytes or 0) if isinstance(kind, TensorType) else 0

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from whence.building.location import MemoryRegion
 from whence.building.program import Program, ProgramStep
-from whence.graph import Graph, Ref
+from whence.graph import Ref
 from whence.runtime.profiler import ProgramPart
-from whence.types import TensorType
 
 _MOST_HELD = 20
 
@@ -124,7 +123,7 @@ def _tensors(program: Program) -> Iterator[Held]:
         if place.region is not MemoryRegion.ARENA or ref in layout.owners or ref.node not in made:
             continue
         first = made[ref.node]
-        size = _nbytes(graph, ref)
+        size = graph.nbytes(ref)
         node = graph[ref.node]
         yield Held(
             size,
@@ -133,8 +132,3 @@ def _tensors(program: Program) -> Iterator[Held]:
             tuple(sorted(node.origin)),
             str(graph.type_of(ref)),
         )
-
-
-def _nbytes(graph: Graph, ref: Ref) -> int:
-    kind = graph.type_of(ref)
-    return (kind.nbytes or 0) if isinstance(kind, TensorType) else 0

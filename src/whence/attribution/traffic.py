@@ -8,7 +8,6 @@ from whence.attribution.cost_model import Traffic
 from whence.attribution.executed_work import ExecutedWork
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Ref
-from whence.types import TensorType
 
 
 def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = None) -> Traffic:
@@ -17,7 +16,7 @@ def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = 
     """
     far = near = 0
     for ref, is_far in _tensors(graph, step):
-        size = _nbytes(graph, ref)
+        size = graph.nbytes(ref)
         far, near = (far + size, near) if is_far else (far, near + size)
     if not step.symbol:
         return Traffic(near, far)
@@ -33,7 +32,7 @@ def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = 
 def made_bytes(graph: Graph, step: ProgramStep) -> int:
     """The bytes that a step makes for others."""
     inside = set(step.nodes)
-    return sum(_nbytes(graph, ref) for ref, _ in _tensors(graph, step) if ref.node in inside)
+    return sum(graph.nbytes(ref) for ref, _ in _tensors(graph, step) if ref.node in inside)
 
 
 def footprint(program: Program) -> int:
@@ -42,7 +41,7 @@ def footprint(program: Program) -> int:
     ends = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
     ends += [node.ref(0) for node in graph.inputs]
     weights, arena = int(program.packed.nbytes), program.plan.arena_bytes
-    return weights + arena + sum(_nbytes(graph, ref) for ref in ends)
+    return weights + arena + sum(graph.nbytes(ref) for ref in ends)
 
 
 def _tensors(graph: Graph, step: ProgramStep) -> Iterator[tuple[Ref, bool]]:
@@ -63,8 +62,3 @@ def _tensors(graph: Graph, step: ProgramStep) -> Iterator[tuple[Ref, bool]]:
             readers = [reader for reader in graph.consumers(node) if ref in reader.inputs]
             if any(reader.id not in inside for reader in readers):
                 yield ref, any(not reader.outputs for reader in readers)
-
-
-def _nbytes(graph: Graph, ref: Ref) -> int:
-    kind = graph.type_of(ref)
-    return (kind.nbytes or 0) if isinstance(kind, TensorType) else 0

@@ -29,7 +29,7 @@ from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
-from whence.types import ValueType
+from whence.types import TensorType, ValueType
 
 
 class Graph(NodeList):
@@ -158,6 +158,16 @@ class Graph(NodeList):
             return self[ref.node].outputs[ref.index]
         except (AttributeError, IndexError):
             raise _no_ref(ref) from None
+
+    def tensor_type(self, ref: Ref | None) -> TensorType | None:
+        """The type of a value that is a tensor; `None` for others, and for no value."""
+        kind = None if ref is None else self.type_of(ref)
+        return kind if isinstance(kind, TensorType) else None
+
+    def nbytes(self, ref: Ref) -> int:
+        """The bytes of a value; 0 when that is not known, or it is no tensor."""
+        kind = self.tensor_type(ref)
+        return 0 if kind is None else kind.nbytes or 0
 
     def consumers(self, node: Node) -> list[Node]:
         """The distinct nodes with an input connected to any output of `node`, in list order."""

@@ -116,5 +116,5 @@ def _is_row_wise(graph: Graph, ref: Ref, rank: int, axis: int) -> bool:
 
 
 def _rank(graph: Graph, ref: Ref) -> int | None:
-    kind = graph.type_of(ref)
-    return kind.rank if isinstance(kind, TensorType) else None
+    kind = graph.tensor_type(ref)
+    return None if kind is None else kind.rank

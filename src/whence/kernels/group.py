@@ -184,22 +184,17 @@ class Group:
                 node.outputs,
             )
             traffic = sum(
-                _nbytes(self.graph, ref)
+                self.graph.nbytes(ref)
                 for ref in node.inputs
                 if ref is not None and ref.node not in inside
             )
             traffic += sum(
-                _nbytes(self.graph, node.ref(index))
+                self.graph.nbytes(node.ref(index))
                 for index in range(len(node.outputs))
                 if node.ref(index) in exposed
             )
             found.append(Member(node.id, node.op, whole.flops if whole is not None else 0, traffic))
         return tuple(found)
-
-
-def _nbytes(graph: Graph, ref: Ref) -> int:
-    kind = graph.type_of(ref)
-    return (kind.nbytes or 0) if isinstance(kind, TensorType) else 0
 
 
 def data_operands(node: Node) -> tuple[Ref, Ref]:

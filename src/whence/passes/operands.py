@@ -29,8 +29,7 @@ class WithConst(NamedTuple):
 
 def tensor_of(graph: Graph, ref: Ref | None) -> TensorType | None:
     """The type of `ref` when it is a tensor, else `None`."""
-    kind = None if ref is None else graph.type_of(ref)
-    return kind if isinstance(kind, TensorType) else None
+    return graph.tensor_type(ref)
 
 
 def is_float(graph: Graph, ref: Ref | None) -> bool:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Node, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
@@ -19,10 +19,10 @@ from whence.passes.operands import (
     WithConst,
     consts_with_origin,
     is_addition,
-    tensor_of,
     with_const,
 )
-from whence.types import DType, Shape
+from whence.passes.pattern import shape_of
+from whence.types import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _fold_into_producer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
     if linear is None:
         return False
     vector = along_axis(
-        operands.const, _shape(graph, operands), linear.rank, linear.out_axis, linear.n_out
+        operands.const, shape_of(graph, operands.value), linear.rank, linear.out_axis, linear.n_out
     )
     affine = None if vector is None else _affine(node, operands, vector)
     if affine is None or (affine.shifts and not linear.holds_bias):
@@ -100,7 +100,7 @@ def _fold_into_producer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
 
 def _fold_into_batch_norm(node: Node, operands: WithConst, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
-    bn, shape = graph.producer(operands.value), _shape(graph, operands)
+    bn, shape = graph.producer(operands.value), shape_of(graph, operands.value)
     if (
         bn.op != "BatchNormalization"
         or len(bn.outputs) != 1
@@ -140,7 +140,7 @@ def _fold_into_consumer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
     linear = (
         None if consumer is None or consumer.input(0) != node.ref() else linear_of(graph, consumer)
     )
-    shape = _shape(graph, operands)
+    shape = shape_of(graph, operands.value)
     if linear is None or shape is None or len(shape) != linear.rank:
         return False
     vector = along_axis(operands.const, shape, linear.rank, linear.in_axis, linear.n_in)
@@ -162,11 +162,6 @@ def _fold_into_consumer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
         linear.node,
         rebuild(edit, linear, constants, operands.value, linear.node.outputs, (linear.node, node)),
     )
-
-
-def _shape(graph: Graph, operands: WithConst) -> Shape | None:
-    kind = tensor_of(graph, operands.value)
-    return None if kind is None else kind.shape
 
 
 def _text(node: Node, operands: WithConst, value: str) -> str:

@@ -18,8 +18,9 @@ from whence.graph.search import producer_of
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
+from whence.passes.pattern import dtype_of
 from whence.provenance import Reason
-from whence.types import DType, TensorType
+from whence.types import DType
 
 # The whole numbers up to 2^bits that a floating-point type holds without a gap.
 _FLOAT_BITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
@@ -42,7 +43,7 @@ class MergeCasts(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        source, target = _dtype(graph, node, 0), _target(graph, node)
+        source, target = dtype_of(graph, node.input(0)), _target(graph, node)
         if source is DType.UNDEFINED or target is DType.UNDEFINED or node.inputs[0] is None:
             return
         # CastLike(x, y: T) = Cast(x, T)
@@ -57,7 +58,7 @@ class MergeCasts(RulePass):
         inner = producer_of(graph, node.inputs[0], "Cast")
         if inner is None or inner.inputs[0] is None:
             return
-        first = _dtype(graph, inner, 0)
+        first = dtype_of(graph, inner.input(0))
         if not is_lossless(first, source) or (
             first.is_integer
             and source.is_float
@@ -81,15 +82,9 @@ class MergeCasts(RulePass):
         edit.finish(node, edit.node("Cast", inner.inputs, node.attrs, node.outputs))
 
 
-def _dtype(graph: Graph, node: Node, index: int) -> DType:
-    ref = node.input(index)
-    kind = graph.type_of(ref) if ref is not None else None
-    return kind.dtype if isinstance(kind, TensorType) else DType.UNDEFINED
-
-
 def _target(graph: Graph, node: Node) -> DType:
     if node.op == "CastLike":
-        return _dtype(graph, node, 1)
+        return dtype_of(graph, node.input(1))
     number = node.attrs.get("to")
     if isinstance(number, int) and number in DType._value2member_map_:
         return DType(number)

@@ -26,9 +26,10 @@ import numpy as np
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints, is_filled_with
+from whence.passes.pattern import dtype_of, shape_of
 from whence.passes.simplify.forward_sweep import ForwardSweep
 from whence.provenance import Reason
-from whence.types import DType, OptionalType, Shape, TensorType, same_dim, same_shape
+from whence.types import DType, OptionalType, TensorType, same_dim, same_shape
 
 # Exporters write "to the end" as the largest 32- or 64-bit number.
 _TO_THE_END = 2**31 - 1
@@ -69,14 +70,9 @@ _Rule: TypeAlias = Callable[[Graph, Node], Ref | None]
 """The value a node returns unchanged, or `None` when it computes something."""
 
 
-def _shape(graph: Graph, ref: Ref | None) -> Shape | None:
-    kind = graph.type_of(ref) if ref is not None else None
-    return kind.shape if isinstance(kind, TensorType) else None
-
-
 def _same_shape(graph: Graph, node: Node) -> bool:
     """Is the shape certain to be the same before and after?"""
-    before, kind = _shape(graph, node.inputs[0]), node.outputs[0]
+    before, kind = shape_of(graph, node.inputs[0]), node.outputs[0]
     return (
         before is not None
         and None not in before
@@ -135,7 +131,7 @@ def _clip(graph: Graph, node: Node) -> Ref | None:
 # a reduction over nothing, or over axes of length 1 that stay, is x
 def _reduce(graph: Graph, node: Node) -> Ref | None:
     axes = () if node.operand("axes") is None else const_ints(graph, node.operand("axes"))
-    shape = _shape(graph, node.inputs[0])
+    shape = shape_of(graph, node.inputs[0])
     if axes is None:
         return None
     if not axes:
@@ -155,23 +151,15 @@ def _reduce(graph: Graph, node: Node) -> Ref | None:
 
 # Cast(x: T, T) = x
 def _cast(graph: Graph, node: Node) -> Ref | None:
-    kind = graph.type_of(node.inputs[0]) if node.inputs[0] is not None else None
-    known = isinstance(kind, TensorType) and kind.dtype is not DType.UNDEFINED
-    if known and isinstance(kind, TensorType) and kind.dtype == node.attrs.get("to"):
-        return node.inputs[0]
-    return None
+    dtype = dtype_of(graph, node.inputs[0])
+    is_cast = dtype is DType.UNDEFINED or dtype != node.attrs.get("to")
+    return None if is_cast else node.inputs[0]
 
 
 # CastLike(x: T, y: T) = x
 def _cast_like(graph: Graph, node: Node) -> Ref | None:
-    first, second = (graph.type_of(ref) if ref is not None else None for ref in node.inputs)
-    if (
-        not isinstance(first, TensorType)
-        or not isinstance(second, TensorType)
-        or first.dtype is DType.UNDEFINED
-    ):
-        return None
-    return node.inputs[0] if first.dtype is second.dtype else None
+    first, second = (dtype_of(graph, ref) for ref in node.inputs)
+    return node.inputs[0] if first is second is not DType.UNDEFINED else None
 
 
 # ---- the same shape ----
@@ -181,7 +169,7 @@ def _cast_like(graph: Graph, node: Node) -> Ref | None:
 def _reshape(graph: Graph, node: Node) -> Ref | None:
     if _same_shape(graph, node):
         return node.inputs[0]
-    before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
+    before, target = shape_of(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(before) != len(target):
         return None
     copies = not _int(node, "allowzero", 0)
@@ -194,7 +182,7 @@ def _reshape(graph: Graph, node: Node) -> Ref | None:
 
 # Flatten(x) = x for a matrix, around its axis 1
 def _flatten(graph: Graph, node: Node) -> Ref | None:
-    before = _shape(graph, node.inputs[0])
+    before = shape_of(graph, node.inputs[0])
     matrix = before is not None and len(before) == 2 and _int(node, "axis", 1) in (1, -1)
     return node.inputs[0] if matrix or _same_shape(graph, node) else None
 
@@ -211,13 +199,13 @@ def _transpose(graph: Graph, node: Node) -> Ref | None:
     perm = node.attrs.get("perm")
     if isinstance(perm, tuple):
         return node.inputs[0] if perm == tuple(range(len(perm))) else None
-    shape = _shape(graph, node.inputs[0])
+    shape = shape_of(graph, node.inputs[0])
     return node.inputs[0] if shape is not None and len(shape) <= 1 else None
 
 
 # Expand(x, a shape that x covers) = x
 def _expand(graph: Graph, node: Node) -> Ref | None:
-    before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
+    before, target = shape_of(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(target) > len(before):
         return node.inputs[0] if _same_shape(graph, node) else None
     if all(dim in (1, was) for dim, was in zip(reversed(target), reversed(before), strict=False)):
@@ -261,7 +249,7 @@ def _slice(graph: Graph, node: Node) -> Ref | None:
 
 
 def _same_static_shape(graph: Graph, node: Node) -> bool:
-    before = _shape(graph, node.inputs[0])
+    before = shape_of(graph, node.inputs[0])
     return (
         before is not None
         and all(isinstance(dim, int) for dim in before)
@@ -272,7 +260,7 @@ def _same_static_shape(graph: Graph, node: Node) -> bool:
 # Concat(x, []) = Concat(x) = x
 def _concat(graph: Graph, node: Node) -> Ref | None:
     axis = _int(node, "axis", 0)
-    shapes = [_shape(graph, ref) for ref in node.inputs]
+    shapes = [shape_of(graph, ref) for ref in node.inputs]
     parts = [
         ref
         for ref, shape in zip(node.inputs, shapes, strict=True)
@@ -306,7 +294,7 @@ def _resize(graph: Graph, node: Node) -> Ref | None:
     scales = graph.const_value(node.operand("scales"))
     if scales is not None and scales.size:
         return node.inputs[0] if is_filled_with(scales, 1) else None
-    sizes, shape = const_ints(graph, node.operand("sizes")), _shape(graph, node.inputs[0])
+    sizes, shape = const_ints(graph, node.operand("sizes")), shape_of(graph, node.inputs[0])
     if sizes is None or shape is None:
         return None
     axes = node.attrs.get("axes")
@@ -329,7 +317,7 @@ def _pool(graph: Graph, node: Node) -> Ref | None:
 
 # the mean or the maximum of one element is the element
 def _global_pool(graph: Graph, node: Node) -> Ref | None:
-    shape = _shape(graph, node.inputs[0])
+    shape = shape_of(graph, node.inputs[0])
     if shape is not None and len(shape) > 2 and all(same_dim(dim, 1) for dim in shape[2:]):
         return node.inputs[0]
     return None
@@ -356,8 +344,7 @@ def _optional_get(graph: Graph, node: Node) -> Ref | None:
 
 
 def _is_tensor(graph: Graph, ref: Ref) -> bool:
-    kind = graph.type_of(ref)
-    return isinstance(kind, TensorType) and kind.dtype is not DType.UNDEFINED
+    return dtype_of(graph, ref) is not DType.UNDEFINED
 
 
 # SequenceAt([x0, x1, ...], i) = xi

@@ -29,6 +29,7 @@ from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.const_values import const_ints
 from whence.passes.layout.axes import reshape_target
+from whence.passes.pattern import shape_of
 from whence.provenance import Reason
 from whence.types import TensorType, ValueType
 
@@ -71,18 +72,18 @@ class SimplifySlices(RulePass):
 
 
 def _dim(graph: Graph, ref: Ref, axis: int) -> int | None:
-    kind = graph.type_of(ref)
-    if not isinstance(kind, TensorType) or kind.shape is None or not 0 <= axis < len(kind.shape):
+    shape = shape_of(graph, ref)
+    if shape is None or not 0 <= axis < len(shape):
         return None
-    dim = kind.shape[axis]
+    dim = shape[axis]
     # What is counted out here needs numbers: of an expression nothing is known.
     return dim if isinstance(dim, int) and not is_symbolic(dim) else None
 
 
 def _axis(graph: Graph, node: Node, ref: Ref | None) -> int | None:
     """The node's `axis` counted from the front of `ref`; `None` when that is not known."""
-    kind = graph.type_of(ref) if ref is not None else None
-    rank = kind.rank if isinstance(kind, TensorType) else None
+    kind = graph.tensor_type(ref)
+    rank = None if kind is None else kind.rank
     axis = node.attrs.get("axis", 0)
     if not isinstance(axis, int) or (axis < 0 and rank is None):
         return None
@@ -95,18 +96,14 @@ def _cuts(graph: Graph, node: Node) -> dict[int, Cut] | None:
     ends = const_ints(graph, node.operand("ends"))
     if starts is None or ends is None or node.inputs[0] is None:
         return None
-    axes = (
-        tuple(range(len(starts)))
-        if node.operand("axes") is None
-        else const_ints(graph, node.operand("axes"))
-    )
-    steps = (
-        (1,) * len(starts)
-        if node.operand("steps") is None
-        else const_ints(graph, node.operand("steps"))
-    )
-    kind = graph.type_of(node.inputs[0])
-    rank = kind.rank if isinstance(kind, TensorType) else None
+    axes: Sequence[int] | None = range(len(starts))
+    if node.operand("axes") is not None:
+        axes = const_ints(graph, node.operand("axes"))
+    steps: Sequence[int] | None = (1,) * len(starts)
+    if node.operand("steps") is not None:
+        steps = const_ints(graph, node.operand("steps"))
+    kind = graph.tensor_type(node.inputs[0])
+    rank = None if kind is None else kind.rank
     if axes is None or steps is None or (rank is None and min(axes, default=0) < 0) or 0 in steps:
         return None
     places = [axis if axis >= 0 or rank is None else axis + rank for axis in axes]
@@ -436,8 +433,7 @@ def _gather_of_all(node: Node, rewriter: Rewriter) -> bool:
         or not np.array_equal(np.where(index < 0, index + length, index).ravel(), range(length))
     ):
         return False
-    before = graph.type_of(data)
-    shape = before.shape if isinstance(before, TensorType) else None
+    shape = shape_of(graph, data)
     target = None if shape is None else reshape_target(shape, kind.shape)
     if target is None:
         return False

@@ -139,8 +139,8 @@ def _hand_on_at(graph: Graph, node: Node, found: dict[Ref, Codes]) -> None:
 
 
 def _dtype(graph: Graph, ref: Ref) -> DType | None:
-    kind = graph.type_of(ref)
-    return kind.dtype if isinstance(kind, TensorType) else None
+    kind = graph.tensor_type(ref)
+    return None if kind is None else kind.dtype
 
 
 def _holds_codes(graph: Graph, ref: Ref) -> bool:
