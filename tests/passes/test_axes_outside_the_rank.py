@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import whence
-from whence.errors import WhenceError
+from whence.errors import ModelError, WhenceError
 from whence.passes.pattern import axes_from_front
 
 
@@ -69,3 +69,16 @@ def test_axes_counted_from_the_front():
     assert axes_from_front((), 0) == ()
     assert axes_from_front((0,), 0) is None
     assert axes_from_front((-4,), 3) is None
+
+
+@pytest.mark.parametrize("perm", [[-2], [0], [1, 0], [0, 1, 2], [2, 0, 1], [0, 0, 1, 2]])
+def test_a_permutation_of_another_rank_is_refused(perm):
+    """The rank is known once the axes are: until then nothing is taken for the identity."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "axes"], ["u"]),
+        helper.make_node("LeakyRelu", ["u"], ["r"]),
+        helper.make_node("Transpose", ["r"], ["y"], perm=perm),
+    ]
+    model = computed_axes(nodes, ["m", 3, 4], [1])
+    with pytest.raises(ModelError, match=r"'y'.*perm \[.*\] does not order the axes of f32"):
+        whence.compile(model)(np.zeros((2, 3, 4), np.float32))

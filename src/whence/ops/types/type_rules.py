@@ -236,15 +236,14 @@ def target_dtype(op: str, number: int) -> DType:
 
 
 def transpose(query: TypeQuery) -> tuple[ValueType, ...]:
-    data = tensor_type(query, 0)
-    if data.shape is None:
-        perm = query.attrs.get("perm")
-        return (TensorType(data.dtype, (None,) * len(perm) if isinstance(perm, tuple) else None),)
-    rank = len(data.shape)
-    perm = get_ints(query.attrs, "perm", tuple(reversed(range(rank))))
-    if sorted(perm) != list(range(rank)):
+    data, perm = tensor_type(query, 0), get_ints(query.attrs, "perm", ())
+    shape: Shape = (None,) * len(perm) if data.shape is None else data.shape
+    if data.shape is None and not perm:
+        return (TensorType(data.dtype),)
+    perm = perm or tuple(reversed(range(len(shape))))
+    if sorted(perm) != list(range(len(shape))):
         raise ModelError(f"perm {list(perm)} does not order the axes of {data}")
-    return (TensorType(data.dtype, tuple(data.shape[axis] for axis in perm)),)
+    return (TensorType(data.dtype, tuple(shape[axis] for axis in perm)),)
 
 
 def concat(query: TypeQuery) -> tuple[ValueType, ...]:

@@ -14,12 +14,17 @@ Perm = tuple[int, ...]
 
 
 def perm_of(graph: Graph, transpose: Node) -> Perm | None:
-    """What a Transpose does; `None` when that depends on a rank nobody knows."""
+    """What a Transpose does; `None` when that depends on a rank nobody knows, or if it is wrong,
+    which is said where its type is inferred.
+    """
     perm = transpose.attrs.get("perm")
-    if isinstance(perm, tuple) and perm:
-        return tuple(int(axis) for axis in perm)
     kind = tensor_of(graph, transpose.input(0))
-    return None if kind is None or kind.rank is None else tuple(reversed(range(kind.rank)))
+    rank = None if kind is None else kind.rank
+    if not isinstance(perm, tuple) or not perm:
+        return None if rank is None else tuple(reversed(range(rank)))
+    found = tuple(int(axis) for axis in perm)
+    rank = len(found) if rank is None else rank
+    return found if sorted(found) == list(range(rank)) else None
 
 
 def is_identity(perm: Sequence[int]) -> bool:

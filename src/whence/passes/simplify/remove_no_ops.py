@@ -196,10 +196,10 @@ def _squeeze(graph: Graph, node: Node) -> Ref | None:
 
 # Transpose(x, 0 1 2 ...) = x
 def _transpose(graph: Graph, node: Node) -> Ref | None:
-    perm = node.attrs.get("perm")
+    perm, shape = node.attrs.get("perm"), shape_of(graph, node.inputs[0])
     if isinstance(perm, tuple):
-        return node.inputs[0] if perm == tuple(range(len(perm))) else None
-    shape = shape_of(graph, node.inputs[0])
+        rank = len(perm) if shape is None else len(shape)
+        return node.inputs[0] if perm == tuple(range(rank)) else None
     return node.inputs[0] if shape is not None and len(shape) <= 1 else None
 
 
