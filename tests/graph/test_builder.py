@@ -102,3 +102,11 @@ def test_attributes_of_a_file_and_where_an_operator_stems_from() -> None:
     build.op("Softmax", x, name="odd", attrs={"name": 1, "op": 2})
     with pytest.raises(ModelError, match=r"'odd' .*has no attribute 'name'; it has axis"):
         build.finish()
+
+
+def test_the_type_of_an_operator_is_told_once() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.I32, [3])
+    build.output("y", build.op("Sigmoid", x, name="gate"))
+    with pytest.raises(ModelError, match=r"^operator 'gate' \(Sigmoid\): input 0 is i32\[3\], it"):
+        build.finish()

@@ -22,6 +22,7 @@ from whence.graph.guards import Guards, RunUnit, find_guards
 from whence.graph.operands import why_it_fails
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import Step, lower
+from whence.ops.definition import labelled
 from whence.provenance import Origin
 
 
@@ -129,7 +130,7 @@ def check_graph_operands(graph: Graph) -> None:
     for node in graph:
         why = why_it_fails(graph, node)
         if why:
-            raise ModelError(f"operator {display_name(node)}: {why}")
+            raise ModelError(labelled(f"operator {display_name(node)}", why))
 
 
 def guards_of(graph: Graph, steps: Sequence[Step], before: Sequence[Step]) -> list[Guards]:

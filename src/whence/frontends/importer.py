@@ -27,7 +27,7 @@ from whence.frontends.naming import quoted, shown
 from whence.frontends.origin_metadata import LOAD, Passage
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
-from whence.ops.definition import Attr, TypeQuery
+from whence.ops.definition import Attr, TypeQuery, labelled
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin
 from whence.types import DType, TensorType, ValueType
 
@@ -252,7 +252,7 @@ def located(error: WhenceError, operator: str) -> WhenceError:
     if text.startswith("operator "):
         return error
     kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelError
-    return kind(f"{operator}: {text}")
+    return kind(labelled(operator, text))
 
 
 def renamed(ref: Ref | None, old: int, new: int) -> Ref | None:

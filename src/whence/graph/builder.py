@@ -21,7 +21,7 @@ from whence.errors import GraphError, ModelError, WhenceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import NOT_FROM_A_FILE, SOURCES, list_order
-from whence.ops.definition import Attr, TypeQuery
+from whence.ops.definition import Attr, TypeQuery, labelled
 from whence.ops.signature import why_wrong
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, SourceOp
@@ -173,7 +173,8 @@ def _named_types(
     except WhenceError as error:
         if not entry.name:
             raise
-        raise type(error)(f"operator '{entry.name}' ({entry.op}): {error}") from error
+        label = f"operator '{entry.name}' ({entry.op})"
+        raise type(error)(labelled(label, str(error))) from error
 
 
 def infer_types(

@@ -18,7 +18,7 @@ from whence.graph.iterations import ITERATING, Iterations, captures, is_true, it
 from whence.graph.node import Node, Ref
 from whence.graph.state import GIVEN, State, fitting, initial_state
 from whence.ops.binding import Port, bind_values
-from whence.ops.definition import Call, Value
+from whence.ops.definition import Call, Value, labelled
 from whence.ops.registry import evaluate
 from whence.ops.tensor.counted import empty_rows, entry_of
 from whence.types import TensorType
@@ -134,7 +134,7 @@ def evaluate_node(
         if node.op == "Continuation":
             # No operator of the file, which the error names already.
             raise
-        raise type(error)(f"operator {display_name(node)}: {error}") from error
+        raise type(error)(labelled(f"operator {display_name(node)}", str(error))) from error
     except (
         ArithmeticError,
         IndexError,

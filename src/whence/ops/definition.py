@@ -120,6 +120,14 @@ def naming(op: str, error: WhenceError) -> WhenceError:
     return type(error)(f"{op}: {error}")
 
 
+def labelled(operator: str, text: str) -> str:
+    """What is wrong with an operator of the file, behind its label there: `operator 'y' (Gather): index
+    7 is outside an axis of 6`. The type that `naming` put in front is told once.
+    """
+    kind = operator.rpartition(" (")[2].removesuffix(")")
+    return f"{operator}: {text.removeprefix(f'{kind}: ')}"
+
+
 Infer: TypeAlias = Callable[[TypeQuery], Sequence[ValueType]]
 Reference: TypeAlias = Callable[[Call], Sequence[Value]]
 Check: TypeAlias = Callable[[TypeQuery], None]

@@ -39,7 +39,7 @@ def test_an_index_outside_its_axis_on_one_side_of_a_choice() -> None:
     np.testing.assert_array_equal(graph.run([X, np.array(False)])[0], [0, 1])
     with pytest.raises(
         ModelError,
-        match=r"^operator 'found' \(Gather\): Gather: index 100 is outside an axis of 6$",
+        match=r"^operator 'found' \(Gather\): index 100 is outside an axis of 6$",
     ):
         graph.run([X, np.array(True)])
 

@@ -38,6 +38,7 @@ from whence.graph.iterations import (
 from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
 from whence.graph.state import SOURCES
+from whence.ops.definition import labelled
 from whence.ops.named_dimensions import named_sizes
 from whence.ops.types.inference import Inference
 from whence.passes.base import Pass
@@ -93,7 +94,8 @@ class TypeRefresher:
             found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))
         except ModelError as error:
             if self.every_node_runs:
-                raise ModelError(f"operator {display_name(node)}: {error}") from error
+                label = f"operator {display_name(node)}"
+                raise ModelError(labelled(label, str(error))) from error
             return False
         except WhenceError:
             return False
