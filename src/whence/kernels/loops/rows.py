@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
@@ -14,7 +14,7 @@ from whence.kernels.expressions import apply, cast, compute_type, literal, posit
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import add, div, like, mul, sub
-from whence.ops.attributes import get_ints
+from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.limits import MAX_UNROLLED
 from whence.types import DType
 
@@ -22,14 +22,9 @@ if TYPE_CHECKING:
     from whence.kernels.group import Group
 
 
-def _number(anchor: Node, name: str, default: float) -> float:
-    value: Any = anchor.attrs.get(name, default)
-    return float(value)
-
-
 def _axis(group: Group, anchor: Node) -> int:
     source = anchor.first_input
-    return int(_number(anchor, "axis", -1)) % max(len(group.shape(source)), 1)
+    return get_int(anchor.attrs, "axis", -1) % max(len(group.shape(source)), 1)
 
 
 def _along(group: Group, anchor: Node, axes: Sequence[int]) -> RowNest:
@@ -133,7 +128,7 @@ def _trailing(group: Group, anchor: Node) -> range:
 def _layer_norm(group: Group, anchor: Node) -> Kernel:
     # (x - mean) / sqrt(var + epsilon) · scale + bias
     row = _along(group, anchor, _trailing(group, anchor))
-    mean, inverse = _moments(row, _number(anchor, "epsilon", 1e-5))
+    mean, inverse = _moments(row, get_float(anchor.attrs, "epsilon", 1e-5))
 
     def make(index: Indices) -> Expr:
         return _scaled(
@@ -151,7 +146,9 @@ def _rms_norm(group: Group, anchor: Node) -> Kernel:
     # x / sqrt(mean(x²) + epsilon) · scale
     row = _along(group, anchor, _trailing(group, anchor))
     power = row.fold("power", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
-    inverse = row.hold("inverse", _inverse_root(row, power, _number(anchor, "epsilon", 1e-5)))
+    inverse = row.hold(
+        "inverse", _inverse_root(row, power, get_float(anchor.attrs, "epsilon", 1e-5))
+    )
 
     def make(index: Indices) -> Expr:
         return _scaled(
@@ -167,7 +164,7 @@ def _rms_norm(group: Group, anchor: Node) -> Kernel:
 
 def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
     """As a layer norm, with scale and bias for each channel."""
-    mean, inverse = _moments(row, _number(anchor, "epsilon", 1e-5))
+    mean, inverse = _moments(row, get_float(anchor.attrs, "epsilon", 1e-5))
 
     def make(index: Indices) -> Expr:
         value = mul(sub(row.x(index), mean), inverse)
@@ -190,7 +187,7 @@ def _instance_norm(group: Group, anchor: Node) -> Kernel:
 def _group_norm(group: Group, anchor: Node) -> Kernel:
     source = anchor.first_input
     batch, channels, *rest = group.shape(source)
-    groups = int(_number(anchor, "num_groups", 1))
+    groups = get_int(anchor.attrs, "num_groups", 1)
     shape = (batch, groups, channels // groups, *rest)
     row = RowNest(group, anchor, shape, range(2, len(shape)))
     row.keep_costly()
@@ -200,7 +197,7 @@ def _group_norm(group: Group, anchor: Node) -> Kernel:
 def _lp_norm(group: Group, anchor: Node) -> Kernel:
     # x / ‖x‖, and a row of zeros stays one
     row = _along(group, anchor, [_axis(group, anchor)])
-    if int(_number(anchor, "p", 2)) == 1:
+    if get_int(anchor.attrs, "p", 2) == 1:
         norm = row.fold("norm", Fn.ADD, 0.0, lambda index: apply(Fn.ABS, row.x(index)))
     else:
         norm = apply(
@@ -261,7 +258,7 @@ def lower_rows(group: Group, anchor: Node) -> Kernel:
 def _local_response(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # x · (bias + alpha / size · Σ x²)^-beta, the sum over neighbouring channels
     source = node.first_input
-    size, channels = int(_number(node, "size", 1)), elements.shape(source)[1]
+    size, channels = get_int(node.attrs, "size", 1), elements.shape(source)[1]
     x = elements.value(source, index)
     total: Expr = like(0.0, x)
     # A neighbour further away than there are channels does not exist.
@@ -277,9 +274,9 @@ def _local_response(elements: Elements, node: Node, output: int, index: Indices)
         total = add(
             total, select(within(channel, 0, channels), mul(neighbour, neighbour), like(0.0, x))
         )
-    bias, alpha = _number(node, "bias", 1.0), _number(node, "alpha", 1e-4)
+    bias, alpha = get_float(node.attrs, "bias", 1.0), get_float(node.attrs, "alpha", 1e-4)
     base = add(like(bias, x), mul(total, like(alpha / size, x)))
-    beta = _number(node, "beta", 0.75)
+    beta = get_float(node.attrs, "beta", 0.75)
     if beta == 0:
         # base^0 = 1, also where the base is 0, which has no logarithm
         return x

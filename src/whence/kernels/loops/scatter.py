@@ -29,6 +29,7 @@ from whence.kernels.ir import (
     least,
 )
 from whence.kernels.rules.movement import looked_up, read_at
+from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import DType
@@ -175,8 +176,7 @@ def _nested(steps: Sequence[Var], inner: Stmt) -> tuple[Stmt, ...]:
 
 
 def _axis(node: Node, rank: int) -> int:
-    attrs: Any = node.attrs
-    return int(attrs.get("axis", 0)) % rank
+    return get_int(node.attrs, "axis", 0) % rank
 
 
 def _chunk(columns: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
@@ -28,6 +27,7 @@ from whence.kernels.ir import (
 )
 from whence.kernels.loops.reduce import highest, lowest
 from whence.kernels.loops.row_nest import RowNest
+from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import DType
@@ -39,11 +39,6 @@ _LANES = 256
 _BEYOND = 2**62
 
 
-def _int(node: Node, name: str, default: int) -> int:
-    value: Any = node.attrs.get(name, default)
-    return int(value)
-
-
 def lower_arg(group: Group, anchor: Node) -> Kernel:
     """The place of the largest or smallest element: its value, then its first or last place."""
     source = anchor.first_input
@@ -52,13 +47,13 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' of no elements, or with more fused to it"
         )
-    axis = _int(anchor, "axis", 0) % max(len(shape), 1)
+    axis = get_int(anchor.attrs, "axis", 0) % max(len(shape), 1)
     row = RowNest(group, anchor, shape or (1,), [axis])
     largest = anchor.op == "ArgMax"
     best = row.fold(
         "best", Fn.MAX if largest else Fn.MIN, (lowest if largest else highest)(row.dtype), row.x
     )
-    last = bool(_int(anchor, "select_last_index", 0))
+    last = bool(get_int(anchor.attrs, "select_last_index", 0))
     # Beyond every place, whatever the size.
     beyond = _BEYOND if is_symbolic(row.count) else row.count
     nowhere = literal(-1 if last else beyond, DType.I64)
@@ -89,14 +84,14 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
     lanes = next(size for size in range(min(inner, _LANES), 0, -1) if inner % size == 0)
     task, step, lane = Var(TASK, outer * (inner // lanes)), Var("step", length), Var("lane", lanes)
     front, chunk = unravel(of(task), (outer, inner // lanes))
-    along = of(step) * -1 + (length - 1) if _int(anchor, "reverse", 0) else of(step)
+    along = of(step) * -1 + (length - 1) if get_int(anchor.attrs, "reverse", 0) else of(step)
     flat = (front * length + along) * inner + chunk * lanes + of(lane)
     dtype = compute_type(group.dtype(source))
     fn, start = (Fn.ADD, 0) if anchor.op == "CumSum" else (Fn.MUL, 1)
     value = cast(group.elements().value(source, unravel(flat, shape)), dtype)
     advance: Stmt = Accumulate("total", fn, value, lane)
     store: Stmt = Store("out0", flat, Name("total[lane]", dtype))
-    order = (store, advance) if _int(anchor, "exclusive", 0) else (advance, store)
+    order = (store, advance) if get_int(anchor.attrs, "exclusive", 0) else (advance, store)
     first = Accumulator("total", Literal(float(start) if dtype.is_float else start, dtype), lane)
     body = (first, Loop(step, (Loop(lane, order, LoopKind.VECTOR),)))
     return group.kernel(task.extent, Loop(task, body))

@@ -36,11 +36,6 @@ def computed_type(node: Node) -> DType:
     return compute_type(kind.dtype)
 
 
-def _number(node: Node, name: str, default: float) -> float:
-    value = node.attrs.get(name, default)
-    return float(value) if isinstance(value, int | float) else default
-
-
 def like(value: float, x: Expr) -> Literal:
     """A number in the type of `x`."""
     return literal(value if x.dtype.is_float or is_symbolic(value) else int(value), x.dtype)
@@ -120,7 +115,7 @@ def _formula(formula: Formula) -> Rule:
 
     def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
         total, *others = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
-        given = {name: _number(node, name, default) for name, default in defaults.items()}
+        given = {name: get_float(node.attrs, name, default) for name, default in defaults.items()}
         if is_unary:
             return formula_value(formula, [total], given)
         for other in others:
@@ -243,7 +238,7 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
             Fn.SQRT,
             add(
                 elements.value(variance, channel),
-                literal(_number(node, "epsilon", 1e-5), computed_type(node)),
+                literal(get_float(node.attrs, "epsilon", 1e-5), computed_type(node)),
             ),
         ),
     )

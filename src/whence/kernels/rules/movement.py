@@ -12,6 +12,7 @@ from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select, within
 from whence.kernels.index import Index, Looked, of, ravel, unravel
 from whence.kernels.ir import Expr, Fn, Literal, Op, looked, walk
+from whence.ops.attributes import get_int
 from whence.ops.limits import MAX_CONCATENATED
 from whence.types import DType
 
@@ -25,11 +26,6 @@ def _ints(elements: Elements, node: Node, name: str, default: list[int] | None =
     if values is None:
         raise UnsupportedError(f"{node.op} '{node.name}': {name} are not constant")
     return list(values)
-
-
-def _int(node: Node, name: str, default: int) -> int:
-    value: Any = node.attrs.get(name, default)
-    return int(value)
 
 
 def _transpose(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -84,7 +80,7 @@ def _concat(elements: Elements, node: Node, output: int, index: Indices) -> Expr
             f"Concat '{node.name}' of {len(refs)} parts, and kernels have at most"
             f" {MAX_CONCATENATED}"
         )
-    axis = _int(node, "axis", 0) % len(index)
+    axis = get_int(node.attrs, "axis", 0) % len(index)
     begins, total = [], 0
     for ref in refs:
         begins.append(total)
@@ -105,7 +101,7 @@ def _concat(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 
 def _split(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.first_input
-    axis = _int(node, "axis", 0) % len(index)
+    axis = get_int(node.attrs, "axis", 0) % len(index)
     begin = sum(elements.shape(node.ref(earlier))[axis] for earlier in range(output))
     return elements.value(source, (*index[:axis], index[axis] + begin, *index[axis + 1 :]))
 
@@ -194,7 +190,7 @@ def read_at(elements: Elements, data: Ref, index: Indices) -> Expr:
 def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     data, indices = node.first_input, node.required("indices")
     shape = elements.shape(data)
-    axis = _int(node, "axis", 0) % len(shape)
+    axis = get_int(node.attrs, "axis", 0) % len(shape)
     rank = len(elements.shape(indices))
     row = looked_up(elements, indices, index[axis : axis + rank], shape[axis])
     return read_at(elements, data, (*index[:axis], row, *index[axis + rank :]))
@@ -203,14 +199,14 @@ def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 def _gather_elements(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     data, indices = node.first_input, node.required("indices")
     shape = elements.shape(data)
-    axis = _int(node, "axis", 0) % len(shape)
+    axis = get_int(node.attrs, "axis", 0) % len(shape)
     row = looked_up(elements, indices, index, shape[axis])
     return read_at(elements, data, (*index[:axis], row, *index[axis + 1 :]))
 
 
 def _depth_to_space(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.first_input
-    block = _int(node, "blocksize", 1)
+    block = get_int(node.attrs, "blocksize", 1)
     batch, channel, row, column = index
     channels = elements.shape(node.ref())[1]
     inner = (row % block) * block + column % block
@@ -221,7 +217,7 @@ def _depth_to_space(elements: Elements, node: Node, output: int, index: Indices)
 
 def _space_to_depth(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.first_input
-    block = _int(node, "blocksize", 1)
+    block = get_int(node.attrs, "blocksize", 1)
     batch, depth, row, column = index
     channels = elements.shape(source)[1]
     # The place within a block is counted before the channel, or after it.
@@ -243,7 +239,7 @@ def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     diagonal = index[-1] - index[-2] - offset
     keep = (
         apply(Fn.LE, literal(0, DType.I64), position(diagonal))
-        if _int(node, "upper", 1)
+        if get_int(node.attrs, "upper", 1)
         else apply(Fn.LE, position(diagonal), literal(0, DType.I64))
     )
     return select(keep, value, literal(0, value.dtype))
@@ -253,7 +249,7 @@ def _one_hot(elements: Elements, node: Node, output: int, index: Indices) -> Exp
     indices, _depth, values = node.inputs
     assert indices is not None
     assert values is not None
-    axis = _int(node, "axis", -1) % len(index)
+    axis = get_int(node.attrs, "axis", -1) % len(index)
     extent = elements.shape(node.ref())[axis]
     at = cast(elements.value(indices, (*index[:axis], *index[axis + 1 :])), DType.I64)
     wrapped = select(

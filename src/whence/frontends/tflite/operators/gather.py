@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
+from whence.frontends.tflite.operators.joining import axis_of
 from whence.frontends.tflite.operators.moving import keeps_codes, move
 from whence.graph.node import Ref
 from whence.types import DType
@@ -13,15 +14,9 @@ _DEEPEST = 1 << 24
 _MOST_STORED = 1 << 16
 
 
-def _axis(call: OperatorCall, axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        call.fail(f"axis {axis} is not one of {rank}")
-    return axis % rank
-
-
 def _gather(call: OperatorCall) -> None:
     rank = call.rank(0)
-    axis = _axis(call, call.integer("axis"), rank)
+    axis = axis_of(call, call.integer("axis"), rank)
     batch = call.integer("batch_dims")
     batch += call.rank(1) if batch < 0 else 0
     indices = call.needed(1)

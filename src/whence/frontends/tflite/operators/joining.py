@@ -15,7 +15,8 @@ from whence.types import DType
 _LONGEST_AXIS = 1 << 24
 
 
-def _axis(call: OperatorCall, axis: int, rank: int) -> int:
+def axis_of(call: OperatorCall, axis: int, rank: int) -> int:
+    """An axis that exists, counted from the front."""
     if not -rank <= axis < rank:
         call.fail(f"axis {axis} is none of {rank}")
     return axis % rank
@@ -24,7 +25,7 @@ def _axis(call: OperatorCall, axis: int, rank: int) -> int:
 def _concatenation(call: OperatorCall) -> None:
     """Codes that mean different things are joined as what they mean."""
     given = range(call.n_inputs)
-    axis = _axis(call, call.integer("axis"), call.rank(0))
+    axis = axis_of(call, call.integer("axis"), call.rank(0))
     if all(keeps_codes(call, index) for index in given):
         made = call.emit("Concat", [call.needed(index) for index in given], {"axis": axis})
         call.output_codes(0, made)
@@ -36,7 +37,7 @@ def _concatenation(call: OperatorCall) -> None:
 
 
 def _pack(call: OperatorCall) -> None:
-    axis = _axis(call, call.integer("axis"), call.rank(0) + 1)
+    axis = axis_of(call, call.integer("axis"), call.rank(0) + 1)
     rows = [
         call.op("Unsqueeze", call.needed(index), call.ints(axis)) for index in range(call.n_inputs)
     ]
@@ -44,7 +45,7 @@ def _pack(call: OperatorCall) -> None:
 
 
 def _unpack(call: OperatorCall) -> None:
-    axis, count = _axis(call, call.integer("axis"), call.rank(0)), call.n_outputs
+    axis, count = axis_of(call, call.integer("axis"), call.rank(0)), call.n_outputs
     if call.integer("num") != count:
         call.fail(f"it has {count} outputs and says {call.integer('num')}")
     parts = _parts(call, call.needed(0), axis, [1] * count)
@@ -60,7 +61,7 @@ def _parts(call: OperatorCall, whole: Ref, axis: int, sizes: list[int]) -> list[
 
 def _split(call: OperatorCall) -> None:
     (axis,) = call.numbers(0, "axis")[:1] or (0,)
-    axis = _axis(call, axis, call.rank(1))
+    axis = axis_of(call, axis, call.rank(1))
     count = call.n_outputs
     shape = call.type(1).shape
     length = None if shape is None else shape[axis]
@@ -75,7 +76,7 @@ def _split(call: OperatorCall) -> None:
 def _split_v(call: OperatorCall) -> None:
     """One size may be -1, what the others leave."""
     sizes, (axis,) = list(call.numbers(1, "sizes")), call.numbers(2, "axis")[:1] or (0,)
-    axis = _axis(call, axis, call.rank(0))
+    axis = axis_of(call, axis, call.rank(0))
     if len(sizes) != call.n_outputs:
         call.fail(f"it has {call.n_outputs} outputs and {len(sizes)} sizes")
     if -1 in sizes:
