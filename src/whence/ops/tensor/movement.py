@@ -295,15 +295,14 @@ def _move(
     return OpDef(name, pattern, OpClass.MOVEMENT, infer, reference, flops=0, **facts)
 
 
-_RESHAPE = Trait.VIEW | Trait.RESHAPE | Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS | Trait.MOVES
+_MOVES = Trait.SELECTS | Trait.MOVES
+_PERMUTES = Trait.PERMUTES | _MOVES
+_RESHAPE = Trait.VIEW | Trait.RESHAPE | Trait.STRIDED | _PERMUTES
+_PARTS = Trait.STRIDED | Trait.READS_PART | Trait.CONTIGUOUS_PARTS | _MOVES
 
 OPS: tuple[OpDef, ...] = (
     _move(
-        "Transpose",
-        _transpose,
-        transpose,
-        operands=named("data"),
-        traits=Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS | Trait.MOVES,
+        "Transpose", _transpose, transpose, operands=named("data"), traits=Trait.STRIDED | _PERMUTES
     ),
     _move(
         "Reshape",
@@ -327,24 +326,9 @@ OPS: tuple[OpDef, ...] = (
         _slice,
         slice_type,
         operands=named("data", starts=PARAMETER, ends=PARAMETER, axes=PARAMETER, steps=PARAMETER),
-        traits=Trait.STRIDED
-        | Trait.SELECTS
-        | Trait.MOVES
-        | Trait.READS_PART
-        | Trait.CONTIGUOUS_PARTS
-        | Trait.TAKES_SIZES,
+        traits=_PARTS | Trait.TAKES_SIZES,
     ),
-    _move(
-        "Split",
-        _split,
-        split,
-        operands=named("input", split=PARAMETER),
-        traits=Trait.STRIDED
-        | Trait.SELECTS
-        | Trait.MOVES
-        | Trait.READS_PART
-        | Trait.CONTIGUOUS_PARTS,
-    ),
+    _move("Split", _split, split, operands=named("input", split=PARAMETER), traits=_PARTS),
     _move(
         "Concat",
         _concat,
@@ -363,7 +347,7 @@ OPS: tuple[OpDef, ...] = (
         _tile,
         _tile_type,
         operands=named("input", repeats=PARAMETER),
-        traits=Trait.SELECTS | Trait.MOVES | Trait.REPEATS | Trait.GROWS,
+        traits=_MOVES | Trait.REPEATS | Trait.GROWS,
     ),
     _move(
         "Expand",
@@ -371,27 +355,17 @@ OPS: tuple[OpDef, ...] = (
         expand,
         Pattern.BROADCAST,
         operands=named("input", shape=PARAMETER),
-        traits=Trait.STRIDED | Trait.SELECTS | Trait.MOVES | Trait.GROWS | Trait.TAKES_SIZES,
+        traits=Trait.STRIDED | _MOVES | Trait.GROWS | Trait.TAKES_SIZES,
     ),
-    _move(
-        "DepthToSpace",
-        _depth_to_space,
-        operands=named("input"),
-        traits=Trait.PERMUTES | Trait.SELECTS | Trait.MOVES,
-    ),
-    _move(
-        "SpaceToDepth",
-        _space_to_depth,
-        operands=named("input"),
-        traits=Trait.PERMUTES | Trait.SELECTS | Trait.MOVES,
-    ),
+    _move("DepthToSpace", _depth_to_space, operands=named("input"), traits=_PERMUTES),
+    _move("SpaceToDepth", _space_to_depth, operands=named("input"), traits=_PERMUTES),
     _move("Trilu", _trilu, same_type, operands=named("input", k=PARAMETER)),
     _move(
         "ReverseSequence",
         _reverse_sequence,
         same_type,
         operands=named("input", sequence_lens=INDEX),
-        traits=Trait.PERMUTES | Trait.SELECTS | Trait.MOVES | Trait.CHECKS_INDICES,
+        traits=_PERMUTES | Trait.CHECKS_INDICES,
     ),
     _move(
         "CenterCropPad",
