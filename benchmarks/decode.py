@@ -9,14 +9,15 @@ another's threads; `--python` runs an engine by another interpreter (a virtual e
 it). In each round every engine measures once: prefill of 128 tokens, and decoding 32 tokens after
 16 and after 512, from the first call behind the prompt to the last. Printed are medians over the
 rounds, tokens a second, and whence's ratio to the fastest peer: above 1, whence is ahead. For each
-token all weights are read: how much of the bandwidth that is, which `benchmarks.roofline` finds in
-the same rounds, is printed for decoding.
+token all weights are read, and the keys and values before it: how much that is of the bandwidth
+which `benchmarks.roofline` finds in the same rounds is printed for decoding.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -249,6 +250,14 @@ def weight_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob(f"{name}*"))
 
 
+def cache_bytes(folder: Path) -> int:
+    """Of the keys and values of one token, in float32."""
+    config = json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))
+    of = config["model"]["decoder"]
+    sizes = (of[name] for name in ("num_hidden_layers", "num_key_value_heads", "head_size"))
+    return 2 * 4 * math.prod(sizes)
+
+
 def compare(given: argparse.Namespace, threads: int) -> None:
     from benchmarks.roofline import bandwidth  # Other interpreters have no whence.
 
@@ -279,8 +288,12 @@ def compare(given: argparse.Namespace, threads: int) -> None:
         ratio = f"  ratio {rates['whence'] / max(peers):.2f}" if peers and "whence" in rates else ""
         share = ""
         if count and "whence" in rates:
-            read = rates["whence"] * weight_bytes(given.folder) / 1e9
-            share = f"  weights {read:.1f} GB/s, {read / available:.0%} of memory's"
+            weights = rates["whence"] * weight_bytes(given.folder) / 1e9
+            cached = rates["whence"] * cache_bytes(given.folder) * (prompt + count / 2) / 1e9
+            share = (
+                f"  of memory's bandwidth: weights {weights / available:.0%},"
+                f" with caches {(weights + cached) / available:.0%}"
+            )
         print(f"  {name:17} {shown}{ratio}{share}")
 
 
