@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import whence.foreign
 from tests.debugdb.making import DATA
+from tests.frontends.tflite.making import Model, write
 from whence.errors import ModelError
 from whence.foreign.litert_reader import read_litert
 from whence.foreign.run import Subject, attribute, prepare, record
@@ -77,6 +79,53 @@ def test_what_does_not_fit_one_by_one_is_uncertain(subject: Subject, tmp_path: P
     assert rows["conv1/Relu"].fate == "live"
     assert rows["conv1/Relu"].became.startswith("uncertain: one of 1 × Convolution")
     assert profile.coverage.lost == 0
+
+
+def with_epilogues() -> Model:
+    """A padding and activations that have no kernels of their own."""
+    model, rng = Model(), np.random.default_rng(0)
+    x = model.input((1, 8, 8, 4))
+    borders = model.const([[0, 0], [0, 1], [0, 1], [0, 0]], np.int32)
+    padded = model.op("PAD", [x, borders], (1, 9, 9, 4))
+    weights = model.const(rng.standard_normal((8, 3, 3, 4)), np.float32)
+    bias = model.const(np.zeros(8), np.float32)
+    made = (1, 4, 4, 8)
+    valid = model.number("Padding", "VALID")
+    conv = model.op("CONV_2D", [padded, weights, bias], made, padding=valid, stride_w=2, stride_h=2)
+    positive = model.op("RELU", [conv], made)
+    sizes = model.op("ABS", [model.op("NEG", [positive], made)], made)
+    model.output(model.op("RELU", [model.op("ADD", [sizes, positive], made)], made))
+    return model
+
+
+def test_what_xnnpack_takes_into_another_operator_is_in_that(tmp_path: Path) -> None:
+    subject = prepare(write(with_epilogues(), tmp_path))
+    tags = (
+        "Convolution (NHWC, F32) IGEMM",
+        "Negate (NC)",
+        "Abs (NC)",
+        "Add (ND)",
+    )
+    run = [[tag, 8, 10, 0, 0] for tag in tags]
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps({"runs": [[["Invoke", 1, 50, 0, 0], *run]]}))
+    recording = read_litert(subject.source, path, WALLS[:1])
+    profile, placement = attribute(subject, recording)
+    types = {row.id: row.op for row in profile.sources}
+    assert [(each.node.op, [types[of] for of in each.weights]) for each in placement.places] == [
+        ("Convolution (NHWC, F32) IGEMM", ["PAD", "CONV_2D", "RELU"]),
+        ("Negate (NC)", ["NEG"]),
+        ("Abs (NC)", ["ABS"]),
+        ("Add (ND)", ["ADD", "RELU"]),
+    ]
+    assert profile.coverage.lost == 0
+    # An activation that has a kernel is the one that stands where the kernel does.
+    path.write_text(
+        json.dumps({"runs": [[["Invoke", 1, 60, 0, 0], *run, ["Clamp (NC)", 8, 10, 0, 0]]]})
+    )
+    made = read_litert(subject.source, path, WALLS[:1]).nodes
+    held = [[types[number] for number in node.holds] for node in made]
+    assert held == [["CONV_2D", "PAD", "RELU"], ["NEG"], ["ABS"], ["ADD"], ["RELU"]]
 
 
 def test_other_files_are_refused(subject: Subject, tmp_path: Path) -> None:

@@ -5,7 +5,9 @@
    only their types (`Convolution (NHWC, F32) IGEMM`). Convolutions, products and the like are
    matched with those of the file one by one, in order, if there are as many of each kind; what
    stands between two of them is matched by type, where only one operator there has it.
-3. What cannot be told apart that way is uncertain: the kernel is one of several operators.
+3. What XNNPACK takes into another operator is in no event: an activation goes into what computes
+   its input, a padding into the convolution that reads it.
+4. What cannot be told apart that way is uncertain: the kernel is one of several operators.
 
 Times are whole microseconds.
 """
@@ -15,7 +17,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,15 +34,17 @@ _INVOKE = "Invoke"
 MICROSECONDS = "times of single operators are whole microseconds; what that leaves is in dispatch"
 # What XNNPACK calls its operators, and what they are made of: the first that matches.
 _KINDS = (
-    (re.compile(r"Deconvolution"), ("TRANSPOSE_CONV",)),
+    (re.compile(r"Deconvolution"), ("TRANSPOSE_CONV", "CUSTOM:Convolution2DTransposeBias")),
     (re.compile(r"Convolution .*DWConv"), ("DEPTHWISE_CONV_2D", "CONV_2D")),
     (re.compile(r"Convolution"), ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")),
     (re.compile(r"Fully Connected"), ("FULLY_CONNECTED", "CONV_2D")),
     (re.compile(r"Batch Matrix Multiply"), ("BATCH_MATMUL",)),
     (re.compile(r"Max Pooling"), ("MAX_POOL_2D",)),
+    (re.compile(r"Mean Squared"), ("MEAN",)),
     (re.compile(r"(Global )?(Average Pooling|Mean)"), ("AVERAGE_POOL_2D", "MEAN")),
     (re.compile(r"Sum|Reduce Sum"), ("SUM", "MEAN", "AVERAGE_POOL_2D")),
-    (re.compile(r"Max \(ND\)"), ("REDUCE_MAX",)),
+    (re.compile(r"(Reduce )?Max \(ND\)"), ("REDUCE_MAX",)),
+    (re.compile(r"(Reduce )?Min \(ND\)"), ("REDUCE_MIN",)),
     (re.compile(r"Resize Bilinear"), ("RESIZE_BILINEAR",)),
     (re.compile(r"Soft[Mm]ax"), ("SOFTMAX",)),
     (re.compile(r"Sigmoid"), ("LOGISTIC",)),
@@ -47,13 +52,30 @@ _KINDS = (
     (re.compile(r"Hard ?[Ss]wish"), ("HARD_SWISH",)),
     (re.compile(r"Leaky ?ReLU"), ("LEAKY_RELU",)),
     (re.compile(r"PReLU|Prelu"), ("PRELU",)),
+    (re.compile(r"E[Ll][Uu]"), ("ELU",)),
+    (re.compile(r"G[Ee][Ll][Uu]"), ("GELU",)),
+    (re.compile(r"Abs"), ("ABS",)),
+    (re.compile(r"Negate"), ("NEG",)),
+    (re.compile(r"Exp"), ("EXP",)),
+    (re.compile(r"Log"), ("LOG",)),
+    (re.compile(r"Square Root"), ("SQRT",)),
+    (re.compile(r"Reciprocal Square Root"), ("RSQRT",)),
+    (re.compile(r"Squared Difference"), ("SQUARED_DIFFERENCE",)),
+    (re.compile(r"Square \(NC\)"), ("SQUARE", "MUL")),
+    (re.compile(r"Floor"), ("FLOOR",)),
+    (re.compile(r"Ceiling"), ("CEIL",)),
+    (re.compile(r"Bankers' Rounding"), ("ROUND",)),
+    (re.compile(r"Cosine"), ("COS",)),
+    (re.compile(r"Sine"), ("SIN",)),
+    (re.compile(r"Depth To Space"), ("DEPTH_TO_SPACE",)),
+    (re.compile(r"Space To Depth"), ("SPACE_TO_DEPTH",)),
     (re.compile(r"Add"), ("ADD",)),
     (re.compile(r"Subtract"), ("SUB",)),
     (re.compile(r"Multiply"), ("MUL",)),
     (re.compile(r"Divide"), ("DIV",)),
     (re.compile(r"Maximum"), ("MAXIMUM",)),
     (re.compile(r"Minimum"), ("MINIMUM",)),
-    (re.compile(r"Clamp"), ("RELU", "RELU6", "RELU_N1_TO_1")),
+    (re.compile(r"Clamp"), ("RELU", "RELU6", "RELU_N1_TO_1", "MAXIMUM", "MINIMUM")),
     (re.compile(r"Transpose"), ("TRANSPOSE",)),
     (re.compile(r"Constant Pad"), ("PAD", "PADV2")),
     (re.compile(r"Slice"), ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V")),
@@ -61,12 +83,14 @@ _KINDS = (
     (re.compile(r"Static Reshape"), ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")),
     (re.compile(r"Copy"), ("CONCATENATION", "RESHAPE", "READ_VARIABLE", "ASSIGN_VARIABLE", "PACK")),
 )  # fmt: skip
-_ANCHORS = frozenset({
-    "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "RESIZE_BILINEAR", "SOFTMAX", "TRANSPOSE_CONV",
-})  # fmt: skip
 _HEAVY = frozenset({
     "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV",
+    "CUSTOM:Convolution2DTransposeBias",
 })  # fmt: skip
+_ANCHORS = _HEAVY | {"MAX_POOL_2D", "RESIZE_BILINEAR", "SOFTMAX"}
+# What XNNPACK takes into the operator that computes its input, and into the one that reads it.
+_INTO_ITS_INPUT = frozenset({"RELU", "RELU6", "RELU_N1_TO_1"})
+_INTO_ITS_READER = {"PAD": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})}
 
 
 class _Step(NamedTuple):
@@ -146,6 +170,7 @@ def _nodes(source: SourceGraph, steps: Sequence[_Step]) -> tuple[EngineNode, ...
     matched = _match(source, [steps[position].tag for position in delegated], left)
     fitting = {position: matched[index] for index, position in enumerate(delegated)}
     certain = {each[0] for each in matched if len(each) == 1}
+    taken_in = _taken_in(source, left, matched)
     found = []
     for position, step in enumerate(steps):
         possible = fitting.get(position, ())
@@ -155,7 +180,7 @@ def _nodes(source: SourceGraph, steps: Sequence[_Step]) -> tuple[EngineNode, ...
                 position,
                 f"{position} {step.tag}",
                 step.tag,
-                holds=() if number is None else (number,),
+                holds=() if number is None else (number, *taken_in.get(number, ())),
                 may_be=tuple(each for each in possible if each not in certain),
                 is_whole=True,
                 is_composite=number is not None and source[number].op in _HEAVY,
@@ -187,16 +212,64 @@ def _match(
     }
     bounds = [(-1, -1), *((at, operators.index(found[at][0])) for at in anchors)]
     bounds.append((len(tags), len(operators)))
-    for (first, low), (last, high) in itertools.pairwise(bounds):
-        between = operators[low + 1 : high]
-        for at in range(first + 1, last):
-            fitting = [number for number in between if source[number].op in kinds[at]]
-            alike = [other for other in range(first + 1, last) if kinds[other] == kinds[at]]
-            if len(fitting) == len(alike):
-                found[at] = (fitting[alike.index(at)],)
-            else:
-                found[at] = _one_of(source, kinds[at], between)
+    for before, after in itertools.pairwise(bounds):
+        found |= _match_between(source, kinds, operators, before, after)
     return [found[at] for at in range(len(tags))]
+
+
+def _match_between(
+    source: SourceGraph,
+    kinds: Sequence[Sequence[str]],
+    operators: Sequence[int],
+    before: tuple[int, int],
+    after: tuple[int, int],
+) -> dict[int, tuple[int, ...]]:
+    """What stands between two of the delegate's operators whose own are known: by their number, and
+    that in `operators`. What only one operator there can be bounds what else is there.
+    """
+    (first, low), (last, high) = before, after
+    between = range(low + 1, high)
+    certain = [before]
+    for at in range(first + 1, last):
+        fitting = [number for number in between if source[operators[number]].op in kinds[at]]
+        alike = [other for other in range(first + 1, last) if kinds[other] == kinds[at]]
+        if len(fitting) == len(alike):
+            certain.append((at, fitting[alike.index(at)]))
+    certain.append(after)
+    in_order = all(one[1] < other[1] for one, other in itertools.pairwise(certain))
+    if len(certain) == 2 or not in_order:
+        those = operators[low + 1 : high]
+        return {at: _one_of(source, kinds[at], those) for at in range(first + 1, last)}
+    found: dict[int, tuple[int, ...]] = {
+        at: (operators[number],) for at, number in certain[1:-1]
+    }
+    for one, other in itertools.pairwise(certain):
+        found |= _match_between(source, kinds, operators, one, other)
+    return found
+
+
+def _taken_in(
+    source: SourceGraph, operators: Sequence[int], matched: Sequence[tuple[int, ...]]
+) -> Mapping[int, list[int]]:
+    """By an operator that has a kernel: those without one that are in it."""
+    possible = {number for each in matched for number in each}
+    found: dict[int, list[int]] = defaultdict(list)
+    holders = {each[0]: each[0] for each in matched if len(each) == 1}
+    for number in operators:
+        if number in possible:
+            continue
+        each = source[number]
+        near: Sequence[int] = ()
+        if each.op in _INTO_ITS_INPUT:
+            near = each.feeds_from
+        elif each.op in _INTO_ITS_READER:
+            readers = source.readers(number)
+            near = [one for one in readers if source[one].op in _INTO_ITS_READER[each.op]]
+            near = near if len(near) == len(readers) else ()
+        if len(near) == 1 and near[0] in holders:
+            holder = holders[number] = holders[near[0]]
+            found[holder].append(number)
+    return found
 
 
 def _one_of(source: SourceGraph, kinds: Sequence[str], operators: Sequence[int]) -> tuple[int, ...]:
