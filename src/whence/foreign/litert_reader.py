@@ -240,9 +240,7 @@ def _match_between(
     if len(certain) == 2 or not in_order:
         those = operators[low + 1 : high]
         return {at: _one_of(source, kinds[at], those) for at in range(first + 1, last)}
-    found: dict[int, tuple[int, ...]] = {
-        at: (operators[number],) for at, number in certain[1:-1]
-    }
+    found: dict[int, tuple[int, ...]] = {at: (operators[number],) for at, number in certain[1:-1]}
     for one, other in itertools.pairwise(certain):
         found |= _match_between(source, kinds, operators, one, other)
     return found

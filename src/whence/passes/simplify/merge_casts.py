@@ -84,7 +84,7 @@ class MergeCasts(RulePass):
 
 def _target(graph: Graph, node: Node) -> DType:
     if node.op == "CastLike":
-        return dtype_of(graph, node.input(1))
+        return dtype_of(graph, node.operand("target_type"))
     number = node.attrs.get("to")
     if isinstance(number, int) and number in DType._value2member_map_:
         return DType(number)
