@@ -101,6 +101,18 @@ REFUSED: dict[str, Case] = {
     "other places": ("MaxUnpool", [IMAGE, t(N, 1, 4, 8, 7)], {"kernel_shape": (2, 2)}, "maxima is"),
     "regions of three": ("RoiAlign", [IMAGE, t(F, 2, 3), t(N, 2)], {}, "rois is"),
     "images of regions": ("RoiAlign", [IMAGE, t(F, 2, 4), t(N, 3)], {}, "batch_indices is"),
+    "regions of no rows": (
+        "RoiAlign",
+        [IMAGE, t(F, 2, 4), t(N, 2)],
+        {"output_height": 0},
+        "becomes 0 x 1 elements",
+    ),
+    "regions of no columns": (
+        "MaxRoiPool",
+        [IMAGE, t(F, 2, 5)],
+        {"pooled_shape": (2, 0)},
+        "becomes 2 x 0 elements",
+    ),
     "boxes of five": ("NonMaxSuppression", [t(F, 1, 6, 5), t(F, 1, 1, 6)], {}, "boxes is"),
     "scores of others": ("NonMaxSuppression", [t(F, 1, 6, 4), t(F, 1, 1, 7)], {}, "boxes is"),
     "no square": ("Det", [t(F, 2, 3, 4)], {}, "not square"),

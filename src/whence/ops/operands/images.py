@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from whence.errors import ModelError
-from whence.ops.attributes import get_int
+from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Check, TypeQuery
 from whence.ops.operands.checks import (
     axis_in,
@@ -83,6 +83,11 @@ def _boxes_of_image(query: TypeQuery) -> None:
     demand(query, 1, (count, 5 if query.op == "MaxRoiPool" else 4), "rois")
     if query.op == "RoiAlign":
         demand(query, 2, (count,), "batch_indices")
+        size = [get_int(query.attrs, f"output_{side}", 1) for side in ("height", "width")]
+    else:
+        size = list(get_ints(query.attrs, "pooled_shape"))
+    if any(extent < 1 for extent in size):
+        raise ModelError(f"a region becomes {' x '.join(map(str, size))} elements: at least 1")
 
 
 def _suppression(query: TypeQuery) -> None:
