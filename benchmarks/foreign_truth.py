@@ -106,6 +106,13 @@ class Range(NamedTuple):
     middle: float
     high: float
 
+    def over(self, positive: Range) -> Range:
+        """Divided, where both may be anywhere in their range."""
+        limits = [
+            each / by for each in (self.low, self.high) for by in (positive.low, positive.high)
+        ]
+        return Range(min(limits), self.middle / positive.middle, max(limits))
+
 
 def median_of(values: Sequence[float]) -> Range:
     """The range is that of order statistics, which assumes nothing of how values are distributed.
@@ -175,32 +182,34 @@ def partition(profile: Profile, leaving_out: str = "") -> Mapping[frozenset[str]
     )
 
 
-def said(profiles: Sequence[Profile], name: str) -> tuple[Range, float, bool]:
-    """The operator's part of its kernels, theirs of all kernels, and whether it is alone in
-    them.
-    """
+class Said(NamedTuple):
+    """Of an operator, by several profiles."""
+
+    part: Range
+    """Of the time of its kernels,"""
+    of_all: Range
+    """and theirs of that of all kernels, as the shortest runs of each are."""
+    alone: bool
+    """Is it in kernels of its own?"""
+
+
+def said(profiles: Sequence[Profile], name: str) -> Said:
     number = next(row.id for row in profiles[0].sources if row.name == name)
-    shortest: dict[str, float] = {}
-    parts, own = [], set()
+    parts, of_all = [], []
     alone = True
     for profile in profiles:
-        time = part = 0
+        time = part = shortest = 0
         for kernel in profile.kernels:
-            # An engine that tells averages tells how single runs differ by their wall times.
-            least = min(shortest.get(kernel.name, kernel.min_ns), kernel.min_ns)
-            shortest[kernel.name] = least
             mine = [each for each in kernel.origin if each.id == number]
             if mine and not kernel.inserted:
-                own.add(kernel.name)
                 time += kernel.time_ns
                 part += sum(each.time_ns for each in mine)
+                # An engine that tells averages tells how single runs differ by their wall times.
+                shortest += kernel.min_ns
                 alone &= len(kernel.origin) == 1
         parts.append(part / time)
-    return (
-        median_of(parts),
-        sum(shortest[each] for each in own) / sum(shortest.values()),
-        alone,
-    )
+        of_all.append(shortest / sum(kernel.min_ns for kernel in profile.kernels))
+    return Said(median_of(parts), median_of(of_all), alone)
 
 
 class Profiled(NamedTuple):
@@ -265,9 +274,9 @@ def measure(name: str, engine: str, effort: Effort) -> Outcome:
         np.savez(place / "inputs.npz", **inputs)
         took: list[Mapping[str, Sequence[int]]] = []
         verdicts: list[Verdict] = []
-        for _ in range(0, effort.most_processes, effort.processes):
-            for _ in range(effort.processes):
-                if (found := time_models(engine, place, effort.rounds)) is not None:
+        for first in range(0, effort.most_processes, effort.processes):
+            for seed in range(first, first + effort.processes):
+                if (found := time_models(engine, place, effort.rounds, seed)) is not None:
                     took.append(found)
             verdicts = list(_verdicts(name, engine, kinds, compared, profiles, took))
             verdicts = _with_inseparable(verdicts, profiles[0])
@@ -292,13 +301,15 @@ def _verdicts(
     computing = [statistics.median(map(int.__sub__, each[_WHOLE], each[_NOTHING])) for each in took]
     for operator, other_code in left_out.items():
         part, of_all, alone = said(profiles, operator)
-        saved = [
-            statistics.median(map(int.__sub__, each[_WHOLE], each[operator])) / (of_all * kernels)
-            for each, kernels in zip(took, computing, strict=True)
-        ]
-        own = of_all * statistics.median(computing)
+        saved = median_of(
+            [
+                statistics.median(map(int.__sub__, each[_WHOLE], each[operator])) / kernels
+                for each, kernels in zip(took, computing, strict=True)
+            ]
+        )
+        own = of_all.middle * statistics.median(computing)
         yield Verdict(
-            *(name, engine, operator, kinds[operator], alone, part, median_of(saved), own),
+            *(name, engine, operator, kinds[operator], alone, part, saved.over(of_all), own),
             other_code=other_code,
         )
 

@@ -58,6 +58,11 @@ def test_a_median_has_the_range_of_order_statistics() -> None:
     assert median_of([float(each) for each in range(44)]) == Range(15.0, 21.5, 28.0)
 
 
+def test_a_range_over_another_is_as_wide_as_both_make_it() -> None:
+    assert Range(2.0, 3.0, 4.0).over(Range(0.5, 1.0, 2.0)) == Range(1.0, 3.0, 8.0)
+    assert Range(-2.0, 0.0, 4.0).over(Range(0.5, 1.0, 2.0)) == Range(-4.0, 0.0, 8.0)
+
+
 @pytest.mark.parametrize("few", [ENOUGH[1:], [each._replace(model="m0") for each in ENOUGH]])
 def test_few_operators_or_few_models_are_not_enough(few: list[Verdict]) -> None:
     line, passed = judge("e", few, ["m9 other"])

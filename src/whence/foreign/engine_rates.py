@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -42,7 +43,8 @@ from whence.rates import MachineRates
 
 Progress = Callable[[str, int, int], None]
 _SECONDS = 300
-_ROUNDS = 20
+# Where memory lies differs from one process to the next, and with it what large results cost.
+_PROCESSES, _ROUNDS = 5, 4
 _FOLDER = "calibration"
 _SOURCES = ("engine_rates.py", "function_models.py", "workers/time_models.py")
 
@@ -96,19 +98,26 @@ def forget_functions(engine: str, toolchain: Toolchain) -> None:
 
 
 def measured_functions(engine: str, simple_ps: float) -> FunctionCosts | None:
-    """Measured now, in a process of its own; none where the engine cannot be asked. `simple_ps` is
-    what the simplest functions cost.
+    """Measured now, in several processes, of which the median counts; none where the engine cannot
+    be asked. `simple_ps` is what the simplest functions cost.
     """
     with tempfile.TemporaryDirectory(prefix="whence-functions-") as folder:
         write_function_models(Path(folder))
-        rounds = time_models(engine, Path(folder), _ROUNDS)
-    if rounds is None:
-        return None
-    took = {name: min(each) for name, each in rounds.items()}
+        processes = []
+        for seed in range(_PROCESSES):
+            rounds = time_models(engine, Path(folder), _ROUNDS, seed)
+            if rounds is None:
+                return None
+            processes.append({name: min(each) for name, each in rounds.items()})
+
+    def longer_ps(kind: str, name: str) -> float:
+        longer = statistics.median(
+            took[f"{kind}/{name}"] - took[f"{kind}/{SIMPLE}"] for took in processes
+        )
+        return max(0.0, 1000 * longer / ELEMENTS[kind])
 
     def element_ps(kind: str, name: str) -> float:
-        longer = took[f"{kind} {name}"] - took[f"{kind} {SIMPLE}"]
-        return simple_ps + max(0.0, 1000 * longer / ELEMENTS[kind])
+        return simple_ps + longer_ps(kind, name)
 
     alone = {name: element_ps("alone", name) for name in FUNCTIONS}
     behind = {
@@ -121,17 +130,21 @@ def measured_functions(engine: str, simple_ps: float) -> FunctionCosts | None:
         for family in FAMILIES
         for name in LIMITS
     }
-    behind |= {sum_name: element_ps(kind, "Add") / simple_ps for kind, sum_name in SUMS.items()}
+    # Their twins have nothing in their place.
+    behind |= {sum_name: longer_ps(kind, "Add") / simple_ps for kind, sum_name in SUMS.items()}
     return FunctionCosts(alone, behind)
 
 
-def time_models(engine: str, folder: Path, rounds: int) -> dict[str, list[int]] | None:
-    """By name of the models in a folder, run in turns in a process of their own: nanoseconds of
-    each round. None where the engine cannot be asked.
+def time_models(
+    engine: str, folder: Path, rounds: int, seed: int = 0
+) -> dict[str, list[int]] | None:
+    """By path of the models in a folder and its subfolders, each of which runs in turns, all in a
+    process of their own: nanoseconds of each round. None where the engine cannot be asked. The seed
+    says in which order, and so where in memory, they are loaded.
     """
     command = [
         *(sys.executable, "-m", "whence.foreign.workers.time_models"),
-        *(f"whence.foreign.workers.{engine}_worker", str(folder), str(rounds)),
+        *(f"whence.foreign.workers.{engine}_worker", str(folder), str(rounds), str(seed)),
     ]
     try:
         done = subprocess.run(

@@ -86,6 +86,16 @@ _SIDE = 8
 _LARGE_ROWS, _LARGE_COLUMNS, _LARGE_LAYERS, _LARGE_SIDE = 1024, 1024, 1, 32
 # Fewer channels, as a convolution leads from as many to as many.
 _CHANNELS, _SUM_SIDE, _LARGE_SUM_SIDE = 64, 16, 128
+# Of several large sums, each finds memory in another state.
+_SUM_LAYERS = 3
+_RESIDUAL_LAYER = {
+    "first": (_NARROW, _CHANNELS),
+    "inner": (_CHANNELS, _NARROW),
+    "wide": (_NARROW, _CHANNELS),
+    "same": (_CHANNELS, _CHANNELS),
+    "last": (_CHANNELS, _NARROW),
+}
+"""By convolution: from how many channels it leads to how many."""
 _BIASES = ("bias", "large_bias", "activated_bias", "large_activated_bias")
 _RESIDUALS = ("sum", "large_sum", "kept_sum", "large_kept_sum")
 ELEMENTS = {
@@ -99,17 +109,17 @@ ELEMENTS = {
     "large_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
     "activated_bias": _ROWS * _COLUMNS * _LAYERS,
     "large_activated_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
-    "sum": _SUM_SIDE**2 * _CHANNELS * _LAYERS,
-    "kept_sum": _SUM_SIDE**2 * _CHANNELS * _LAYERS,
-    "large_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _LARGE_LAYERS,
-    "large_kept_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _LARGE_LAYERS,
+    "sum": _SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
+    "kept_sum": _SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
+    "large_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
+    "large_kept_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
 }
 """How many elements the function has, by kind of model."""
 _OPSET, _IR = 20, 9
 
 
 def write_function_models(folder: Path) -> None:
-    """Files `KIND NAME.onnx`, and inputs for them in `inputs.npz`."""
+    """Files `KIND/NAME.onnx`, and inputs for them in `inputs.npz`."""
     rng = np.random.default_rng(0)
     inputs: dict[str, np.ndarray] = {
         "alone": rng.uniform(_LOWEST, _HIGHEST, (_ALONE_ROWS, _COLUMNS)),
@@ -138,22 +148,22 @@ def write_function_models(folder: Path) -> None:
                 helper.make_node(op, [x, *more], [f"y{number}"]),
                 helper.make_node("Clip", [f"y{number}", *limits], [f"x{number + 1}"]),
             ]
-        _save(folder / f"alone {name}.onnx", nodes, given["alone"], weights)
+        _save(folder / f"alone/{name}.onnx", nodes, given["alone"], weights)
     for family in FAMILIES:
         weights = {**_products(rng, "large" in family, "convolution" in family), **limits}
         for name, op in {SIMPLE: _BASE_BEHIND, **ACTIVATIONS, **LIMITS}.items():
             nodes = _layers(op, "Conv" if "convolution" in family else "Gemm", family)
-            _save(folder / f"{family} {name}.onnx", nodes, given[family], weights)
+            _save(folder / f"{family}/{name}.onnx", nodes, given[family], weights)
     for name, summed in ((SIMPLE, False), ("Add", True)):
         for kind in _BIASES:
             make = _activated_biases if "activated" in kind else _biases
             both = _products(rng, "large" in kind, convolution=False)
-            _save(folder / f"{kind} {name}.onnx", make(kind, summed=summed), given[kind], both)
+            _save(folder / f"{kind}/{name}.onnx", make(kind, summed=summed), given[kind], both)
         for kind in _RESIDUALS:
             nodes = _residuals(kind, summed=summed)
-            _save(folder / f"{kind} {name}.onnx", nodes, given[kind], _convolutions(rng))
+            _save(folder / f"{kind}/{name}.onnx", nodes, given[kind], _convolutions(rng))
         weights = {"scale": scale, "offset": scale}
-        _save(folder / f"norm {name}.onnx", _norms(summed=summed), given["norm"], weights)
+        _save(folder / f"norm/{name}.onnx", _norms(summed=summed), given["norm"], weights)
 
 
 def _products(rng: np.random.Generator, large: bool, convolution: bool) -> dict[str, np.ndarray]:
@@ -185,16 +195,16 @@ def _layers(op: str, heavy: str, given: str) -> list[NodeProto]:
 
 
 def _convolutions(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Weights of 1×1 convolutions between few channels and more, by where they lead."""
-    found = {
-        "wide": (_CHANNELS, _NARROW),
-        "narrow": (_NARROW, _CHANNELS),
-        "same": (_CHANNELS, _CHANNELS),
-    }
-    return {
-        name: (rng.standard_normal((*shape, 1, 1)) / shape[1] ** 0.5).astype(np.float32)
-        for name, shape in found.items()
-    }
+    """Weights and biases of 1×1 convolutions between few channels and more: of each its own, as
+    OpenVINO fuses no bias that several have.
+    """
+    found = {}
+    for name, (inner, outer) in _RESIDUAL_LAYER.items():
+        for number in range(_SUM_LAYERS):
+            weight = rng.standard_normal((outer, inner, 1, 1)) / inner**0.5
+            found[f"{name}{number}"] = weight.astype(np.float32)
+            found[f"{name}{number}_bias"] = np.linspace(0.5, 1.5, outer, dtype=np.float32)
+    return found
 
 
 def _biases(given: str, *, summed: bool) -> list[NodeProto]:
@@ -223,24 +233,30 @@ def _activated_biases(given: str, *, summed: bool) -> list[NodeProto]:
 
 
 def _residuals(given: str, *, summed: bool) -> list[NodeProto]:
-    """Wide results, others made from them, and their sum; narrow results, in turns. Both twins
-    compute both.
+    """Wide results, others made from them, their sum and a function, as in residual networks;
+    narrow results, in turns. Both twins compute both.
     """
     nodes = []
-    for number in range(_count(given)):
-        x = f"x{number}" if number else given
-        first, inner, second = f"w{number}", f"n{number}", f"v{number}"
-        nodes.append(helper.make_node("Conv", [x, "wide"], [first]))
+
+    def conv(x: str, name: str, out: str) -> str:
+        nodes.append(helper.make_node("Conv", [x, name, f"{name}_bias"], [out]))
+        return out
+
+    x = given
+    for number in range(_SUM_LAYERS):
+        first = y = conv(x, f"first{number}", f"w{number}")
         if "kept" in given:
-            nodes.append(helper.make_node("Conv", [first, "same"], [second]))
+            y = conv(y, f"same{number}", f"v{number}")
         else:
-            nodes.append(helper.make_node("Conv", [first, "narrow"], [inner]))
-            nodes.append(helper.make_node("Conv", [inner, "wide"], [second]))
+            y = conv(y, f"inner{number}", f"n{number}")
+            y = conv(y, f"wide{number}", f"v{number}")
         if summed:
-            nodes.append(helper.make_node("Add", [second, first], [f"y{number}"]))
-            second = f"y{number}"
-        nodes.append(helper.make_node("Conv", [second, "narrow"], [f"x{number + 1}"]))
-    return nodes
+            nodes.append(helper.make_node("Add", [y, first], [f"s{number}"]))
+            y = f"s{number}"
+        nodes.append(helper.make_node("Relu", [y], [f"y{number}"]))
+        x = conv(f"y{number}", f"last{number}", f"x{number + 1}")
+    # A large result takes as long to hand out as much of this, now more and now less.
+    return [*nodes, helper.make_node("GlobalAveragePool", [x], ["pooled"])]
 
 
 def _norms(*, summed: bool) -> list[NodeProto]:
@@ -259,19 +275,21 @@ def _norms(*, summed: bool) -> list[NodeProto]:
 def _save(
     path: Path, nodes: Sequence[NodeProto], given: np.ndarray, weights: Mapping[str, Any]
 ) -> None:
+    path.parent.mkdir(exist_ok=True)
     read = {name for node in nodes for name in node.input}
     initializers = [
         numpy_helper.from_array(np.ascontiguousarray(value), name)
         for name, value in weights.items()
         if name in read
     ]
-    kind = path.stem.partition(" ")[0]
+    kind = path.parent.name
     ports = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, given.shape)
         for name in (kind, "side")
         if name in read
     ]
-    result = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, given.shape)
+    shape = given.shape if nodes[-1].op_type != "GlobalAveragePool" else (1, _NARROW, 1, 1)
+    result = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, shape)
     graph = helper.make_graph(list(nodes), kind, ports, [result], initializers)
     opsets = [helper.make_opsetid("", _OPSET)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=_IR), path)
