@@ -69,6 +69,21 @@ def test_pads_and_slices():
     cases.check()
 
 
+def test_the_sign_of_a_negative_number_changes():
+    """What is computed of a border alone is computed of a number, and `--1` is no expression."""
+    cases = Cases()
+    pads = cases.const(np.array([0, 3, 0, 9]))
+    for dtype in (np.float32, np.int8, np.int64):
+        x, fill = cases.normal(20, 40, dtype=dtype), cases.const(np.array(-2, dtype))
+        for op in ("Neg", "Abs"):
+            cases.expect(cases.op(op, cases.op("Pad", x, pads, fill)), f"{op}_{dtype.__name__}")
+    reflected = cases.op(
+        "Pad", cases.normal(40, 3), cases.const(np.array([0, 1, 0, 0])), mode="reflect"
+    )
+    cases.expect(cases.op("Neg", reflected), "reflected")
+    cases.check()
+
+
 def test_outputs_of_different_shapes():
     cases = Cases()
     for axis, sizes in ((0, (1, 3)), (1, (2, 5, 1)), (2, (4, 4, 2))):

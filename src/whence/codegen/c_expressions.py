@@ -11,6 +11,7 @@ from whence.codegen.c_text import (
     c_count,
     c_index,
     c_literal,
+    c_negated,
     c_type,
     converted,
     value_type,
@@ -246,7 +247,7 @@ class ExpressionWriter:
         if fn in VECTOR_INFIX:
             return f"({texts[0]} {VECTOR_INFIX[fn]} {texts[1]})"
         if fn is ir.Fn.NEG:
-            return f"(-{texts[0]})"
+            return f"({c_negated(texts[0])})"
         if fn is ir.Fn.ISNAN:
             value = self._bound(args[0], texts[0])
             return f"({value} != {value})"

@@ -51,7 +51,7 @@ OUTSIDE = "outside"
 
 _INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "==", Fn.AND: "&&", Fn.OR: "||", Fn.XOR: "!=",
           Fn.BIT_AND: "&", Fn.BIT_OR: "|", Fn.BIT_XOR: "^"}  # fmt: skip
-_PREFIX = {Fn.NEG: "-", Fn.NOT: "!", Fn.BIT_NOT: "~"}
+_PREFIX = {Fn.NOT: "!", Fn.BIT_NOT: "~"}
 
 VECTOR_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "==", Fn.BIT_AND: "&", Fn.BIT_OR: "|",
                 Fn.BIT_XOR: "^", Fn.SHIFT_LEFT: "<<", Fn.SHIFT_RIGHT: ">>"}  # fmt: skip
@@ -103,6 +103,13 @@ def c_literal(literal: Literal) -> str:
     if dtype is DType.U64:
         return f"{value}ull"
     return f"{value}ll" if dtype is DType.I64 and abs(value) >= 2**31 else str(value)
+
+
+def c_negated(text: str) -> str:
+    """Minus a value that is C already. Of a negative number the sign is not written behind another
+    one: `--1` would count it down.
+    """
+    return f"-({text})" if text.startswith("-") else f"-{text}"
 
 
 def c_index(index: Index, value: Callable[[Expr], str] | None = None) -> str:
@@ -176,6 +183,8 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
         if floating or fn in (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.XOR):
             return text
         return f"(({c_type(dtype)}){text})"
+    if fn is Fn.NEG:
+        return f"(({c_type(dtype)})({c_negated(args[0])}))"
     if fn in _PREFIX:
         return f"(({c_type(dtype)})({_PREFIX[fn]}{args[0]}))"
     if fn in _OWN and floating:
@@ -189,7 +198,7 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
     if fn is Fn.ABS:
         if floating:
             return f"__builtin_fabs{builtin_suffix}({args[0]})"
-        return f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
+        return f"(({c_type(dtype)})({args[0]} < 0 ? {c_negated(args[0])} : {args[0]}))"
     if fn is Fn.CHECKED:
         return f"w_checked({args[0]}, {args[1]}, &{OUTSIDE})"
     if fn in (Fn.ORDER, Fn.UNORDER, *FIXED_POINT):
