@@ -334,6 +334,42 @@ def test_external_data_is_hashed_while_a_new_model_is_compiled(
     assert_same(outputs(warm(path)(X)), outputs(fresh(X)))
 
 
+def test_a_link_that_leads_to_other_weights(engine: Engine, warm: Start, tmp_path: Path) -> None:
+    path, weights = _with_external_data(_net("linked", seed=8), tmp_path)
+    first, second = weights.with_name("first"), weights.with_name("second")
+    second.write_bytes(bytes(16 * 27 * 4) + weights.read_bytes()[16 * 27 * 4 :])
+    weights.rename(first)
+    weights.symlink_to(first.name)
+    before = outputs(api.compile_model(path, engine=engine)(X))
+    assert_same(outputs(warm(path)(X)), before)
+    weights.unlink()
+    weights.symlink_to(second.name)
+    after = outputs(api.compile_model(path, engine=engine)(X))
+    assert_same(after, api.load(path).run([X]))
+    assert not np.allclose(before[0], after[0])
+
+
+def test_weights_that_are_replaced_while_the_model_is_read(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was compiled is not found by the digest of what is there now."""
+    path, weights = _with_external_data(_net("replaced", seed=9), tmp_path)
+    before = weights.read_bytes()
+
+    def load(*given: Any, **options: Any) -> Graph:
+        graph = api.load(*given, **options)
+        weights.with_name("other").write_bytes(bytes(16 * 27 * 4) + before[16 * 27 * 4 :])
+        weights.with_name("other").replace(weights)
+        return graph
+
+    with monkeypatch.context() as patch:
+        patch.setattr("whence.api.compile_file.load", load)
+        read = outputs(api.compile_model(path, engine=engine)(X))
+    found = outputs(api.compile_model(path, engine=engine)(X))
+    assert_same(found, api.load(path).run([X]))
+    assert not np.allclose(read[0], found[0])
+
+
 def test_a_file_that_changes_under_a_model_with_open_shapes(engine: Engine, tmp_path: Path) -> None:
     path = _saved(_net("open", batch="m", seed=4), tmp_path / "m.onnx")
     model = api.compile_model(path, engine=engine)

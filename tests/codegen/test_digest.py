@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,37 @@ def test_a_file_beside_another_is_read_once(tmp_path: Path) -> None:
     assert weights.value == digest_of(b"weights")
     assert digest.of_beside("weights") is weights
     assert not digest.of_beside("missing").value
+    assert digest.of_beside("weights", anew=True) is not weights
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_many_files_are_not_open_at_once(tmp_path: Path) -> None:
+    digest, names = FileDigest(tmp_path / "model"), [str(number) for number in range(100)]
+    before = _open_files()
+    for name in names:
+        (tmp_path / name).write_text(name)
+    digests = [digest.of_beside(name) for name in names]
+    assert _open_files() < before + 30
+    assert [each.value for each in digests] == [digest_of(name.encode()) for name in names]
+    assert _open_files() <= before
+
+
+def test_a_file_that_is_replaced_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is hashed is the file that was there, or nothing."""
+    path = tmp_path / "file"
+    path.write_bytes(b"a model")
+    status = path.stat()
+    with monkeypatch.context() as patch:
+        patch.setattr("whence.codegen.digest._IN_BACKGROUND", threading.Semaphore(0))
+        waiting = FileDigest(path)
+    assert waiting.is_of(status)
+    (tmp_path / "other").write_bytes(b"another model")
+    (tmp_path / "other").replace(path)
+    assert not waiting.value
+    assert not waiting.is_current()
+    assert not FileDigest(path).is_of(status)

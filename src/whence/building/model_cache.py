@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,6 +123,8 @@ class CachedModel:
         self._fusion, self._device_parts = fusion, identity.parts
         self._others: list[tuple[str, FileDigest]] = []
         """Further files by name, as they are written in records."""
+        self._is_as_read = True
+        """Are their digests of what the model was read from?"""
         self._early: tuple[PackedWeights | None, dict[str, Any] | None] = (None, None)
         """Weights that were stored before their program, and what its record says of them."""
 
@@ -154,8 +155,15 @@ class CachedModel:
         """The model was loaded just now: remember which other files it was read from, and what they
         hold.
         """
-        folder = self.path.parent.resolve()
-        self._others = self._digests([os.path.relpath(file, folder) for file in graph.files])
+        folder, self._others, self._is_as_read = self.path.parent, [], True
+        for file, status in graph.files.items():
+            name = str(file.relative_to(folder))
+            digest = self.file.of_beside(name)
+            if not digest.is_of(status):
+                # It changed since it was hashed, or since it was read.
+                digest = self.file.of_beside(name, anew=True)
+                self._is_as_read &= digest.is_of(status)
+            self._others.append((name, digest))
 
     def note_compiled(
         self, entries: Iterable[WrittenEntry], beside: Mapping[str, FileDigest]
@@ -170,7 +178,8 @@ class CachedModel:
 
     def is_unchanged(self) -> bool:
         """Do the model's files still hold what they held when this was made, or noted?"""
-        return all(each.is_current() for each in (self.file, *(each for _, each in self._others)))
+        files = (self.file, *(each for _, each in self._others))
+        return self._is_as_read and all(each.is_current() for each in files)
 
     def program(self, shapes: Shapes, number: int = 0) -> Program | None:
         """The program for inputs of these shapes, compiled before, or None.

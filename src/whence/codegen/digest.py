@@ -26,6 +26,8 @@ PIECE = 4 * 1024**2
 MOST_THREADS = 8
 # No file system has coarser times.
 _SETTLED_NS = 2_000_000_000
+# So many files are read in the background at a time: a process may have a thousand open in all.
+_IN_BACKGROUND = threading.Semaphore(16)
 
 
 def digest_of(data: bytes | bytearray | memoryview, threads: int = MOST_THREADS) -> str:
@@ -69,30 +71,42 @@ class FileDigest:
         self.beside: dict[str, FileDigest] = {}
         """Of files in the same folder, by name, that are known or being computed."""
         self._value = ""
+        self._found: tuple[int, ...] = ()
+        """What the system said of the file when this was made."""
         self._status: tuple[int, ...] = ()
         self._content: _OpenFile | None = None
+        self._is_read = False
         self._waiting = threading.Lock()
         with contextlib.suppress(OSError):
-            self._status = _settled_status(path)
-            self._content = _OpenFile(path)
-            self._content.pieces.start(min(self._content.pieces.count, MOST_THREADS))
+            status = path.stat()
+            self._found, self._status = _listed(status), _settled(status)
+            if _IN_BACKGROUND.acquire(blocking=False):
+                self._content = _OpenFile(path, _IN_BACKGROUND)
 
     def __reduce__(self) -> tuple[Callable[..., FileDigest], tuple[object, ...]]:
         """For another process, which need not read the files once more."""
-        return _known_digest, (self.path, self.value, self._status, self.beside)
+        return _known_digest, (self.path, self.value, self._found, self._status, self.beside)
 
-    def of_beside(self, name: str) -> FileDigest:
-        """Of a file in the same folder, which is read once however often it is asked for."""
-        if name not in self.beside:
+    def of_beside(self, name: str, *, anew: bool = False) -> FileDigest:
+        """Of a file in the same folder, which is read once however often it is asked for, unless it
+        is to be read `anew`.
+        """
+        if anew or name not in self.beside:
             self.beside[name] = FileDigest(self.path.parent / name)
         return self.beside[name]
+
+    def is_of(self, status: os.stat_result) -> bool:
+        """Is it of the file that the system said this of?"""
+        return self._found == _listed(status)
 
     def is_current(self) -> bool:
         """Does the file still hold what was read? Read again only if its times differ."""
         value = self.value
+        if not value:
+            return False
         if self._status:
             with contextlib.suppress(OSError):
-                if _settled_status(self.path) == self._status:
+                if _settled(self.path.stat()) == self._status:
                     return True
         again = FileDigest(self.path)
         if again.value != value:
@@ -104,30 +118,39 @@ class FileDigest:
     def value(self) -> str:
         """Empty when the file cannot be read."""
         with self._waiting:
-            if self._content is not None:
-                with self._content as content, contextlib.suppress(OSError):
-                    self._value = content.digest()
-                self._content = None
+            if not self._is_read:
+                with contextlib.suppress(OSError), self._content or _OpenFile(self.path) as content:
+                    # Another file may have had its name when it was opened.
+                    if content.status == self._found:
+                        self._value = content.digest()
+                self._content, self._is_read = None, True
         return self._value
 
 
 def _known_digest(
-    path: Path, value: str, status: tuple[int, ...], beside: dict[str, FileDigest]
+    path: Path,
+    value: str,
+    found: tuple[int, ...],
+    status: tuple[int, ...],
+    beside: dict[str, FileDigest],
 ) -> FileDigest:
-    found = FileDigest.__new__(FileDigest)
-    found.beside = beside
-    found.path, found._value, found._status, found._content = path, value, status, None
-    found._waiting = threading.Lock()
-    return found
+    made = FileDigest.__new__(FileDigest)
+    made.path, made.beside = path, beside
+    made._value, made._found, made._status = value, found, status
+    made._content, made._is_read = None, True
+    made._waiting = threading.Lock()
+    return made
 
 
-def _settled_status(path: Path) -> tuple[int, ...]:
-    """What changes when a file does; nothing for a file so new that its times may not show it."""
-    status = path.stat()
-    last = max(status.st_mtime_ns, status.st_ctime_ns)
-    if time.time_ns() - last < _SETTLED_NS:
-        return ()
+def _listed(status: os.stat_result) -> tuple[int, ...]:
+    """What changes when a file does."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _settled(status: os.stat_result) -> tuple[int, ...]:
+    """The same; nothing for a file so new that its times may not show a change."""
+    last = max(status.st_mtime_ns, status.st_ctime_ns)
+    return () if time.time_ns() - last < _SETTLED_NS else _listed(status)
 
 
 class _Pieces:
@@ -176,17 +199,36 @@ class _Pieces:
 class _OpenFile:
     """A file open for hashing, within a `with`; read, not mapped, as others may make it shorter."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = os.fstat(self._handle).st_size
+    def __init__(self, path: Path, permit: threading.Semaphore | None = None) -> None:
+        """`permit` is one that was acquired, and is released when the file is closed."""
+        self._path, self._permit, self._handle = path, permit, -1
+        try:
+            self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.status = _listed(path.stat())
+            self._size = os.fstat(self._handle).st_size
+        except OSError:
+            self._close()
+            raise
         self.pieces = _Pieces(self._size, self._hasher)
+        self.pieces.start(min(self.pieces.count, MOST_THREADS))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
+        self._close()
+
+    def __del__(self) -> None:
+        """Nobody asked for its digest."""
+        self._close()
+
+    def _close(self) -> None:
+        handle, self._handle = self._handle, -1
+        permit, self._permit = self._permit, None
+        if handle >= 0:
+            os.close(handle)
+        if permit is not None:
+            permit.release()
 
     def digest(self) -> str:
         found = self.pieces.digest()

@@ -28,7 +28,7 @@ def with_names(path: Path, graph: Graph, folder: Path) -> Path:
     if not changed:
         return path
     for file in graph.files:
-        target = folder / file.resolve().relative_to(path.resolve().parent)
+        target = folder / file.relative_to(path.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(file.resolve(), target)

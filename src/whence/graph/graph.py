@@ -15,6 +15,7 @@ value that the next run begins with (`graph/state.py`). Both stand in the outerm
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,10 @@ class Graph(NodeList):
         """Text about the whole model that travels with it: producer, domain, file properties."""
         self.dimensions: dict[str, int] = {}
         """The sizes of dimensions that the file names and the caller of its reader fixed."""
-        self.files: tuple[Path, ...] = ()
-        """Files besides the model's own that its constants were read from."""
+        self.files: dict[Path, os.stat_result] = {}
+        """Files besides the model's own that its constants were read from, by the names that the
+        model has for them, and what the system said of each just before.
+        """
         self.claims: dict[int, tuple[ValueType | None, ...]] = {}
         """What the file declares of outputs whose types do not follow from their inputs yet, by
         node. Nothing relies on it: it is compared with what is found out later.

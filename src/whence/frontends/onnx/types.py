@@ -8,6 +8,7 @@ the model's own folder.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -63,12 +64,10 @@ class TensorReader:
     ) -> None:
         self._path, self._raw_bytes = path, raw_bytes
         self._maps: dict[Path, np.ndarray] = {}
+        self._statuses: dict[Path, os.stat_result] = {}
+        self.files: dict[Path, os.stat_result] = {}
+        """The external files that were read so far, as `Graph.files`."""
         self._sparse_bytes = self._sparse_held = 0
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The external files that were read so far."""
-        return tuple(self._maps)
 
     def read(self, proto: TensorProto) -> np.ndarray:
         """The tensor's data; read-only where it is shared with the file."""
@@ -180,15 +179,18 @@ class TensorReader:
         path = _inside_folder(self._path, location, label)
         if path not in self._maps:
             try:
-                size = path.stat().st_size
+                status = path.stat()
                 self._maps[path] = (
-                    np.memmap(path, np.uint8, mode="r") if size else np.empty(0, np.uint8)
+                    np.memmap(path, np.uint8, mode="r") if status.st_size else np.empty(0, np.uint8)
                 )
+                self._statuses[path] = status
             except (OSError, ValueError) as error:
                 raise ModelError(
                     f"{label} is in the external file {quoted(location)}, which cannot be read:"
                     f" {error}"
                 ) from None
+        # By the name that the model has for it: what is a link may lead to another file later.
+        self.files.setdefault(self._path.parent / location, self._statuses[path])
         return self._maps[path]
 
 
