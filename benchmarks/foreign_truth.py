@@ -33,8 +33,8 @@ what leaving it out of the model saves that engine.
    that was busy.
 8. The error is in points of the kernels that the operator is in, and is to be below 10. Beside it is
    the range that it lies in with a probability of 95 %, by how processes and profiles differ. Where
-   the limit is inside that range, more processes measure, up to four times as many; an operator
-   that is still on neither side then is undecided.
+   the limit is inside that range, more of both are made, up to four times as many; an operator that
+   is still on neither side then is undecided.
 
 An engine passes if no operator is wrong, and at least ten in five models are right: those that are
 undecided, or that the profile says cannot be told apart, are not among them. With `--quick`, a
@@ -81,15 +81,15 @@ _UNLIKELY = 0.05
 
 
 class Effort(NamedTuple):
+    batches: int
+    """At most, while an operator is undecided: of processes and profiles each."""
     processes: int
-    most_processes: int
-    """While an operator is undecided."""
     rounds: int
     profiles: int
     runs: int
 
 
-THOROUGH = Effort(11, 44, 24, 7, 12)
+THOROUGH = Effort(4, 11, 24, 7, 12)
 QUICK = Effort(1, 1, 2, 1, 2)
 
 
@@ -257,8 +257,8 @@ def measure(name: str, engine: str, effort: Effort) -> Outcome:
         whole = place / f"{_WHOLE}.onnx"
         onnx.save(model, whole)
         onnx.save(nothing(model), place / f"{_NOTHING}.onnx")
-        runs = [profiled(whole, engine, effort.runs) for _ in range(effort.profiles)]
-        profiles = [each.profile for each in runs]
+        found = profiled(whole, engine, effort.runs)
+        profiles = [found.profile]
         compared: dict[str, str] = {}
         fused_otherwise = []
         for operator in case.left_out:
@@ -266,7 +266,7 @@ def measure(name: str, engine: str, effort: Effort) -> Outcome:
             onnx.save(without(model, operator), path)
             less = profiled(path, engine, 2)
             if partition(less.profile) == partition(profiles[0], operator):
-                compared[operator] = changed_code(runs[0].code, less.code)
+                compared[operator] = changed_code(found.code, less.code)
             else:
                 fused_otherwise.append(operator)
                 path.unlink()
@@ -274,10 +274,12 @@ def measure(name: str, engine: str, effort: Effort) -> Outcome:
         np.savez(place / "inputs.npz", **inputs)
         took: list[Mapping[str, Sequence[int]]] = []
         verdicts: list[Verdict] = []
-        for first in range(0, effort.most_processes, effort.processes):
-            for seed in range(first, first + effort.processes):
-                if (found := time_models(engine, place, effort.rounds, seed)) is not None:
-                    took.append(found)
+        for batch in range(1, effort.batches + 1):
+            while len(profiles) < batch * effort.profiles:
+                profiles.append(profiled(whole, engine, effort.runs).profile)
+            for seed in range((batch - 1) * effort.processes, batch * effort.processes):
+                if (times := time_models(engine, place, effort.rounds, seed)) is not None:
+                    took.append(times)
             verdicts = list(_verdicts(name, engine, kinds, compared, profiles, took))
             verdicts = _with_inseparable(verdicts, profiles[0])
             if not any(is_judged(each, Finding.UNDECIDED) for each in verdicts):

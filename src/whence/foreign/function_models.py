@@ -83,9 +83,9 @@ _BATCHED = (1, _ROWS, _COLUMNS)
 _LOWEST, _HIGHEST = 0.25, 2.0
 _NARROW, _LAYERS = 16, 4
 _SIDE = 8
-_LARGE_ROWS, _LARGE_COLUMNS, _LARGE_LAYERS, _LARGE_SIDE = 1024, 1024, 1, 32
-# Fewer channels, as a convolution leads from as many to as many.
-_CHANNELS, _SUM_SIDE, _LARGE_SUM_SIDE = 64, 16, 128
+_LARGE_ROWS, _LARGE_COLUMNS, _LARGE_LAYERS = 1024, 1024, 1
+# What is large of a convolution are its rows: engines apply functions row by row.
+_CHANNELS, _SUM_SIDE, _LARGE_SIDE = 64, 16, 128
 # Of several large sums, each finds memory in another state.
 _SUM_LAYERS = 3
 _RESIDUAL_LAYER = {
@@ -105,14 +105,14 @@ ELEMENTS = {
     "bias": _ROWS * _COLUMNS * _LAYERS,
     "norm": _ROWS * _COLUMNS * _LAYERS,
     "large_product": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
-    "large_convolution": _LARGE_SIDE * _LARGE_SIDE * _LARGE_COLUMNS * _LARGE_LAYERS,
+    "large_convolution": _LARGE_SIDE**2 * _CHANNELS * _LARGE_LAYERS,
     "large_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
     "activated_bias": _ROWS * _COLUMNS * _LAYERS,
     "large_activated_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
     "sum": _SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
     "kept_sum": _SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
-    "large_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
-    "large_kept_sum": _LARGE_SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
+    "large_sum": _LARGE_SIDE**2 * _CHANNELS * _SUM_LAYERS,
+    "large_kept_sum": _LARGE_SIDE**2 * _CHANNELS * _SUM_LAYERS,
 }
 """How many elements the function has, by kind of model."""
 _OPSET, _IR = 20, 9
@@ -133,7 +133,7 @@ def write_function_models(folder: Path) -> None:
     for kind in _BIASES:
         inputs[kind] = inputs["large_product" if "large" in kind else "product"]
     for kind in _RESIDUALS:
-        side = _LARGE_SUM_SIDE if "large" in kind else _SUM_SIDE
+        side = _LARGE_SIDE if "large" in kind else _SUM_SIDE
         inputs[kind] = rng.standard_normal((1, _NARROW, side, side))
     given = {name: value.astype(np.float32) for name, value in inputs.items()}
     np.savez(folder / "inputs.npz", **given)  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def write_function_models(folder: Path) -> None:
 
 def _products(rng: np.random.Generator, large: bool, convolution: bool) -> dict[str, np.ndarray]:
     """Weights and biases that lead from few columns to many, and back."""
-    columns = _LARGE_COLUMNS if large else _COLUMNS
+    columns = (_CHANNELS if convolution else _LARGE_COLUMNS) if large else _COLUMNS
     wide = rng.standard_normal((_NARROW, columns)).astype(np.float32) / _NARROW**0.5
     narrow = rng.standard_normal((columns, _NARROW)).astype(np.float32) / columns**0.5
     scale = np.linspace(0.5, 1.5, columns, dtype=np.float32)
