@@ -89,6 +89,31 @@ def test_every_operator_gets_a_name(tmp_path: Path) -> None:
         assert [node.name for node in model.graph.node][:2] == ["stem_out", "stem_bn_out"]
 
 
+def test_a_copy_with_names_finds_the_weights(tmp_path: Path) -> None:
+    """By the names that the model has for their files, be they links; beside it, and nowhere else."""
+    whole = make("unnamed", tmp_path)
+    for folder, location in (("a", "weights"), ("b", "../b/weights")):
+        path, copies = tmp_path / folder / "m.onnx", tmp_path / folder / "tmp/copies"
+        copies.mkdir(parents=True)
+        onnx.save(
+            onnx.load(whole),
+            path,
+            save_as_external_data=True,
+            location="data.bin",
+            size_threshold=0,
+        )
+        path.with_name("weights").symlink_to("data.bin")
+        changed = onnx.load(path, load_external_data=False)
+        for tensor in changed.graph.initializer:
+            for entry in tensor.external_data:
+                entry.value = location if entry.key == "location" else entry.value
+        path.write_bytes(changed.SerializeToString())
+        named = with_names(path, load_source(path), copies)
+        assert named.parent == copies
+        made = [each.name for each in copies.parent.rglob("*") if each.is_file()]
+        assert sorted(made) == (["m.onnx", "weights"] if location == "weights" else ["m.onnx"])
+
+
 def test_bad_requests_are_refused(tmp_path: Path) -> None:
     path = make("residual", tmp_path)
     with pytest.raises(InputError, match="there is no engine 'tvm'"):

@@ -28,7 +28,11 @@ def with_names(path: Path, graph: Graph, folder: Path) -> Path:
     if not changed:
         return path
     for file in graph.files:
-        target = folder / file.relative_to(path.parent)
+        name = Path(os.path.normpath(file.relative_to(path.parent)))
+        if ".." in name.parts:
+            # It is in the model's folder by way of another, which the copy's may not have.
+            continue
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(file.resolve(), target)
