@@ -63,7 +63,8 @@ def map_file(path: Path) -> memoryview:
 
 class FileDigest:
     """The digest of a file, computed in the background from the moment this is made, on all cores
-    but one. Whoever waits for it helps.
+    but one. Whoever waits for it helps. Where many are made, the last are computed when somebody
+    asks; of a file that changed by then there is none.
     """
 
     def __init__(self, path: Path) -> None:
