@@ -261,6 +261,14 @@ class TestLevelFromEnvironment:
 
 
 class TestRulePass:
+    @pytest.mark.parametrize("left_out", ["name", "summary", "anchors"])
+    def test_what_a_pass_does_not_say_is_asked_for(self, left_out: str) -> None:
+        said = {"name": "quiet", "summary": "", "anchors": frozenset({"Relu"})}
+        said = {key: value for key, value in said.items() if key != left_out}
+        quiet = type("Quiet", (RulePass,), {**said, "visit": lambda self, node, rewriter: None})
+        with pytest.raises(TypeError, match=f"pass Quiet has no '{left_out}': write"):
+            quiet()
+
     def test_rules_run_until_none_applies(self) -> None:
         graph = chain(*["Neg"] * 10, "Identity", *["Neg"] * 10)
         run_passes(graph, [DropIdentities(), CancelNegations()], check=CheckLevel.OUTPUTS)

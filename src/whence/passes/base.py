@@ -33,6 +33,14 @@ class Pass(ABC):
     quantum, and what follows from them by more.
     """
 
+    def __post_init__(self) -> None:
+        for each in ("name", "summary", *(["anchors"] if isinstance(self, RulePass) else [])):
+            if not hasattr(self, each):
+                raise TypeError(
+                    f"pass {type(self).__name__} has no '{each}': write `{each}: ClassVar[...] ="
+                    " ...` in its class"
+                )
+
     @abstractmethod
     def run(self, rewriter: Rewriter) -> None:
         """Transform `rewriter.graph`: called for the main graph and each nested graph in turn."""
