@@ -26,9 +26,9 @@ what leaving it out of the model saves that engine.
    kernel takes.
 6. Without an operator an engine may compute the one before it by other code: OpenVINO has products
    with a function behind them done by brgemm and those without by MLAS. What is saved then is the
-   operator and the difference of the two, which nothing in the profile can tell. Where the engine
-   names its code and the names differ, both are shown with the figures, and the operator is listed
-   instead of judged.
+   operator and the difference of the two, which a profile can tell as far as the small models have
+   it that functions are measured with. Where the engine names its code and the names differ, both
+   are shown with the figures, and the operator is listed instead of judged.
 7. What functions cost the engine is measured anew first: what is stored may come from a machine
    that was busy.
 8. The error is in points of the kernels that the operator is in, and is to be below 10. Beside it is

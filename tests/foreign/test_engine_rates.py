@@ -17,7 +17,7 @@ from whence.calibration.nominal import SIMPLE, nominal_rates
 from whence.codegen.toolchain import Toolchain
 from whence.foreign import engine_rates
 from whence.foreign.engine_rates import FunctionCosts, measured_functions
-from whence.foreign.function_models import ELEMENTS, FUNCTIONS, SUMS, write_function_models
+from whence.foreign.function_models import ELEMENTS, FUNCTIONS, SUMS, TWIN, write_function_models
 from whence.foreign.inseparable import find_inseparable
 from whence.foreign.run import prepare
 from whence.foreign.shares import weights_of
@@ -154,7 +154,7 @@ def test_every_model_is_valid_and_has_its_twin(tmp_path: Path) -> None:
     assert {f"alone/{name}" for name in FUNCTIONS} < names
     assert {path.parent.name for path in found} == ELEMENTS.keys()
     for kind in ELEMENTS:
-        assert f"{kind}/{SIMPLE}" in names
+        assert f"{kind}/{TWIN}" in names
     with np.load(tmp_path / "inputs.npz") as inputs:
         for path in found:
             model = onnx.load(path)
@@ -208,8 +208,8 @@ def test_the_median_of_several_processes_counts(monkeypatch: pytest.MonkeyPatch)
     assert len(set(asked)) == 1 < len(asked)
     assert found.element_ps["Tanh"] == pytest.approx(20 + 65_536_000 / ELEMENTS["alone"])
     assert found.element_ps["Exp"] == 20.0
-    assert found.epilogue["convolution Clip"] == 1.0
-    # Of a sum, the twin has nothing in its place.
+    # Behind a product, and of a sum, the twin has nothing in its place.
+    assert found.epilogue["convolution Clip"] == 0.0
     assert found.epilogue["bias Add"] == pytest.approx(65_536_000 / ELEMENTS["bias"] / 20)
     assert found.epilogue["residual Add"] == 0.0
     monkeypatch.setattr(engine_rates, "time_models", lambda *_: None)

@@ -36,6 +36,7 @@ from whence.foreign.function_models import (
     FUNCTIONS,
     LIMITS,
     SUMS,
+    TWIN,
     write_function_models,
 )
 from whence.foreign.process import worker_environment
@@ -112,25 +113,21 @@ def measured_functions(engine: str, simple_ps: float) -> FunctionCosts | None:
 
     def longer_ps(kind: str, name: str) -> float:
         longer = statistics.median(
-            took[f"{kind}/{name}"] - took[f"{kind}/{SIMPLE}"] for took in processes
+            took[f"{kind}/{name}"] - took[f"{kind}/{TWIN}"] for took in processes
         )
         return max(0.0, 1000 * longer / ELEMENTS[kind])
 
-    def element_ps(kind: str, name: str) -> float:
-        return simple_ps + longer_ps(kind, name)
-
-    alone = {name: element_ps("alone", name) for name in FUNCTIONS}
+    alone = {name: simple_ps + longer_ps("alone", name) for name in FUNCTIONS}
     behind = {
-        f"{family} {name}": element_ps(family, name) / alone[name]
+        f"{family} {name}": longer_ps(family, name) / alone[name]
         for family in FAMILIES
         for name in ACTIVATIONS
     }
     behind |= {
-        f"{family} {name}": element_ps(family, name) / simple_ps
+        f"{family} {name}": longer_ps(family, name) / simple_ps
         for family in FAMILIES
         for name in LIMITS
     }
-    # Their twins have nothing in their place.
     behind |= {sum_name: longer_ps(kind, "Add") / simple_ps for kind, sum_name in SUMS.items()}
     return FunctionCosts(alone, behind)
 

@@ -16,8 +16,9 @@
    convolution itself reads what is added, so that the engine has to copy it first.
 6. `norm`: a sum in front of a layer normalisation, which engines have a kernel for.
 
-Each has a twin with something that takes an instruction in the function's place, `SIMPLE`: an
-absolute value, a Relu where engines fuse it, or nothing in place of the sum.
+Each kind has a twin without the function or the sum. What stands in its place is nothing, as a
+function behind a product may make an engine go over its results once more, or compute the product
+by other code; or of functions alone an absolute value, which takes an instruction.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper, save
-
-from whence.calibration.nominal import SIMPLE
 
 FUNCTIONS: Mapping[str, str] = {
     "Div": "Reciprocal",
@@ -57,7 +56,7 @@ ACTIVATIONS: Mapping[str, str] = {
     "Mish": "Mish",
 }
 """The same for those that engines apply to the results of products and convolutions."""
-LIMITS: Mapping[str, str] = {"Clip": "Clip", "LeakyRelu": "LeakyRelu", "HardSigmoid": "HardSigmoid"}
+LIMITS = ("Relu", "Clip", "LeakyRelu", "HardSigmoid")
 """Those of them that take an instruction or two, which some engines need a pass of its own for."""
 SUMS = {
     "bias": "bias Add",
@@ -74,21 +73,20 @@ SUMS = {
 FAMILIES = ("product", "convolution", "large_product", "large_convolution")
 LARGE_BYTES = 1 << 19
 """Results beyond that are large."""
-# A Relu and the limits behind it would become one kernel.
-_BASE_ALONE, _BASE_BEHIND = "Abs", "Relu"
+TWIN = "twin"
+_SIMPLE = "Abs"
 # All that a model touches fits the second level of any cache.
 _ROWS, _COLUMNS = 64, 256
 _ALONE_ROWS, _REPEATS = 128, 2
 _BATCHED = (1, _ROWS, _COLUMNS)
 _LOWEST, _HIGHEST = 0.25, 2.0
 _NARROW, _LAYERS = 16, 4
-_SIDE = 8
 _LARGE_ROWS, _LARGE_COLUMNS, _LARGE_LAYERS = 1024, 1024, 1
 # What is large of a convolution are its rows: engines apply functions row by row.
-_CHANNELS, _SUM_SIDE, _LARGE_SIDE = 64, 16, 128
-# Of several large sums, each finds memory in another state.
-_SUM_LAYERS = 3
-_RESIDUAL_LAYER = {
+_CHANNELS, _SIDE, _LARGE_SIDE = 64, 16, 128
+# Of several large results, each finds memory in another state.
+_CONV_LAYERS = 3
+_CONVOLUTIONS = {
     "first": (_NARROW, _CHANNELS),
     "inner": (_CHANNELS, _NARROW),
     "wide": (_NARROW, _CHANNELS),
@@ -101,18 +99,18 @@ _RESIDUALS = ("sum", "large_sum", "kept_sum", "large_kept_sum")
 ELEMENTS = {
     "alone": _ALONE_ROWS * _COLUMNS * _REPEATS,
     "product": _ROWS * _COLUMNS * _LAYERS,
-    "convolution": _SIDE * _SIDE * _COLUMNS * _LAYERS,
+    "convolution": _SIDE**2 * _CHANNELS * _CONV_LAYERS,
     "bias": _ROWS * _COLUMNS * _LAYERS,
     "norm": _ROWS * _COLUMNS * _LAYERS,
     "large_product": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
-    "large_convolution": _LARGE_SIDE**2 * _CHANNELS * _LARGE_LAYERS,
+    "large_convolution": _LARGE_SIDE**2 * _CHANNELS * _CONV_LAYERS,
     "large_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
     "activated_bias": _ROWS * _COLUMNS * _LAYERS,
     "large_activated_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
-    "sum": _SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
-    "kept_sum": _SUM_SIDE**2 * _CHANNELS * _SUM_LAYERS,
-    "large_sum": _LARGE_SIDE**2 * _CHANNELS * _SUM_LAYERS,
-    "large_kept_sum": _LARGE_SIDE**2 * _CHANNELS * _SUM_LAYERS,
+    "sum": _SIDE**2 * _CHANNELS * _CONV_LAYERS,
+    "kept_sum": _SIDE**2 * _CHANNELS * _CONV_LAYERS,
+    "large_sum": _LARGE_SIDE**2 * _CHANNELS * _CONV_LAYERS,
+    "large_kept_sum": _LARGE_SIDE**2 * _CHANNELS * _CONV_LAYERS,
 }
 """How many elements the function has, by kind of model."""
 _OPSET, _IR = 20, 9
@@ -124,22 +122,20 @@ def write_function_models(folder: Path) -> None:
     inputs: dict[str, np.ndarray] = {
         "alone": rng.uniform(_LOWEST, _HIGHEST, (_ALONE_ROWS, _COLUMNS)),
         "product": rng.standard_normal((_ROWS, _NARROW)),
-        "convolution": rng.standard_normal((1, _NARROW, _SIDE, _SIDE)),
         "norm": rng.standard_normal(_BATCHED),
         "side": rng.standard_normal(_BATCHED),
         "large_product": rng.standard_normal((_LARGE_ROWS, _NARROW)),
-        "large_convolution": rng.standard_normal((1, _NARROW, _LARGE_SIDE, _LARGE_SIDE)),
     }
     for kind in _BIASES:
         inputs[kind] = inputs["large_product" if "large" in kind else "product"]
-    for kind in _RESIDUALS:
-        side = _LARGE_SIDE if "large" in kind else _SUM_SIDE
+    for kind in ("convolution", "large_convolution", *_RESIDUALS):
+        side = _LARGE_SIDE if "large" in kind else _SIDE
         inputs[kind] = rng.standard_normal((1, _NARROW, side, side))
     given = {name: value.astype(np.float32) for name, value in inputs.items()}
     np.savez(folder / "inputs.npz", **given)  # type: ignore[arg-type]
     limits = {"lowest": np.float32(_LOWEST), "highest": np.float32(_HIGHEST)}
     scale = np.linspace(0.5, 1.5, _COLUMNS, dtype=np.float32)
-    for name, op in {SIMPLE: _BASE_ALONE, **FUNCTIONS}.items():
+    for name, op in {TWIN: _SIMPLE, **FUNCTIONS}.items():
         nodes, weights = [], {**limits, "scale": scale}
         for number in range(_REPEATS):
             x = f"x{number}" if number else "alone"
@@ -150,14 +146,16 @@ def write_function_models(folder: Path) -> None:
             ]
         _save(folder / f"alone/{name}.onnx", nodes, given["alone"], weights)
     for family in FAMILIES:
-        weights = {**_products(rng, "large" in family, "convolution" in family), **limits}
-        for name, op in {SIMPLE: _BASE_BEHIND, **ACTIVATIONS, **LIMITS}.items():
-            nodes = _layers(op, "Conv" if "convolution" in family else "Gemm", family)
-            _save(folder / f"{family}/{name}.onnx", nodes, given[family], weights)
-    for name, summed in ((SIMPLE, False), ("Add", True)):
+        convolved = "convolution" in family
+        products = _convolutions(rng) if convolved else _products(rng, "large" in family)
+        functions = {TWIN: "", **ACTIVATIONS, **dict(zip(LIMITS, LIMITS, strict=True))}
+        for name, op in functions.items():
+            nodes = (_convolved if convolved else _layers)(op, family)
+            _save(folder / f"{family}/{name}.onnx", nodes, given[family], {**products, **limits})
+    for name, summed in ((TWIN, False), ("Add", True)):
         for kind in _BIASES:
             make = _activated_biases if "activated" in kind else _biases
-            both = _products(rng, "large" in kind, convolution=False)
+            both = _products(rng, "large" in kind)
             _save(folder / f"{kind}/{name}.onnx", make(kind, summed=summed), given[kind], both)
         for kind in _RESIDUALS:
             nodes = _residuals(kind, summed=summed)
@@ -166,14 +164,12 @@ def write_function_models(folder: Path) -> None:
         _save(folder / f"norm/{name}.onnx", _norms(summed=summed), given["norm"], weights)
 
 
-def _products(rng: np.random.Generator, large: bool, convolution: bool) -> dict[str, np.ndarray]:
+def _products(rng: np.random.Generator, large: bool) -> dict[str, np.ndarray]:
     """Weights and biases that lead from few columns to many, and back."""
-    columns = (_CHANNELS if convolution else _LARGE_COLUMNS) if large else _COLUMNS
+    columns = _LARGE_COLUMNS if large else _COLUMNS
     wide = rng.standard_normal((_NARROW, columns)).astype(np.float32) / _NARROW**0.5
     narrow = rng.standard_normal((columns, _NARROW)).astype(np.float32) / columns**0.5
     scale = np.linspace(0.5, 1.5, columns, dtype=np.float32)
-    if convolution:
-        wide, narrow = wide.T[:, :, None, None], narrow.T[:, :, None, None]
     return {"wide": wide, "narrow": narrow, "wide_bias": scale, "narrow_bias": scale[:_NARROW]}
 
 
@@ -181,17 +177,45 @@ def _count(kind: str) -> int:
     return _LARGE_LAYERS if kind.startswith("large") else _LAYERS
 
 
-def _layers(op: str, heavy: str, given: str) -> list[NodeProto]:
-    """Wide results with the function behind them, and narrow ones, in turns."""
+def _layers(op: str, given: str) -> list[NodeProto]:
+    """Wide results with the function behind them, if any, and narrow ones, in turns."""
     nodes = []
     for number in range(_count(given)):
-        x, limits = f"x{number}" if number else given, ["lowest", "highest"] * (op == "Clip")
-        nodes += [
-            helper.make_node(heavy, [x, "wide", "wide_bias"], [f"w{number}"]),
-            helper.make_node(op, [f"w{number}", *limits], [f"y{number}"]),
-            helper.make_node(heavy, [f"y{number}", "narrow", "narrow_bias"], [f"x{number + 1}"]),
-        ]
+        x, y = f"x{number}" if number else given, f"w{number}"
+        nodes.append(helper.make_node("Gemm", [x, "wide", "wide_bias"], [y]))
+        if op:
+            nodes.append(_function(op, y, f"y{number}"))
+            y = f"y{number}"
+        nodes.append(helper.make_node("Gemm", [y, "narrow", "narrow_bias"], [f"x{number + 1}"]))
     return nodes
+
+
+def _convolved(op: str, given: str) -> list[NodeProto]:
+    """The same of convolutions."""
+    nodes = []
+    x = given
+    for number in range(_CONV_LAYERS):
+        y = f"w{number}"
+        nodes.append(_conv(x, f"first{number}", y))
+        if op:
+            nodes.append(_function(op, y, f"y{number}"))
+            y = f"y{number}"
+        x = f"x{number + 1}"
+        nodes.append(_conv(y, f"last{number}", x))
+    return [*nodes, _pool(x)]
+
+
+def _function(op: str, x: str, out: str) -> NodeProto:
+    return helper.make_node(op, [x, *["lowest", "highest"] * (op == "Clip")], [out])
+
+
+def _conv(x: str, name: str, out: str) -> NodeProto:
+    return helper.make_node("Conv", [x, name, f"{name}_bias"], [out])
+
+
+def _pool(x: str) -> NodeProto:
+    """A large result takes as long to hand out as what is measured, now more and now less."""
+    return helper.make_node("GlobalAveragePool", [x], ["pooled"])
 
 
 def _convolutions(rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -199,8 +223,8 @@ def _convolutions(rng: np.random.Generator) -> dict[str, np.ndarray]:
     OpenVINO fuses no bias that several have.
     """
     found = {}
-    for name, (inner, outer) in _RESIDUAL_LAYER.items():
-        for number in range(_SUM_LAYERS):
+    for name, (inner, outer) in _CONVOLUTIONS.items():
+        for number in range(_CONV_LAYERS):
             weight = rng.standard_normal((outer, inner, 1, 1)) / inner**0.5
             found[f"{name}{number}"] = weight.astype(np.float32)
             found[f"{name}{number}_bias"] = np.linspace(0.5, 1.5, outer, dtype=np.float32)
@@ -237,26 +261,22 @@ def _residuals(given: str, *, summed: bool) -> list[NodeProto]:
     narrow results, in turns. Both twins compute both.
     """
     nodes = []
-
-    def conv(x: str, name: str, out: str) -> str:
-        nodes.append(helper.make_node("Conv", [x, name, f"{name}_bias"], [out]))
-        return out
-
     x = given
-    for number in range(_SUM_LAYERS):
-        first = y = conv(x, f"first{number}", f"w{number}")
+    for number in range(_CONV_LAYERS):
+        first, inner, second = f"w{number}", f"n{number}", f"v{number}"
+        nodes.append(_conv(x, f"first{number}", first))
         if "kept" in given:
-            y = conv(y, f"same{number}", f"v{number}")
+            nodes.append(_conv(first, f"same{number}", second))
         else:
-            y = conv(y, f"inner{number}", f"n{number}")
-            y = conv(y, f"wide{number}", f"v{number}")
+            nodes.append(_conv(first, f"inner{number}", inner))
+            nodes.append(_conv(inner, f"wide{number}", second))
         if summed:
-            nodes.append(helper.make_node("Add", [y, first], [f"s{number}"]))
-            y = f"s{number}"
-        nodes.append(helper.make_node("Relu", [y], [f"y{number}"]))
-        x = conv(f"y{number}", f"last{number}", f"x{number + 1}")
-    # A large result takes as long to hand out as much of this, now more and now less.
-    return [*nodes, helper.make_node("GlobalAveragePool", [x], ["pooled"])]
+            nodes.append(helper.make_node("Add", [second, first], [f"s{number}"]))
+            second = f"s{number}"
+        x = f"x{number + 1}"
+        nodes.append(helper.make_node("Relu", [second], [f"y{number}"]))
+        nodes.append(_conv(f"y{number}", f"last{number}", x))
+    return [*nodes, _pool(x)]
 
 
 def _norms(*, summed: bool) -> list[NodeProto]:

@@ -140,7 +140,9 @@ def _behind(
         return round(simple_ps(model, costs, operator) * factor)
     arithmetic = arithmetic_of(costs, operator)
     measured = known.get(f"large_{family} {op}") if large else None
-    return round(arithmetic * (measured or model.epilogue(source[anchor].op, op)))
+    return round(
+        arithmetic * (model.epilogue(source[anchor].op, op) if measured is None else measured)
+    )
 
 
 def _known(known: Mapping[str, float], small: str, large: str, is_large: bool) -> float | None:
