@@ -125,7 +125,9 @@ def plugins_digest() -> str:
 
 
 def _entry_points(folder: str) -> Iterator[tuple[str, str]]:
-    """Name, version and entry points of a folder's distributions that have something for us."""
+    """Name and version, and entry points, of the distributions in a folder of packages that have
+    something for us.
+    """
     try:
         with os.scandir(folder) as entries:
             names = sorted(each.name for each in entries if each.name.endswith(_SUFFIXES))

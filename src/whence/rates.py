@@ -51,7 +51,9 @@ class MemoryLevel:
     byte_ps: float
     """Picoseconds for a byte that an elementwise kernel on one thread reads or writes."""
     overlap: float
-    """How much of the shorter of arithmetic and traffic hides behind the longer: from 0 to 1."""
+    """How much of the shorter of arithmetic and memory traffic hides behind the longer: 1 for all
+    of it, 0 for none.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ def compile_fx(
     options: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> Callable[..., Any]:
-    """Compile a graph of `torch.compile`; `options`: threads, tune, precise, engine."""
+    """Compile one graph of `torch.compile`. `options` are those of `whence.compile`: threads, tune,
+    precise, engine.
+    """
     given = dict(options or {})
     unknown = [name for name in given if name not in OPTIONS]
     unknown += [name for name, value in others.items() if value is not None]

@@ -27,7 +27,9 @@ MAX_RANK = 64
 
 
 def as_dims(shape: Iterable[Dim]) -> Shape:
-    """A shape that somebody gave, with Python's numbers; names, gaps and expressions stay."""
+    """A shape that somebody gave, its numbers as those of Python; names, gaps and expressions
+    stay.
+    """
     return tuple(
         dim if dim is None or isinstance(dim, str) or is_symbolic(dim) else int(dim)
         for dim in shape
@@ -35,7 +37,9 @@ def as_dims(shape: Iterable[Dim]) -> Shape:
 
 
 class DType(enum.IntEnum):
-    """Element types, by the numbers of ONNX's `TensorProto.DataType`, for attributes as `to`."""
+    """Element types. The numbers are those of ONNX's `TensorProto.DataType`, so that attributes
+    such as `to` compare directly.
+    """
 
     UNDEFINED = 0
     F32 = 1
@@ -69,7 +73,9 @@ class DType(enum.IntEnum):
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy dtype of one element (sub-byte types are held one element to a byte)."""
+        """The NumPy dtype that holds one element (sub-byte types are held one element to a
+        byte).
+        """
         found = _NUMPY.get(self)
         return _more_types()[0][self] if found is None else found
 
@@ -123,7 +129,9 @@ _FROM_NUMPY = {dtype: member for member, dtype in _NUMPY.items()}
 def _more_types() -> tuple[
     Mapping[DType, np.dtype[np.generic]], Mapping[np.dtype[np.generic], DType]
 ]:
-    """Types that another package adds to NumPy, imported by the first model that has any."""
+    """The types that another package adds to NumPy. It is imported by the first model that has any
+    of them.
+    """
     import ml_dtypes
 
     found: dict[DType, np.dtype[np.generic]] = {

@@ -1,4 +1,6 @@
-"""Compiling a model file: once, by a process of its own; from then on it starts from the cache."""
+"""Compiling a model file: once, by a process of its own, and from then on it starts from the
+cache.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def compile_file(
 
 
 class _ModelFile:
-    """A model file and its programs: from the cache, else made by another process, else here."""
+    """A model file and its programs: those in the cache, else made by another process, else
+    here.
+    """
 
     def __init__(
         self,
@@ -144,7 +148,9 @@ class _ModelFile:
         return program
 
     def for_hot_shapes(self, elsewhere: Mapping[str, Any]) -> Callable[[CallShapes], Program]:
-        """Compiles for the shapes of a call alone, in another process; calls go on meanwhile."""
+        """What compiles for the shapes of a call alone. Another process does it, so that calls go
+        on here meanwhile.
+        """
         options = self._options._replace(specialise=True, hot=False, progress=None)
 
         def program(inputs: CallShapes) -> Program:
@@ -179,7 +185,9 @@ class _ModelFile:
         return next(each for each in itertools.count() if not self._cached.has(opened, each))
 
     def finish(self) -> None:
-        """All programs made at once are made: let go of the model, and store what it takes."""
+        """The programs that are made at once are made: let go of the model as it was read, and
+        store what it takes.
+        """
         from whence.runtime.freed_memory import return_freed_memory
 
         fresh, self._fresh = self._fresh, None
@@ -211,7 +219,9 @@ class _ModelFile:
         )
 
     def _compiled_elsewhere(self, inputs: CallShapes) -> bool:
-        """Is the model now cached by another process? Where one failed, all is done here."""
+        """Is the model in the cache now, by another process? Once one could not do it, all is done
+        here.
+        """
         from whence.building.subprocess_call import call_in_subprocess
 
         opened = opened_shapes(self._inputs, inputs, self._engine, self._options)
@@ -275,7 +285,9 @@ def _compile_for_cache(
 def file_shapes(
     digest: FileDigest, identity: CacheIdentity, dims: Dims, options: CompileOptions
 ) -> Shapes:
-    """The shapes of a file's inputs that its dimensions' sizes fix; cached after the first time."""
+    """The shapes of a file's inputs that the sizes of its dimensions fix. What it takes is in the
+    cache from the first time on.
+    """
     from whence.building.model_cache import CachedModel
     from whence.ops.named_dimensions import sized_inputs
 

@@ -85,7 +85,9 @@ def _read(path: str | Path | Any, shapes: Shapes | None) -> Graph:
 
 
 def shapes_with(graph: Graph, dims: Dims, shapes: Shapes | None = None) -> Shapes:
-    """The shapes of the graph's inputs: those given, and those that its dimensions' sizes fix."""
+    """The shapes of the graph's inputs, those given and those that the sizes of its dimensions
+    fix.
+    """
     from whence.ops.binding import Port
     from whence.ops.named_dimensions import sized_inputs
 

@@ -64,7 +64,9 @@ def prepare_with_report(
 def prepare_again(
     model: str | Path | Graph, shapes: Shapes | None = None, engine: Engine | None = None
 ) -> Callable[[Shapes], Graph]:
-    """Gives the graph of a compiled model again, with constants, for inputs of given shapes."""
+    """What gives the graph of a compiled model once more, with its constants, for inputs of given
+    shapes.
+    """
 
     def again(inputs: Shapes) -> Graph:
         from whence.graph import Graph

@@ -51,7 +51,9 @@ _STORED_RUNS, _STORED_SHORTEST = 64, 24
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The timed runs of one program. Kernels' times and residuals add up to the wall times."""
+    """What the timed runs of one program gave. The times of kernels and the residuals add up to the
+    wall times.
+    """
 
     runs_ns: tuple[int, ...]
     residual_ns: Mapping[str, int]
@@ -66,7 +68,9 @@ class Measurement:
     per_run_ns: np.ndarray
     """Nanoseconds by run and step, for some of the runs."""
     busy_runs_ns: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """How long all threads together worked, by run and step, in some other runs; may be empty."""
+    """How long all threads together worked, by run and step, in some other runs; empty where nobody
+    noted it.
+    """
     busy_scatter: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """By step: how much that differs from moment to moment; empty where nobody noted it."""
     fixed_products_ns: tuple[int, ...] = ()

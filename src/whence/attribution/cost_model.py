@@ -56,7 +56,9 @@ class Traffic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Costs on one machine, for runs that touch `footprint` bytes: weights, arena and ports."""
+    """Costs on one machine, for runs that touch `footprint` bytes: weights, arena, inputs and
+    outputs.
+    """
 
     rates: MachineRates
     footprint: int = 0
@@ -79,12 +81,16 @@ class CostModel:
         return round(1000 * flops / self.rates.peak_of(unit, 1))
 
     def node_ps(self, graph: Graph, node: Node) -> int | None:
-        """Picoseconds of arithmetic of one node; `None` when a dimension that matters is open."""
+        """Picoseconds of arithmetic of one node; `None` when a dimension that matters is
+        unknown.
+        """
         whole = node_cost(graph, node)
         return None if whole is None else self.arithmetic_ps(graph, node, whole.flops)
 
     def fused_transpose_ps(self, node: Node, kernel_bytes: int) -> int:
-        """What a fused transpose costs in a kernel with this much traffic: neighbours lie apart."""
+        """What a fused transpose costs, in a kernel with this much traffic:
+        neighbours are no neighbours any more.
+        """
         perm = node.attrs.get("perm")
         if (
             node.op != "Transpose"

@@ -49,7 +49,9 @@ class Bound(enum.StrEnum):
 _MUCH = 0.4
 """From this part of a kernel's time on, waiting or dispatch is what it runs into."""
 _COLD_CYCLES = 3000
-"""What a kernel takes at most for its first instructions and loads: some ten cache misses."""
+"""What a kernel takes at most whose time is that of its first instructions and loads: some ten
+cache misses one after the other.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ def efficiency_of(
     waited_ns: float,
     executed: ExecutedWork | None = None,
 ) -> Efficiency:
-    """What is said of a step that took so long in a call and waited so long for other threads."""
+    """What can be said of a step that took so long in a call, of which the calling thread waited so
+    long for others.
+    """
     traffic = traffic_of(graph, step, executed)
     if not step.symbol:
         return Efficiency(0, traffic.bytes, bound=Bound.REFERENCE)

@@ -167,7 +167,9 @@ class Exchange:
     def _roomy(
         self, action: Segment | ReferenceStep, operands: _Operands
     ) -> Segment | ReferenceStep:
-        """The same steps, each with empty places behind it where a variant may stand in for it."""
+        """The same steps, each with places behind it where nothing runs as long as nothing stands
+        in for it.
+        """
         if isinstance(action, ReferenceStep):
             return _moved(action)
         old = action.plan
@@ -209,7 +211,9 @@ class Exchange:
 
 
 class _Operands:
-    """Where variants' operands lie: where their steps have them, else in further inputs."""
+    """Where the operands of variants lie: where their steps have them, else in further inputs of
+    the program.
+    """
 
     def __init__(self, program: Program, inputs: Sequence[Value]) -> None:
         self.blocks: list[Block | None] = list(program.plan.inputs)

@@ -1,4 +1,6 @@
-"""What a program's kernels carry out, counted in the programs they were rendered from."""
+"""What the kernels of a program carry out, counted in the programs that their code was rendered
+from.
+"""
 
 from __future__ import annotations
 

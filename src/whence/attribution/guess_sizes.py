@@ -57,7 +57,9 @@ def guesses(
 
 
 def likely_shapes(graph: Graph, given: Mapping[str, int] | None = None, batch: int = 1) -> Shapes:
-    """The first guess whose shapes no operator refuses; else the first of all."""
+    """The first guess that no operator refuses the shapes of; the first of all where each is
+    refused.
+    """
     first: Shapes | None = None
     for shapes in guesses(graph, given, batch):
         if not shapes:

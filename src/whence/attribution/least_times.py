@@ -34,7 +34,9 @@ class LeastTimes(NamedTuple):
 
 
 def least_times(times: np.ndarray, chance: float) -> LeastTimes:
-    """By column: a lower end is below what is given with at most this chance, for each rank."""
+    """By column; that a lower end is below what is given as such has at most this chance, for each
+    rank.
+    """
     ordered = np.sort(times.astype(float), axis=0)
     shortest = ordered[0]
     lower = np.zeros_like(shortest)

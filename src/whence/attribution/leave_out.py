@@ -62,7 +62,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One kernel to measure, and its variants by what is left out: a member or anchor part."""
+    """One kernel to measure, and its variants by what is left out: a member, or a part of the
+    anchor.
+    """
 
     step: ProgramStep
     nest: Nest

@@ -459,7 +459,9 @@ class _Book:
 
 
 def overhead(profiled: Sequence[int], unprofiled: Sequence[int]) -> float:
-    """How much longer profiled runs take, by the fastest quarter of each: noise only slows runs."""
+    """How much longer profiled runs take, from the fastest quarter of each kind: what disturbs a
+    run only ever makes it slower.
+    """
     if not profiled or not unprofiled:
         return 0.0
     fast = [

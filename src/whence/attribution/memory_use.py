@@ -1,4 +1,6 @@
-"""What memory a run needs, step by step: the live tensors, and the largest at the peak."""
+"""What memory a run needs, step by step: which tensors are alive, and who holds the most at the
+peak.
+"""
 
 from __future__ import annotations
 

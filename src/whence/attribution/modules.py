@@ -74,7 +74,9 @@ def find_modules(graph: Graph) -> dict[int, Module]:
 
 
 def module_of_weight(name: str) -> str:
-    """`layer1.0.conv1` of `layer1.0.conv1.weight`; empty for a name that is no parameter's path."""
+    """`layer1.0.conv1` of `layer1.0.conv1.weight`; empty for a name that is no path to a
+    parameter.
+    """
     if _MADE_UP.match(name):
         return ""
     whole = name.replace("/", ".").strip(".")

@@ -1,4 +1,6 @@
-"""What feeds an operator of the file and what it feeds, and why it is not in their kernel."""
+"""What feeds an operator of the file and what it feeds, and for each of those whether it runs in
+the same kernel, and if not, why not.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from whence.provenance import Outcome, SourceOp
 
 @dataclass(slots=True)
 class Links:
-    """Neighbours of one operator in the file: source operators by number, ports by name."""
+    """The neighbours of one operator in the file: source operators by number, inputs and outputs of
+    the model by name.
+    """
 
     feeders: dict[int | str, None] = field(default_factory=dict)
     readers: dict[int | str, None] = field(default_factory=dict)
 
 
 def links_of(graph: Graph) -> dict[int, Links]:
-    """The neighbours of every operator, from the graph as read, before passes change it."""
+    """The neighbours of every operator, from the graph as it was read: passes have not changed it
+    yet.
+    """
     found = {source.id: Links() for source in graph.ledger.sources}
     for nested in graph.nested():
         for node in nested:
@@ -94,7 +100,9 @@ class Neighbourhood:
         return "runs inside a nested graph"
 
     def feeders(self, source: SourceOp) -> list[Neighbour]:
-        """What it reads. An operator that no longer runs is replaced by the one that feeds it."""
+        """What it reads. Behind an operator that does not run any more stands the one that feeds
+        that.
+        """
         return [
             self._neighbour(source, each, through, feeds=True)
             for each, through in self._around(source, feeds=True)
@@ -108,7 +116,9 @@ class Neighbourhood:
         ]
 
     def _around(self, source: SourceOp, *, feeds: bool) -> Iterator[tuple[int | str, str]]:
-        """The neighbours, nearest first, each with the name of the one it stands behind."""
+        """The neighbours, nearest first, each with the name of the one that it stands behind, if
+        any.
+        """
         seen: set[int | str] = {source.id}
         waiting: list[tuple[int, str]] = [(source.id, "")]
         while waiting:

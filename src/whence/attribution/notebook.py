@@ -17,7 +17,9 @@ _ROWS = 12
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report as a page of its own, in a frame that nothing of the notebook reaches into."""
+    """The report as a page of its own. A notebook shows it in a frame, which nothing of the
+    notebook reaches into.
+    """
 
     page: str
     height: int

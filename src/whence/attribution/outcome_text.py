@@ -81,7 +81,9 @@ def describe(ledger: Ledger, ends: Mapping[int, Elimination], about: OutcomeFact
 
 
 def tail(name: str, beside: str) -> str:
-    """What tells a name apart: `/layer1/bn1/Norm` beside `/layer1/conv1/Conv` is `bn1/Norm`."""
+    """The part of a name that tells it apart from another one: `/layer1/bn1/Norm` beside
+    `/layer1/conv1/Conv` is `bn1/Norm`.
+    """
     mine, others = name.split("/"), beside.split("/")
     shared = 0
     while shared < min(len(mine), len(others)) - 1 and mine[shared] == others[shared]:

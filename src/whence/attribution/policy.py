@@ -1,4 +1,6 @@
-"""How time is split, in words. One stands in every output, to say what a share means."""
+"""How time is split, in words. One of these stands in every output, so that nobody has to guess
+what a share means.
+"""
 
 from __future__ import annotations
 

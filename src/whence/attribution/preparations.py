@@ -71,7 +71,9 @@ class Preparations:
         return any(self._overlap(one, other) for one in read for other in written)
 
     def _overlap(self, one: Ref, other: Ref) -> bool:
-        """Do two values share memory? Constants, and what lives within a step, have no place."""
+        """Do two values have memory in common? What is made and read within a step, and constants,
+        have no place.
+        """
         graph, places = self._program.graph, self._program.layout.places
         ours, theirs = places.get(one), places.get(other)
         if (

@@ -99,7 +99,9 @@ class Profile:
     residual_ns: Mapping[str, int]
     """What is not in a kernel, by name."""
     overhead_ratio: float
-    """How much longer a run takes when profiled, relatively. Noise can make it negative."""
+    """How much longer a run takes because it is profiled, relative to one that is not. Noise can
+    make it negative.
+    """
     coverage: Coverage
     sources: tuple[SourceRow, ...]
     kernels: tuple[KernelRow, ...]
@@ -122,7 +124,9 @@ class Profile:
     notes: tuple[str, ...] = ()
     """What the policy does not hold for, a line each."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What was run and with what: input shapes, the model's digest, versions, machine, date."""
+    """What was run and with what: the shapes of the inputs, the model's digest, versions, the
+    machine, the date.
+    """
     rates: MachineRates | None = field(default=None, repr=False)
     """How fast the machine is; `None` in profiles of other tools, and of before it was measured."""
     throughput: Throughput | None = None
@@ -159,7 +163,9 @@ class Profile:
 
     @property
     def waited_ns(self) -> int:
-        """Of the time in kernels, what the calling thread waited for others to finish."""
+        """Of the time in kernels, what the calling thread waited for others to finish their
+        part.
+        """
         return sum(row.waited_ns for row in self.kernels)
 
     @property
@@ -420,7 +426,9 @@ def band_of(times: Sequence[int]) -> Band:
 
 
 def module_of(row: SourceRow) -> str:
-    """The module of the program the file was exported from, else the operator's path."""
+    """The module of the program the file was exported from; where the file does not say, the path
+    in the operator's name.
+    """
     if row.module:
         return row.module
     path = row.name.strip("/").rpartition("/")[0]

@@ -18,7 +18,9 @@ from whence.graph.outcomes import Coverage
 
 
 def read_profile(path: str | Path) -> Profile:
-    """The profile in a `profile.json`, or in a folder with one. It has no graph to draw."""
+    """The profile in a `profile.json`, or in a folder that holds one. It cannot be drawn as a
+    graph: that is not in the file.
+    """
     path = Path(path)
     file = path / "profile.json" if path.is_dir() else path
     try:

@@ -307,7 +307,9 @@ def _times(profile: Profile, kernel: KernelRow) -> tuple[int, ...]:
 
 
 def _shares(work: _Work, names: Sequence[str]) -> np.ndarray:
-    """The operators' parts by median times: one long interruption makes no operator large."""
+    """What operators have of the model, by median times: one long interruption does not make an
+    operator a large one.
+    """
     usual = np.median(work.times, axis=0)
     own = work.by_operator(usual, names)
     found: np.ndarray = own / max(1.0, float(usual.sum()))

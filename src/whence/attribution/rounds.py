@@ -22,7 +22,9 @@ from typing import Protocol
 import numpy as np
 
 BUDGET_NS = 30_000_000_000
-"""Goes on until everything is known well enough: whole rounds, and at least two."""
+"""How long to go on until everything is known well enough: a round that has begun is finished, and
+there are at least two.
+"""
 _BATCH_NS, _LEAST_ROUNDS, _MOST_ROUNDS = 50_000_000, 3, 50
 _GROUP, _LEAST_GROUPS = 4, 8
 # A short program finds in the caches what the run before it left there: it runs so often in a row,
@@ -118,7 +120,9 @@ def measure(
 
 
 def saved_part(whole: np.ndarray, less: np.ndarray) -> float:
-    """Savings in the middle half of the rounds, by part, of all that the whole takes in them."""
+    """What is saved in the middle half of the rounds, by the part that is saved, of all that the
+    whole takes in them.
+    """
     order, out = np.argsort(less / np.maximum(whole, 1.0)), (len(whole) + 1) // 4
     middle = order[out : len(whole) - out]
     return float(1 - less[middle].sum() / max(1.0, whole[middle].sum()))

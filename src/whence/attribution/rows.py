@@ -12,7 +12,9 @@ class Part(NamedTuple):
 
     id: int
     weight: float
-    """Between 0 and 1; a kernel's weights add up to 1. What was only folded into it has 0."""
+    """Between 0 and 1; the weights of a kernel add up to 1. An operator that was only folded into
+    it has 0.
+    """
     time_ns: int
     inserted_ns: int = 0
     """Of that, in nodes that were put in because of the operator: layout changes and the like."""
@@ -29,7 +31,9 @@ class Share(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The middle half of what was measured, per run: between its lower and upper quartiles."""
+    """The middle half of what was measured, per run: a quarter of the runs was faster, a quarter
+    slower.
+    """
 
     low_ns: int
     median_ns: int
@@ -40,7 +44,9 @@ NO_BAND = Band(0, 0, 0)
 
 
 class Distribution(NamedTuple):
-    """Times per run: the shortest, and the median, 90th and 99th percentile."""
+    """Of times per run: the shortest, and those that half, nine tenths and 99 in a hundred of the
+    runs stayed below.
+    """
 
     min_ns: int
     p50_ns: int
@@ -52,7 +58,9 @@ NO_DISTRIBUTION = Distribution(0, 0, 0, 0)
 
 
 def distribution_of(times: Sequence[int]) -> Distribution:
-    """Of a list of times. Parts of a run round up: the 99th percentile of ten is the longest."""
+    """Of a list of times. A part of the runs is rounded up: the 99th percentile of ten runs is the
+    longest.
+    """
     if not times:
         return NO_DISTRIBUTION
     ordered = sorted(times)
@@ -87,7 +95,9 @@ class SourceRow:
     band: Band = NO_BAND
     distribution: Distribution = NO_DISTRIBUTION
     blocks: tuple[int, ...] = ()
-    """Its time in consecutive blocks of undisturbed runs: they differ by noise (`noise.py`)."""
+    """What its time was in consecutive blocks of runs, undisturbed ones (see `noise.py`): by how
+    much they differ is the noise.
+    """
     positions: tuple[int, ...] | None = None
     """Where the operators of the file that came from it stand, see `SourceOp.positions`."""
     table_id: int | None = None
@@ -97,13 +107,17 @@ class SourceRow:
     bytes: int = 0
     """and bytes that it reads and writes, were it by itself."""
     of_peak: float = 0.0
-    """How close its kernels come to the machine's peak, by its time in them; 0 where unknown."""
+    """How close the kernels that it is in come to what the machine can do, by its time in them; 0
+    where nobody knows.
+    """
     bound: str = ""
     """What the kernel runs into where most of its time goes: compute, memory, cache, waiting,
     dispatch, or reference.
     """
     error_ns: int = 0
-    """The largest standard error of its time after measuring its parts; 0 where modelled."""
+    """The standard error of its time that measuring its parts of kernels has left, at most; 0 where
+    these are modelled.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +139,9 @@ class KernelRow:
     shape: str = ""
     """What it makes: the types of its outputs, `f32[1,64,56,56]`."""
     waited_ns: int = 0
-    """Of its time, what the calling thread waited, with nothing left to do, for the others."""
+    """Of its time, what the calling thread had nothing left to do in it and waited for the
+    others.
+    """
     flops: int = 0
     """Arithmetic operations of a call: as the operators define them, or what the kernel carries out
     of them where that is less,
@@ -177,7 +193,9 @@ class KernelRow:
     logarithm (see `moment_scatter.py`).
     """
     error: float = 0.0
-    """The largest standard error of the weights that were measured; 0 where they are modelled."""
+    """The standard error of the weights that were measured, the largest if there are several; 0
+    where they are modelled.
+    """
     evidence: str = ""
     """Of a kernel of another engine: what its operators are known by (tensor, name, neighbour, or
     none). Empty for kernels of whence, whose origins are recorded.

@@ -124,7 +124,9 @@ def _folded_reach(node: Node, weights: tuple[int, ...]) -> float:
 
 
 def _channels_made(node: Node, weights: tuple[int, ...]) -> int:
-    """How many channels a convolution makes, if its result has an axis for them; else 0."""
+    """How many channels a convolution makes, where its result has them on an axis of their own;
+    else 0.
+    """
     kind = node.outputs[0]
     shape = kind.shape if isinstance(kind, TensorType) else None
     axis = -1 if node.op in _CHANNELS_LAST else 1

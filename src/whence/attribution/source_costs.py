@@ -1,4 +1,6 @@
-"""What each operator of the file would cost alone: how a node made of several is split."""
+"""What each operator of the file would cost by itself: how a node that several of them became is
+split between them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class SourceCost:
 
     arithmetic_ps: int
     reads: tuple[tuple[Origin, int], ...]
-    """For each input: the source operators that make it, if any, and its bytes."""
+    """For each input: the source operators that make it, none for inputs and constants of the
+    model, and its bytes.
+    """
 
     def within(self, companions: Origin, per_byte: float) -> int:
         """Picoseconds of the operator when it runs together with others: what they make for it is
@@ -31,7 +35,9 @@ class SourceCost:
         )
 
     def side_bytes(self, companions: Origin) -> int:
-        """What it reads beside its main operand: the one that the others make, else the largest."""
+        """What it reads beside its main operand, which is one that the others make, else the
+        largest.
+        """
         outside = [size for makers, size in self.reads if not makers & companions]
         return sum(outside) - (max(outside, default=0) if len(outside) == len(self.reads) else 0)
 
@@ -88,11 +94,15 @@ def own_work(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None) ->
 
 
 Kinds = Mapping[int, frozenset[str]]
-"""By source operator: what it is, in operators of the registry, whatever its format's name."""
+"""By source operator: what it is, in operators of the registry. Some formats have names of their
+own for theirs.
+"""
 
 
 def source_kinds(graph: Graph) -> Kinds:
-    """By source operator, from the graph as loaded: the operator, or those it was read as."""
+    """For every source operator, from the graph as it was loaded: the operator itself, or those
+    that it was read as.
+    """
     found: dict[int, set[str]] = {
         source.id: {source.op} & REGISTRY.keys() for source in graph.ledger.sources
     }

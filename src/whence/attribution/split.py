@@ -324,7 +324,9 @@ def _parts(savings: Savings, members: Sequence[Member], anchor: Member) -> list[
 
 
 def _within(weight: int, prices: Mapping[int, int], added: Mapping[int, int]) -> dict[int, int]:
-    """A member's part by source operator: what those that add save; the others share by price."""
+    """A member's part over its source operators: those that add something have that, the others
+    share the rest by price.
+    """
     own = {source: max(0, min(added[source], weight)) for source in prices if source in added}
     excess = sum(own.values()) - weight
     if excess > 0:
@@ -342,7 +344,9 @@ def _within(weight: int, prices: Mapping[int, int], added: Mapping[int, int]) ->
 
 
 def _inside(node: Node) -> Iterator[tuple[Graph, Node]]:
-    """The operators in a node's bodies; those nested deeper are left to their own node."""
+    """The operators in the bodies of a node; those in bodies of bodies are left to their own
+    node.
+    """
     for body in node.bodies.values():
         for inner in body:
             if inner.origin and not inner.is_const:

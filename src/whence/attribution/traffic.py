@@ -45,7 +45,9 @@ def footprint(program: Program) -> int:
 
 
 def _tensors(graph: Graph, step: ProgramStep) -> Iterator[tuple[Ref, bool]]:
-    """What the step reads and makes, and whether another run uses it before this one does."""
+    """What the step reads and makes, and whether it is used by another run before it is used
+    again.
+    """
     inside, seen = set(step.nodes), set[Ref]()
     for number in step.nodes:
         node = graph.get(number)

@@ -54,7 +54,9 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kernel to time. Operands are values of the nest's graph, which variants share."""
+    """A kernel to time. Operands are known by the values of the nest's graph that they are, so that
+    variants can share them.
+    """
 
     kernel: Kernel
     inputs: tuple[Ref, ...]
@@ -83,7 +85,9 @@ def variant(
     left_out: int | SupernodePart | None = None,
     choices: Choices = NO_CHOICES,
 ) -> Variant:
-    """The kernel whole, or without a member or anchor part. `UnsupportedError` if that is none."""
+    """The kernel without a member, without a part of its anchor, or whole. Raises
+    `UnsupportedError` when that is no kernel.
+    """
     if left_out == nest.anchor:
         raise UnsupportedError("a kernel is nothing without its anchor")
     return _Builder(nest, left_out).finish(tile, choices)
@@ -153,7 +157,9 @@ class _Builder:
         return frozenset(found)
 
     def _stand_in(self, ref: Ref) -> Ref:
-        """The value to read in place of `ref`: another that fits, if `ref` is left out."""
+        """The value to read in place of `ref`: another one when `ref` is of the member that is left
+        out, and fits.
+        """
         if ref.node != self._left_out:
             return ref
         graph = self._nest.graph

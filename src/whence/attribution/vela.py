@@ -1,4 +1,6 @@
-"""A profile from Vela's debug database: cycles of commands, on the compiled model's operators."""
+"""A profile from Vela's debug database: cycles of the commands, on the operators of the model that
+Vela compiled.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,9 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
 
 
 def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugDatabase:
-    """The database with names, kernels and times beside Vela's tables, for the saved questions."""
+    """The database with names, kernels and times beside Vela's tables, so that the saved questions
+    have answers.
+    """
     source_of = {operator: source for source, operator in join.source_ids.items()}
     own = {row.id: row for row in profile.sources}
     operators = [

@@ -59,7 +59,9 @@ class WorkerRuns:
         return max(1, _RING // max(1, longest))
 
     def enter(self, runs: Callable[[], Sequence[Span]]) -> None:
-        """Those that are done then; none where they have more kernels than can be noted."""
+        """Those that are done then. They do not count where they have more kernels than can be
+        noted.
+        """
         if not self.has_room:
             return
         self._profiler.reset()

@@ -1,4 +1,6 @@
-"""Laying out a program's values: which lie with the caller, and where in the arena the rest."""
+"""Laying out the values of a program: which lie with the caller, and where in the arena the others
+do.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def allocate(
     aliasing: Aliasing | None = None,
     plan: Planner = plan_arena,
 ) -> MemoryLayout:
-    """Place all values. `steps` are in order; every view is of a planned value or a constant."""
+    """Place all values. `steps` are in order, views among them; every view is of a planned value or
+    a constant.
+    """
     aliasing = aliasing or Aliasing()
     views = {
         **aliasing.views,
@@ -184,7 +188,9 @@ def root(within: Mapping[Ref, SubBuffer], ref: Ref) -> SubBuffer:
 
 
 def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
-    """Sizes and offsets must fit, all together, the integers that native code counts with."""
+    """Sizes and offsets must fit the integers that native code counts with, all of them
+    together.
+    """
     total = 0
     for ref in refs:
         if is_planned(graph, ref):
@@ -199,7 +205,9 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
 def _lifetimes(
     running: Sequence[Step], owners: Mapping[Ref, Ref], parts: Mapping[Ref, SubBuffer]
 ) -> dict[Ref, tuple[int, int]]:
-    """The first and last step that needs each value that a step makes. The caller's need no end."""
+    """The first and the last step that needs each value that a step makes. What the caller gets
+    lies elsewhere and needs no end.
+    """
     first: dict[Ref, int] = {}
     last: dict[Ref, int] = {}
     for number, step in enumerate(running):

@@ -1,4 +1,6 @@
-"""The static memory plan: every value's place in one arena; values of separate times share one."""
+"""The static memory plan: every value's place in one arena, places shared by values that are never
+needed at the same time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Lifetime:
 
 
 Block: TypeAlias = Sequence[Lifetime]
-"""What lies at fixed distances. Others may lie in parts of a block not in use yet, or any more."""
+"""What lies at fixed distances. Where a part of a block is not needed yet, or no more, others may
+lie.
+"""
 
 
 @dataclass(frozen=True, slots=True)

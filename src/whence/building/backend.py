@@ -108,7 +108,9 @@ class CodeGenerator(ABC):
     @property
     @abstractmethod
     def tile(self) -> Tile:
-        """Registers, caches and threads that kernels are divided for, as the cost model has it."""
+        """Registers, caches and threads that kernels are divided for: what the cost model reckons
+        with.
+        """
 
     @property
     def choices(self) -> Choices:
@@ -179,10 +181,14 @@ class Backend(ABC):
     @classmethod
     @abstractmethod
     def devices(cls) -> Sequence[DeviceRow]:
-        """This machine's devices, by index; `UnsupportedError` where what finds them is missing."""
+        """The devices of this machine, by index. Raises `UnsupportedError` where something is
+        missing that finds them.
+        """
 
     def noting_ns(self) -> int:
-        """What noting one step of a profiled run takes, where that is part of what is measured."""
+        """What it takes to note one step of a profiled run, where that is part of what is measured
+        of the step.
+        """
         return 0
 
     # ---- building ----
@@ -198,7 +204,9 @@ class Backend(ABC):
         return build(self.generator())
 
     def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Any]:
-        """Time the kernels a prepared graph could have, and remember the fastest for builds."""
+        """Time the kernels that a prepared graph could be built with, and remember the fastest for
+        every build from now on.
+        """
         raise UnsupportedError(f"only the cpu engine can be tuned, not {self.kind}")
 
     def cache_identity(self) -> CacheIdentity | None:

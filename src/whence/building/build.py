@@ -126,7 +126,9 @@ def _check_rendered(generator: CodeGenerator, rendered: Rendered, kernels: int) 
 
 
 def check_graph_operands(graph: Graph) -> None:
-    """Kernels trust their operands' types: what was unknown at reading is known, and must fit."""
+    """Kernels trust the types of their operands: what was unknown when an operator was read is
+    known now, and must fit.
+    """
     for node in graph:
         why = why_it_fails(graph, node)
         if why:

@@ -113,7 +113,9 @@ def write_library(
 
 
 def check_exportable(program: Program, wanted: str) -> None:
-    """`UnsupportedError` unless every step has a kernel of this kind, and every port a size."""
+    """Raises `UnsupportedError` unless every step has a kernel of the kind that is wanted, and
+    every input and output a size.
+    """
     for kind, nodes in (("input", program.graph.inputs), ("output", program.graph.outputs)):
         for node in nodes:
             ref = _value(node)
@@ -140,7 +142,9 @@ def check_exportable(program: Program, wanted: str) -> None:
 
 
 def identifier(name: str) -> str:
-    """A C identifier and file name from any text: letters, digits and underscores, not endless."""
+    """A C identifier, and a file name, from any text: letters, digits and underscores, not endless,
+    and no digit first.
+    """
     plain = re.sub(r"\W+", "_", name, flags=re.ASCII)[:_LONGEST].strip("_") or "model"
     return f"model_{plain}" if plain[0].isdigit() else plain
 

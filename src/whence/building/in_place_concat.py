@@ -49,7 +49,9 @@ class _InPlaceConcat:
             for ref in result.inputs
             if ref is not None
         }
-        """The caller's values lie with the caller, a variable's new one with the state."""
+        """What the caller gets lies with the caller, what is assigned to a variable with the
+        state.
+        """
 
     def remaining(self, step: Step) -> Iterator[Step]:
         """The step, what is left of it, or nothing."""

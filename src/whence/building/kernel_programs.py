@@ -41,7 +41,9 @@ def written_kernels(kernels: Mapping[int, Kernel]) -> KernelPrograms:
 
 
 def _leaves_first(what: object) -> Iterator[Expr]:
-    """All expressions in records, mappings and tuples, operands before what uses them."""
+    """All expressions in something made of records, mappings and tuples, operands before what uses
+    them.
+    """
     seen: set[int] = set()
     stack: list[tuple[object, bool]] = [(what, False)]
     while stack:

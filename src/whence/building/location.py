@@ -1,4 +1,6 @@
-"""Where a program's value lies: all of the memory layout that a cached program needs."""
+"""Where a value of a program lies. Running a program from the cache needs no more than this of its
+memory layout.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ class MemoryRegion(enum.IntEnum):
     INPUT = 2
     OUTPUT = 3
     DYNAMIC = 4
-    """Not in planned memory: of a size known only when it exists, and held by the run."""
+    """Not in planned memory: a value whose size is known only when it exists, kept by the run
+    itself.
+    """
     STATE = 5
     """The value of a variable when the run begins."""
     NEXT = 6
-    """The value that a variable gets; the same memory as `STATE` if written in place."""
+    """The value that a variable gets; the same memory as `STATE` for one that is written in
+    place.
+    """
 
 
 @dataclass(frozen=True, slots=True)

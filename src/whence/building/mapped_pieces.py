@@ -31,7 +31,9 @@ class MappedRange(NamedTuple):
 
 
 def block_of(size: int, pieces: Sequence[MappedRange], files: Sequence[Path]) -> np.ndarray:
-    """A read-only block of this size with the files' content as its pieces, and zeros between."""
+    """A block of this size, read-only, with the content of the files as its pieces; zeros lie
+    between them.
+    """
     if not hasattr(mmap, "MAP_PRIVATE") or any(piece.offset % PAGE for piece in pieces):
         return _copied(size, pieces, files)
     # The address space of the whole; its pages are nowhere before they are written. It is unmapped

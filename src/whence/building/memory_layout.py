@@ -1,4 +1,6 @@
-"""Where a program's values lie: with the caller, in arena or weights, or where they were made."""
+"""Where every value of a program lies: with the caller, in the arena, in the weights, or wherever
+it was made.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Aliasing:
     views: Mapping[Ref, SubBuffer] = field(default_factory=dict)
     """Values that no step makes, within those that they are taken from."""
     parts: Mapping[Ref, SubBuffer] = field(default_factory=dict)
-    """Values that become a part of another, within that one; each after its own parts."""
+    """Values that steps make, or that have parts themselves, within those that they become a part
+    of; each after its own parts.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,16 @@ class MemoryLayout:
     """
 
     places: Mapping[Ref, Location]
-    """Of every value that a step makes or the caller gives, and its views; not of constants."""
+    """Of every value that a step makes or the caller gives, and of every view of one. Constants are
+    not in it.
+    """
     owners: Mapping[Ref, Ref]
     """What each view is a view of, or of a part of, which is not a view itself."""
     memory: ArenaPlan
     in_place: frozenset[int] = frozenset()
-    """The variables written over, by number: nothing reads the old value any more by then."""
+    """The variables whose new value is written over the old one, by number: nothing reads that any
+    more when the writing begins.
+    """
     blocks: tuple[Block, ...] = ()
     """What is to lie in the arena, where sizes are open: a place there is the number of a block and
     an offset into it, until `planned` says where blocks begin.

@@ -1,4 +1,6 @@
-"""Compiled kernels, and the plan that the run-time library calls them by, as C structures."""
+"""Compiled kernels, and the plan of the run-time library that calls them: its C structures as Python
+sees them.
+"""
 
 from __future__ import annotations
 

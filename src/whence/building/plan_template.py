@@ -190,7 +190,9 @@ def _address(known: dict[str, int], library: Library | None, symbol: str) -> int
 def _actions(
     steps: Sequence[StepTemplate], address: Callable[[str], int | None]
 ) -> tuple[tuple[Segment | ReferenceStep, ...], int]:
-    """Successive native steps as one call of the run-time library, and the most slots of a call."""
+    """Native steps that follow each other as one call of the run-time library, and the slots of the
+    call that has the most.
+    """
     actions: list[Segment | ReferenceStep] = []
     native: list[StepTemplate] = []
 
@@ -250,7 +252,9 @@ _Condition = tuple[tuple[int, int], bool]
 
 
 def longest_ns(work: Mapping[tuple[_Condition, ...], float]) -> float:
-    """The time of a run that takes the longer side of every choice, from the times under guards."""
+    """What a run takes that takes the longer side of every choice, given what the steps under the
+    same guards take.
+    """
     below = dict(work)
     for depth in range(max(map(len, work), default=0), 0, -1):
         sides = {guards: ns for guards, ns in below.items() if len(guards) == depth}

@@ -105,7 +105,9 @@ class Variable:
     """0 when it begins with zeros."""
     is_assigned: bool
     in_place: bool
-    """Is the new value written over the old one? Else the two change places after the run."""
+    """Is the new value written over the old one? Else it is written elsewhere, and the two change
+    places when the run is done.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -149,14 +151,18 @@ class Plan:
     scratch_bytes: int = 0
     """What each worker needs."""
     n_slots: int = 0
-    """The most operands that a segment's kernels have together: room for their addresses."""
+    """The most operands that the kernels of a segment have, taken together: room for their
+    addresses.
+    """
     variables: tuple[Variable, ...] = ()
     dims: tuple[int, ...] = ()
     """The sizes of the model's dimensions, in the order in which kernels read them."""
 
     @property
     def is_native(self) -> bool:
-        """Is all in native code, so that a run needs nothing of what explains the program?"""
+        """Does native code do everything, so that a run needs nothing of what explains the
+        program?
+        """
         return None not in self.outputs and all(
             isinstance(action, Segment) and not action.conditional_steps for action in self.actions
         )
@@ -189,7 +195,9 @@ class Explained:
 
 
 class Program(Explained):
-    """What a run needs besides its own memory. Shared by all runs, never changed by one."""
+    """Everything a run needs, except the run's own memory. Shared by all runs, never changed by
+    one.
+    """
 
     __slots__ = (
         "__weakref__",

@@ -44,7 +44,9 @@ def location_of(
     packing: Packing | None = None,
     packed: Buffer | None = None,
 ) -> Location:
-    """Where a value lies that a kernel or guard reads; `packed` is what stands for a constant."""
+    """Where a value lies that a kernel reads, or a guard. `packed` is what the kernel takes for a
+    constant that is packed.
+    """
     node = lowered.graph[lowered.layout.owner(ref).node]
     if node.is_const:
         found = weights.place(node, packing, None if packed is None else _bytes_of(packed))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class ProgramTemplate(Explained):
-    """What programs for all sizes share, besides code and weights, with expressions as sizes."""
+    """What programs for all sizes have in common, besides code and weights; its details have
+    expressions as sizes.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""What compiled models depend on besides the model: whence's source, and its packages."""
+"""What compiled models depend on besides the model: whence's own source, and the packages it
+computes with.
+"""
 
 from __future__ import annotations
 

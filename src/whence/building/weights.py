@@ -69,7 +69,9 @@ class Weights:
         return self._offset(data)
 
     def _offset(self, data: np.ndarray) -> int:
-        """Where the bytes will lie: tied weights and small constants are often in a file twice."""
+        """Where the bytes will lie: tied weights are often in a file twice, and equal small
+        constants a hundred times.
+        """
         offset = self._same(None, data)
         if offset is None:
             offset = self._reserve(data.nbytes)

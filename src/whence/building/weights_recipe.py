@@ -30,7 +30,9 @@ class StoredPiece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A block in a record: pieces of files, and the ranges that have content of their own."""
+    """What a record says of a block: pieces of files, and the ranges of the block that have their
+    own content.
+    """
 
     pieces: list[StoredPiece]
     ranges: list[tuple[int, int]]
@@ -42,7 +44,9 @@ class Recipe:
 
 
 def encode_recipe(packed: PackedWeights, model: Path, names: Sequence[str]) -> Recipe | None:
-    """The recipe of a block whose pieces are in the model's file or in these beside it."""
+    """The recipe of a block, if its pieces are in the model's file or in files of these names
+    beside it.
+    """
     files = {(model.parent / name).resolve(): name for name in (*names, model.name)}
     pieces = []
     for piece in packed.pieces:

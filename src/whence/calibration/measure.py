@@ -239,7 +239,9 @@ class _Bench:
     def operators(
         self, bandwidth: Sequence[Rate], peak: float
     ) -> tuple[dict[str, float], tuple[MemoryLevel, ...], tuple[float, float]]:
-        """What operators cost by element, bytes by level, how much hides, and fused transposes."""
+        """What operators cost by element, what bytes cost by level and how much of it hides, and
+        what fused transposes cost.
+        """
         times = {probe.name: math.inf for probe in self._elements}
         # Several times over: what disturbs one probe for a while should not decide what it costs.
         for _ in range(_ROUNDS):

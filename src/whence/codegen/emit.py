@@ -1,4 +1,6 @@
-"""Kernels as compilable units. Those with the same body are one function, naming all layers."""
+"""Kernels as compilable units. Kernels with the same body are one function, which names every layer
+it serves.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _HEADER = "whence_kernels.h"
 
 
 class KernelUnit(SourceUnit):
-    """A unit that names its functions, so that units of several models can be packed anew."""
+    """A unit that says which functions it holds, so that units of several models can be packed
+    anew.
+    """
 
     __slots__ = ()
 
@@ -124,7 +128,9 @@ def served_comment(layers: Sequence[str]) -> str:
 
 
 def pack(functions: Iterable[KernelFunction]) -> tuple[KernelUnit, ...]:
-    """The functions, with those they call, in units that compile well; each symbol once."""
+    """The functions, and those that they call, in units of a size that compiles well. A symbol
+    that comes twice is taken once.
+    """
     batches: list[list[KernelFunction]] = []
     lines = 0
     wanted = {part.symbol: part for each in functions for part in (*each.calls, each)}

@@ -38,7 +38,9 @@ _MOST_ENTRIES = 10_000
 
 
 class WrittenEntry(NamedTuple):
-    """An entry that this process put into the cache, and what changes if its file does."""
+    """An entry that was put into the cache by this process, and what would change if its file
+    did.
+    """
 
     path: Path
     status: tuple[int, ...]
@@ -97,7 +99,9 @@ class ExpectedEntries:
                 self._done.setdefault(path, threading.Event()).set()
 
     def remember(self) -> None:
-        """The start is done: expect what it asked for next time, if the list can be written."""
+        """The start is done: expect next time what it asked for. A list that cannot be written is
+        done without.
+        """
         if not self._used:
             return
         rows = list(self._used.items())[:_MOST_ENTRIES]

@@ -25,7 +25,9 @@ _COMMENTS = re.compile(r"\A(?:/\*[^\n]*\*/\n)+")
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:
-    """One kernel as text in some language. Functions of one symbol have one body in all models."""
+    """One kernel as text, of C or of another language. Functions with one symbol have one body,
+    whichever models they come from.
+    """
 
     symbol: str
     text: str
@@ -52,7 +54,9 @@ class FoundObjects:
 
 
 class _ObjectRecord(NamedTuple):
-    """An object in the cache: its functions' symbols, and those they call in others."""
+    """An object in the cache: the symbols of its functions, and of those in other objects that they
+    call.
+    """
 
     key: str
     has: frozenset[str]

@@ -142,7 +142,9 @@ W_INLINE {head} {{
 
 
 def _fixed_point(lanes: int) -> str:
-    """Products of 64 bits, even lanes apart from odd ones: the results then lie in place."""
+    """Products of 64 bits, those of even lanes apart from those of odd ones: the results then lie
+    where they belong.
+    """
     pairs = lanes // 2
     wide, vec = (
         (f"w_i64x{pairs}", f"w_i32x{lanes}") if pairs >= 4 else ("w_i64x2", f"w_i32x{lanes}")
@@ -168,7 +170,9 @@ W_INLINE {vec} w_scale_once_x{lanes}({vec} x, {vec} factor, {vec} by) {{
 
 
 def _tables() -> str:
-    """Tables of 256 bytes: in four registers where instructions look up in two, else in memory."""
+    """Tables of 256 bytes: in four registers where one instruction looks up in two of them, else in
+    memory.
+    """
     quick, plain = [], []
     for lanes in _LANES:
         head = f"W_INLINE w_u8x{lanes} w_look_up_x{lanes}(w_table table, w_u8x{lanes} code)"

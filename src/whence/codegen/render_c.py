@@ -28,7 +28,9 @@ from whence.kernels.index import Var
 from whence.machine import CACHE_LINE
 
 HEADER = 64
-"""Bytes before scratch memory at which a kernel's pointer to its workers stands."""
+"""Bytes before scratch memory at which the pointer to the workers of a kernel stands; see
+whence_runtime.h.
+"""
 
 GANG = f"(*(w_gang **)((char *)scratch - {HEADER}))"
 """The workers that do a kernel together."""
@@ -181,7 +183,9 @@ class CWriter(ExpressionWriter):
             self.close()
 
     def _count_on(self, digits: Sequence[Var]) -> None:
-        """The next position in nested loops: the innermost variable steps, and carries outwards."""
+        """The next position in nested loops: the innermost variable one further, and where it is at
+        its end, those around it.
+        """
         for digit in reversed(digits[1:]):
             self.open(f"if (++{digit.name} == {digit.extent})")
             self.line(f"{digit.name} = 0;")

@@ -121,7 +121,9 @@ class Target:
 
     @classmethod
     def named(cls, name: str) -> Target:
-        """A machine by name, for compiling elsewhere; `host` is this one. See `Target.names()`."""
+        """A machine by name, to make code for elsewhere; `host` is this one. `Target.names()` lists
+        them.
+        """
         if name == "host":
             return cls.host()
         try:
@@ -293,7 +295,9 @@ def _linux_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[frozenset[str], s
 
 
 def _may_use_matrix_tiles() -> bool:
-    """May this process use the matrix units' registers? The system must be asked, not the CPU."""
+    """Does the system let this process use the matrix units' registers? It must be asked; that the
+    CPU has them is not enough.
+    """
     refused: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA)
     return refused == 0
 

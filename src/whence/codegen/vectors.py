@@ -96,7 +96,9 @@ def _sigmoid(lanes: int) -> str:
 
 
 def _transpose(lanes: int) -> str:
-    """A square of vectors transposed in registers: each stage swaps a bit of row and column."""
+    """A square of vectors transposed in registers: each stage swaps one bit of the row's number
+    with the column's.
+    """
     lines = [
         f"W_INLINE void w_transpose_f32x{lanes}(w_f32x{lanes} *r) {{",
         f"  w_f32x{lanes} a, b;",

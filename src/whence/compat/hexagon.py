@@ -158,7 +158,9 @@ def change_multi_output_refs_table(
 def change_multi_output_refs(
     graph: Graph, begin: Node | None, old_id: int, new_nodes: Sequence[Node | None]
 ) -> int:
-    """Reconnect inputs from output `i` of `old_id` to output 0 of `new_nodes[i]`; how many."""
+    """Reconnect inputs that read output `i` of `old_id` to output 0 of `new_nodes[i]`; `None`
+    leaves them. Returns how many.
+    """
     return change_multi_output_refs_table(
         graph, begin, old_id, [None if node is None else node.ref() for node in new_nodes]
     )
@@ -259,7 +261,9 @@ def replace_node_with(
 def insert_nodes(
     graph: Graph, anchor: Node | None, *added: Node | None, pass_name: str, rule: str = ""
 ) -> int:
-    """Put `added`, in this order, in front of `anchor`, or of the whole list. Returns how many."""
+    """Put `added`, in this order and contiguous, in front of `anchor`, or of the whole list.
+    Returns how many.
+    """
     nodes = [node for node in added if node is not None]
     if nodes:
         Change(

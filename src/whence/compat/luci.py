@@ -41,7 +41,9 @@ def composite_origin(parts: Iterable[Origin | None]) -> Origin | None:
 
 
 def add_origin(existing: Origin | None, added: Origin | None) -> Origin | None:
-    """The origin of a node with `existing` that takes over `added`: their union, always."""
+    """The origin of a node that had `existing` and takes over `added`: always their union, never a
+    replacement.
+    """
     return composite_origin((existing, added))
 
 

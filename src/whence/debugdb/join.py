@@ -94,7 +94,9 @@ class Join:
 
 
 def join_model(db: DebugDatabase, operators: Sequence[ModelOperator]) -> Join:
-    """Tie a compilation's database to the model it compiled; a `ModelError` if that is another."""
+    """Tie the database of one compilation to the operators of the model it compiled. A `ModelError`
+    when it is another model's.
+    """
     notes: list[str] = []
     source_ids = _match_sources(db.source, operators, notes)
     optimised = {row.id: row for row in db.optimised}

@@ -46,7 +46,9 @@ class SourceOperatorRow(NamedTuple):
 
 
 class OptimisedRow(NamedTuple):
-    """An operator that passes made or left. Of Regor's generations only the last is queued."""
+    """An operator that the passes made or left. From Regor there are several generations, of which
+    only the last is queued.
+    """
 
     id: int
     source_id: int
@@ -76,7 +78,9 @@ class CmdstreamRow(NamedTuple):
 
 
 class OperatorRow(NamedTuple):
-    """What Vela's tables have no column for: a source operator's name, line and outcome."""
+    """What the four tables have no column for: the name of a source operator, where it was written,
+    and what became of it.
+    """
 
     source_id: int
     name: str
@@ -126,7 +130,9 @@ class TombstoneRow(NamedTuple):
 
 
 class EndingRow(NamedTuple):
-    """How a source operator that no longer runs ended: by the pass that folded or removed it."""
+    """How a source operator that no longer runs came to its end: by the pass that folded it, or by
+    the one that removed it.
+    """
 
     source_id: int
     reason: str
@@ -294,7 +300,9 @@ _KINDS = {int: Kind.INT, float: Kind.REAL, str: Kind.TEXT}
 def _table(
     name: str, row: Callable[..., Row], field: str = "", defaults: Mapping[str, Cell] | None = None
 ) -> TableSchema:
-    """Columns are the row's fields: text may be absent, and what may be `None` or has a default."""
+    """Columns are the fields of the row: text may be absent, and what may be `None` or has a
+    default.
+    """
     columns = []
     for label, hint in get_type_hints(row).items():
         kinds = get_args(hint) or (hint,)

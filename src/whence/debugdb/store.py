@@ -79,7 +79,9 @@ def write_duckdb(db: DebugDatabase, path: Path) -> None:
 
 
 def write_parquet(db: DebugDatabase, folder: Path) -> None:
-    """Write a Parquet file for each table into the folder, without those of an earlier one."""
+    """Write a Parquet file for each table into the folder. Files of tables that an earlier database
+    left there are removed.
+    """
     with _explained(f"'{folder}' cannot be written"), _connected(":memory:") as connection:
         folder.mkdir(parents=True, exist_ok=True)
         earlier = (

@@ -37,7 +37,9 @@ class Extra:
 
 @dataclass(slots=True)
 class DebugDatabase:
-    """One per compilation, filled by all who have rows. Only `queue` is in a meaningful order."""
+    """One per compilation, filled by all who have rows. `queue` is in execution order; the order of
+    other tables means nothing.
+    """
 
     source_path: str = ""
     """The user's file."""

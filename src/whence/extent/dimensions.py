@@ -39,7 +39,9 @@ class SizeGuard:
 
 
 class Dimensions:
-    """A compilation's named dimensions: their sizes in its call, and what was asked of them."""
+    """The named dimensions of one compilation: their sizes in the call that it is made for, and
+    what was asked about them.
+    """
 
     def __init__(self, sizes: Mapping[str, int], most: Mapping[str, int] | None = None) -> None:
         self.sizes = dict(sizes)

@@ -28,7 +28,9 @@ C_PREFIX = "dim_"
 
 
 class Extent:
-    """A polynomial over dimensions, quotients and remainders. Constants are not, but an `int`."""
+    """A polynomial over the dimensions, their quotients and remainders. Never a constant: what
+    turns out to be one is an `int`.
+    """
 
     __slots__ = ("_hash", "dimensions", "terms")
 

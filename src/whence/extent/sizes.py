@@ -12,12 +12,16 @@ from whence.extent.polynomial import names_in
 
 
 def described(size: object) -> str:
-    """A size for a message: its number in the call compiled for, and the model's words."""
+    """A size for a message: what it is in the call that is compiled for, and in the model's
+    words.
+    """
     return f"{estimate(cast(int, size))} ({size!s})" if is_symbolic(size) else str(size)
 
 
 def surely_equal(left: int, right: int) -> bool:
-    """Are the two the same for all sizes? Where doing without the knowledge is right too."""
+    """Are the two the same for all sizes? For choices where doing without the knowledge is right
+    too.
+    """
     if type(left) is int and type(right) is int:
         return left == right
     return decide(left, Relation.EQ, right) is True

@@ -144,7 +144,9 @@ def _p_value(stats: Any, before: np.ndarray, after: np.ndarray) -> float:
 
 
 def noise_of(logs: np.ndarray) -> float:
-    """The usual difference from night to night, a standard deviation; single changes vanish."""
+    """The usual difference from one night to the next, as a standard deviation; a change now and
+    then does not show in it.
+    """
     return float(_NORMAL * np.median(np.abs(np.diff(logs))) / math.sqrt(2))
 
 

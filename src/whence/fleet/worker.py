@@ -50,7 +50,9 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def relative_error(runs_ns: list[int]) -> float:
-    """The median's relative standard error, from the median deviation: robust to outliers."""
+    """The standard error of the median, as a part of it, from the median deviation: a few runs that
+    were disturbed do not matter.
+    """
     if len(runs_ns) < 2:
         return 1.0
     median = statistics.median(runs_ns)

@@ -80,7 +80,9 @@ def write_folded(folded: Mapping[int, Origin]) -> str:
 
 
 class Passage(NamedTuple):
-    """How a source operator first became part of another, which a later reader would not know."""
+    """How a source operator first became part of something else: what a later reader of the file
+    would otherwise not know.
+    """
 
     kind: EdgeKind
     pass_name: str

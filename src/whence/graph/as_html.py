@@ -1,4 +1,6 @@
-"""Small pieces of HTML for notebooks: a line, and a table. Text of models is escaped."""
+"""Small pieces of HTML for notebooks: a line, and a table. Text comes from models and is
+escaped.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ from whence.types import DType, TensorType
 
 
 def bind_state(graph: Graph, pairs: Mapping[str, str]) -> Graph:
-    """Make the named inputs variables, in place: zero at first, then the last run's outputs."""
+    """Make the named inputs variables, in place, which are zero at first and then what the named
+    outputs were in the run before.
+    """
     inputs = {node.name: node for node in graph.inputs}
     outputs = {node.name: node for node in graph.outputs}
     for given, made in pairs.items():

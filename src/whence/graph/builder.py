@@ -30,7 +30,9 @@ from whence.types import Dim, DType, TensorType, ValueType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
-    """A value of a graph being written; `symbol[1]` is the next output of its operator."""
+    """A value of a graph that is being written. `symbol[1]` is the next output of the same
+    operator.
+    """
 
     builder: GraphBuilder
     entry: int
@@ -88,7 +90,9 @@ class GraphBuilder:
         return self._add(_Entry(op, inputs, given, name, None, None, n_outputs, module, line))
 
     def variable(self, name: str, initial: Any) -> Symbol:
-        """A value that outlives a run, with its initial value; see `whence.graph.state`."""
+        """A value that outlives a run, with what it is before the first; see
+        `whence.graph.state`.
+        """
         array = np.asarray(initial)
         return self._add(
             _Entry("Variable", attrs={"initial": array}, name=name, kind=TensorType.of(array))
@@ -102,7 +106,9 @@ class GraphBuilder:
         self._add(_Entry("Output", (value,), name=name))
 
     def finish(self) -> Graph:
-        """The graph. Operators are source operators 1..N; all other nodes have ids after them."""
+        """The graph. Operators are source operators 1..N; constants, inputs and outputs have ids
+        after them.
+        """
         ledger = Ledger()
         operators = [entry for entry in self._entries if entry.op not in NOT_FROM_A_FILE]
         for number, entry in enumerate(operators, 1):

@@ -29,7 +29,9 @@ class Rewired(NamedTuple):
 
 @dataclass(slots=True)
 class Change:
-    """What is to happen. `added` stand together before `before`, or at the end for `None`."""
+    """What is to happen. `added` stand contiguously before `before` (at the end of the list when
+    `None`).
+    """
 
     graph: Graph
     pass_name: str
@@ -39,7 +41,9 @@ class Change:
     consts: list[Node] = field(default_factory=list)
     """New constants; they go to the front of the list."""
     redirects: Mapping[Ref, Ref] = field(default_factory=dict)
-    """Who read the key reads the value instead, at once: with a -> b and b -> c, a becomes b."""
+    """Who read the key reads the value instead. All at once: where a -> b and b -> c, those who
+    read a read b.
+    """
     removed: list[Node] = field(default_factory=list)
     buried: Mapping[int, tuple[Reason, int | None]] = field(default_factory=dict)
     """By node id: why a removed node needs no successor, and which node stands in for it."""
@@ -195,7 +199,9 @@ class Change:
     # ---- provenance ----
 
     def _birth(self, node: Node) -> tuple[Birth, Origin]:
-        """Where a new node comes from. Without a birth it descends from everything removed."""
+        """Where a new node comes from. One that does not say descends from everything that is
+        removed.
+        """
         graph = self.graph
         if node.birth is not None:
             parents = [

@@ -53,7 +53,9 @@ def _fail(graph: Graph, after: str, problem: str) -> GraphError:
 
 
 def _check_list(graph: Graph, seen: set[int], after: str) -> list[Node]:
-    """The nodes in list order. `seen` are ids so far, of enclosing graphs too, as in the ledger."""
+    """The nodes in list order. `seen` are the ids met so far, in enclosing graphs too: the ledger
+    knows a node by its id alone.
+    """
     nodes: list[Node] = []
     previous, node = None, graph.first
     while node is not None:

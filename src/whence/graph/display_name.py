@@ -1,4 +1,6 @@
-"""What messages call a node: the user's operator that it stands for, whatever passes made of it."""
+"""What messages call a node: by the operator of the user's file that it stands for, whatever passes
+made of it.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ from whence.types import DType, TensorType, ValueType
 
 
 class Rewriter:
-    """What one pass does to one graph: it signs the ledger with the pass's name and counts."""
+    """The hand of one pass on one graph. It signs the ledger with the pass's name and counts what
+    the pass did.
+    """
 
     def __init__(self, graph: Graph, pass_name: str) -> None:
         self.graph = graph
@@ -261,7 +263,9 @@ class Edit:
         return True
 
     def _unused(self, change: Change, needed: set[int]) -> list[Node]:
-        """Matched nodes that nobody reads once redirects are done, consumers before producers."""
+        """The matched nodes that no one reads once the redirects are done, consumers before
+        producers.
+        """
         gone: dict[int, Node] = {}
         for node in sorted(self._matched, key=lambda match: match._order, reverse=True):
             if node.id not in self._new:
@@ -319,7 +323,9 @@ class Edit:
                 )
 
     def _position(self, change: Change) -> Node | None:
-        """New nodes go after all they read, before all their readers, else near the last match."""
+        """Where the new nodes go: after all they read, before all who will read them, else near the
+        last matched node.
+        """
         if not change.added:
             return None
         graph = self.graph

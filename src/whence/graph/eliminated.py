@@ -57,7 +57,9 @@ def eliminated(graph: Graph) -> list[Elimination]:
 
 
 def _first_folds(ledger: Ledger) -> dict[int, Edge]:
-    """What was inserted for an operator may be folded before it: such edges are not followed."""
+    """What was inserted because of an operator may be folded before the operator is: such edges are
+    not followed.
+    """
     origins: dict[int, Origin] = {source.id: frozenset((source.id,)) for source in ledger.sources}
     first: dict[int, Edge] = {}
     for edges in ledger.steps():

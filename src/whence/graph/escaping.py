@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 def escape(text: str) -> str:
-    """Printable, on one line, and reversible: backslash escapes control characters and itself."""
+    """Printable, on one line, and reversible: backslash escapes for control characters and for the
+    backslash itself.
+    """
     return "".join(
         (
             char
@@ -16,12 +18,16 @@ def escape(text: str) -> str:
 
 
 def fit(text: str, width: int) -> str:
-    """Text that comes from a model, printable, its middle left out if longer than `width`."""
+    """Text that comes from a model, printable, and with its middle left out when it is longer than
+    `width`.
+    """
     return shorten(escape(text), width)
 
 
 def shorten(text: str, width: int) -> str:
-    """The text, its middle left out if longer than `width`: both ends of a name tell something."""
+    """The text, with its middle left out when it is longer than `width`: both ends of an operator's
+    name tell something.
+    """
     if len(text) <= width:
         return text
     head = (width - 1) // 3

@@ -78,7 +78,9 @@ def sampling(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Va
 
 
 def beam_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
-    """The likeliest texts, side by side: sequences [batch, results, length] and scores."""
+    """The likeliest texts, kept side by side: sequences [batch, results, length] and their
+    scores.
+    """
     wishes = _wishes(inputs, 1, 2, 6, 7, 8, 9)
     count, results = _integer(inputs, 3, 1), _integer(inputs, 4, 1)
     if not 1 <= results <= count:

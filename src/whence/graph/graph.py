@@ -50,7 +50,9 @@ class Graph(NodeList):
         self.ledger = ledger if ledger is not None else Ledger()
         self.inference = inference if inference is not None else Inference()
         self.metadata: dict[str, str] = {}
-        """Text about the whole model that travels with it: producer, domain, file properties."""
+        """Text about the whole model that travels with it: producer, domain, properties of the
+        file.
+        """
         self.dimensions: dict[str, int] = {}
         """The sizes of dimensions that the file names and the caller of its reader fixed."""
         self.files: dict[Path, os.stat_result] = {}
@@ -145,7 +147,9 @@ class Graph(NodeList):
 
     @property
     def results(self) -> list[Node]:
-        """What a run is for: outputs, then new values of variables. Each reads one value."""
+        """What a run is for: the outputs, then the new values of variables. Each reads one
+        value.
+        """
         return [*self.outputs, *self.assigns]
 
     def producer(self, ref: Ref) -> Node:
@@ -220,7 +224,9 @@ class Graph(NodeList):
         return present
 
     def nested(self) -> Iterator[Graph]:
-        """This graph and all nested in it, outermost first; one may be changed before the next."""
+        """This graph and every graph nested in it, outermost first. A graph may be changed before
+        the next is asked for.
+        """
         yield self
         for node in sorted((self._nodes[node_id] for node_id in self._holders), key=_order):
             for body in node.bodies.values():
@@ -263,7 +269,9 @@ class Graph(NodeList):
         return node
 
     def _adopt(self, node: Node) -> None:
-        """Append a copy of another graph's node, which the copied ledger counts already."""
+        """Append a copy of another graph's node: the ledger that was copied with it counts it
+        already.
+        """
         self._link(node, self._last, None)
         self._register(node, counted=True)
 
@@ -285,7 +293,9 @@ class Graph(NodeList):
         return node
 
     def remove(self, node: Node) -> None:
-        """Take out a node whose outputs have no consumers; the caller records its outcome."""
+        """Take a node out. Its outputs must have no consumers left; what became of it is the
+        caller's to record.
+        """
         self._check_member(node)
         if node._uses:
             few = ", ".join(f"%{user}" for user in itertools.islice(node._uses, 5))
@@ -328,7 +338,9 @@ class Graph(NodeList):
         self._relink(node, None, self._first)
 
     def move_before(self, node: Node, anchor: Node) -> None:
-        """Move a node in front of `anchor`, behind all that it reads and before all its readers."""
+        """Move a node in front of `anchor`, which must stand after all it reads and before, or at,
+        the first that reads it.
+        """
         self._check_member(node)
         self._check_member(anchor)
         self._check_fits(node, node.inputs, anchor)

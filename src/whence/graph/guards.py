@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from whence.graph.graph import Graph
 
 DEEPEST = 31
-"""The run-time library has a bit of an integer for each condition: no more are flattened."""
+"""The run-time library keeps what guards want in the bits of an integer. Not more conditions than
+this are flattened.
+"""
 
 
 class Guard(NamedTuple):
@@ -47,7 +49,9 @@ def holds(guard: Guard, value: Value) -> bool:
 
 
 def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:
-    """By node: the conditions it runs under by itself. Only of nodes that do not always run."""
+    """By node: under which conditions it runs, when each runs by itself. Only of nodes that do not
+    always.
+    """
     if "Choose" not in graph.op_counts:
         return {}
     nodes = [node for node in graph if node.op not in BOUNDARY]

@@ -167,7 +167,9 @@ def _run_branch(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence
 
 
 def _run_continuation(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
-    """Operands of which the first rows count, by numbers that come first, or only the size."""
+    """Of some of what it takes the first rows are meant, by counts that come first; and of some the
+    size that they are.
+    """
     first, sized = entry_of(node.attrs)
     counts, feeds = inputs[: len(first)], list(inputs[len(first) :])
     for place, count in zip(first, counts, strict=True):

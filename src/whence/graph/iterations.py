@@ -180,7 +180,9 @@ def _scan(node: Node, inputs: Sequence[Value]) -> Iterations:
 
 
 def _as_declared(formal: Node, value: np.generic) -> np.ndarray:
-    """A loop's iteration number and condition are scalars, or lists of one as its body declares."""
+    """A loop's iteration number and condition are numbers, or lists of one number where its body
+    declares them so.
+    """
     kind = formal.type
     return np.asarray(value).reshape(
         (1,) if isinstance(kind, TensorType) and kind.rank == 1 else ()

@@ -8,7 +8,9 @@ from whence.types import Dim, DType, OptionalType, SequenceType, Shape, TensorTy
 
 
 def merge(found: ValueType, declared: ValueType | None) -> ValueType:
-    """What was found, gaps filled from what else is known. In a contradiction the found holds."""
+    """What was found, with gaps filled from what is known otherwise. Where the two contradict, what
+    was found holds.
+    """
     if declared is None:
         return found
     if isinstance(found, TensorType):

@@ -37,7 +37,9 @@ class NodeFlag(enum.Flag):
 
 
 class Birth(NamedTuple):
-    """How a pass made a node; written to the ledger when the node enters the graph."""
+    """How a node that a pass made came to be. Written to the ledger when the node enters the
+    graph.
+    """
 
     parents: tuple[tuple[int, EdgeKind], ...]
     """Nodes that exist already when the node is made."""

@@ -28,7 +28,9 @@ _MATRIX = 2
 
 
 def only_last(graph: Graph, outputs: Mapping[str, int]) -> Graph:
-    """Of the named outputs leave, in place, what is last along an axis, of one element."""
+    """Leave of the named outputs, in place, what is last along an axis, which then has one
+    element.
+    """
     by_name = {node.name: node for node in graph.outputs}
     for name, axis in outputs.items():
         if name not in by_name:

@@ -31,7 +31,9 @@ _MOST_BYTES = 1 << 46
 
 
 def why_it_fails(graph: Graph, node: Node) -> str:
-    """Why the operator is sure to fail on operands of these types and constants, or empty."""
+    """Why the operator is certain to fail on operands of these types, and these constants; empty
+    when it may work.
+    """
     types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
     query = TypeQuery(
         node.op,
@@ -53,7 +55,9 @@ def why_it_fails(graph: Graph, node: Node) -> str:
 
 
 def check_claim(graph: Graph, node: Node, found: Sequence[ValueType]) -> None:
-    """`ModelError` when the file declares other outputs of the node than what was found."""
+    """Raise `ModelError` when the file declares something else of the node's outputs than what was
+    found out about them.
+    """
     for claimed, kind in zip(graph.claims[node.id], found, strict=True):
         if claimed is not None and contradict(claimed, kind):
             raise ModelError(

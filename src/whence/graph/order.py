@@ -10,7 +10,9 @@ _GAP = 1 << 20
 
 
 def number(node: Node) -> None:
-    """Number a newly linked node between its neighbours, renumbering around it if need be."""
+    """Number a node that was just linked between its neighbours, renumbering others around it when
+    there is no number left.
+    """
     before, after = node._prev, node._next
     if before is None:
         node._order = 0 if after is None else after._order - _GAP

@@ -22,7 +22,9 @@ from whence.provenance import NO_ORIGIN, Outcome, Reason
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many source operators there are, and had each outcome; these add up to `source_ops`."""
+    """How many source operators there are, and how many had each outcome. The outcomes add up to
+    `source_ops`.
+    """
 
     source_ops: int
     live: int

@@ -59,7 +59,9 @@ class GraphText:
 
 
 def read_block(lines: list[TextLine], values: Values, indent: int) -> GraphText:
-    """The graph of lines indented so far. `lines` are last first; its own are taken off."""
+    """The graph whose lines begin after so many blanks. `lines` are last first, and those that
+    belong to it are taken off.
+    """
     block = GraphText()
     seen: dict[int | str, TextLine] = {}
     while lines and lines[-1].indent == indent:

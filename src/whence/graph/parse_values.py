@@ -19,7 +19,9 @@ _DTYPES = {str(dtype): dtype for dtype in DType}
 
 
 class Values:
-    """Reads values; remembers the length of large arrays, to write them so again."""
+    """Reads values; remembers how large arrays were written, so that they can be written so
+    again.
+    """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._arrays = arrays

@@ -65,7 +65,9 @@ def print_graph(
 
 
 def print_node(node: Node) -> str:
-    """One node of the printed graph. Reads the whole ledger for its passes: not for loops."""
+    """One node as it stands in the printed graph. Reads the whole ledger to say which passes made
+    it: not for use in a loop.
+    """
     made_by = _passes_by_node(node.graph) if node.graph is not None else {}
     return _line(node, _Style(made_by=made_by))
 

@@ -48,7 +48,9 @@ NOT_FROM_A_FILE = BOUNDARY - {"Assign"}
 
 
 def list_order(op: str) -> int:
-    """A graph written by hand has constants first, then inputs, variables, operators, outputs."""
+    """In a graph that is written by hand constants come first, then inputs, variables, operators
+    and outputs.
+    """
     if op in SOURCES:
         return 0 if op == "Const" else 1 if op == "Input" else 2
     return 4 if op == "Output" else 3

@@ -1,4 +1,6 @@
-"""Models of other libraries, as objects: their graphs, and what their compiled form takes."""
+"""Models of other libraries, given as objects: their graphs, and what their compiled form is called
+with.
+"""
 
 from __future__ import annotations
 

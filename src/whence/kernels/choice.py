@@ -49,7 +49,9 @@ _LEFT_OUT = frozenset(
 
 
 def problem_of(group: Group, anchor: Node, tile: Tile) -> str | None:
-    """What decides which choice is fastest, in words; `None` for an anchor without choices."""
+    """What decides which choice is fastest, in words; `None` for an anchor that leaves no
+    choice.
+    """
     if anchor.op not in _TUNABLE:
         return None
     operands = [_operand(group, anchor, position) for position in range(2)]

@@ -10,13 +10,17 @@ _NOT_HIDDEN = 0.3
 # a slow one has not begun.
 _STRAGGLING = 0.3
 ITEMS_PER_THREAD = 4
-"""Work items that let threads end together where items cannot be counted out evenly."""
+"""Work items that let threads end at about the same time where items cannot be counted out
+evenly.
+"""
 FEWEST_ITEMS = 16
 """Work items worth having for any number of threads: a kernel's part of the caches stays small."""
 
 
 def overlapped(computing: float, fetching: float) -> float:
-    """Cycles where prefetching is hidden behind other products, which hides most latency."""
+    """Cycles where memory is prefetched while something else is multiplied, which hides most of the
+    latency.
+    """
     return max(computing, fetching) + min(computing, fetching) * _NOT_HIDDEN
 
 

@@ -41,7 +41,9 @@ class _TooDeepError(Exception):
 
 
 class Elements:
-    """A group's elements: of members by rules, of inputs from buffers, of an anchor as given."""
+    """The elements of a group: members' outputs, by the rules; inputs, from buffers; an anchor's
+    output, as given.
+    """
 
     def __init__(
         self,
@@ -133,7 +135,9 @@ class Elements:
         return kind.dtype
 
     def const(self, ref: Ref | None) -> Sequence[int] | None:
-        """A known input's integers, such as axes or a shape; open sizes are expressions."""
+        """The integers of an input that is known, such as axes or a shape; sizes that are open
+        among them are expressions.
+        """
         value = self.graph.known_value(ref)
         if value is None:
             return None

@@ -15,7 +15,9 @@ _COMPARISONS = (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT, Fn.ISNAN, Fn.ISINF)
 
 
 def compute_type(dtype: DType) -> DType:
-    """The type that arithmetic on `dtype` has: half precision is computed in single."""
+    """The type arithmetic on `dtype` is done in: half-precision values are computed in single and
+    rounded when stored.
+    """
     return DType.F32 if dtype in _HALF else dtype
 
 
@@ -24,7 +26,9 @@ def literal(value: float | int | bool, dtype: DType) -> Literal:
 
 
 def apply(fn: Fn, *args: Expr, dtype: DType | None = None) -> Expr:
-    """A scalar function of expressions, of the first argument's type; comparisons give bool."""
+    """A scalar function of expressions. The result has the first argument's type, comparisons give
+    bool.
+    """
     kind = DType.BOOL if fn in _COMPARISONS else dtype or args[0].dtype
     if fn is Fn.ADD and kind is DType.F32:
         for one, other in (args, args[::-1]):
@@ -55,7 +59,9 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
 
 
 def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
-    """`select` between values that may both be computed: no condition guards a read."""
+    """`select` between values that may both be computed: neither side reads what the condition
+    guards.
+    """
     if isinstance(condition, Literal):
         return then if condition.value else otherwise
     return Op(Fn.CHOOSE, (condition, then, otherwise), then.dtype)
@@ -94,8 +100,8 @@ def _leading(index: Index, limit: int) -> Index:
         step = math.gcd(rest, *(factor for _, factor in terms[count:]))
         low, high = Index(0, tuple(terms[:count])).bounds()
         if decide(0, Relation.LE, low) and decide(high, Relation.LT, step):
-            kept = set(terms[count:])
-            return Index(index.const, tuple(term for term in index.terms if term in kept))
+            leading = set(terms[count:])
+            return Index(index.const, tuple(term for term in index.terms if term in leading))
     return index
 
 

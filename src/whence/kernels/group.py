@@ -1,4 +1,6 @@
-"""What lowering works on: a fused group's members, what they read, and their readers."""
+"""What lowering works on: the members of one fused group, what they read and what others read of
+them.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One kernel in the making; `inputs`, then `outputs`, are in the order of its parameters."""
+    """One kernel in the making. `inputs` and `outputs` are in the order of the kernel's parameters,
+    inputs first.
+    """
 
     graph: Graph
     name: str
@@ -69,7 +73,9 @@ class Group:
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
     is_closed: bool = False
-    """Are sizes wanted as numbers? Open ones are then fixed: what is compiled serves no others."""
+    """Are sizes wanted as numbers? Those that are open are then asked for, so that what is compiled
+    serves no others.
+    """
 
     def params(self) -> tuple[Buffer, ...]:
         found = [
@@ -96,7 +102,9 @@ class Group:
         return f"in{self.inputs.index(ref)}"
 
     def output_names(self, node: Node, count: int) -> list[str | None]:
-        """The parameters for a node's first outputs; `None` for one that is unread or missing."""
+        """The parameters for a node's first outputs; `None` for one that nobody else reads, or that
+        the node does not have.
+        """
         names = {ref: f"out{number}" for number, ref in enumerate(self.outputs)}
         return [names.get(Ref(node.id, slot)) for slot in range(count)]
 
@@ -116,7 +124,9 @@ class Group:
         return Kernel(self.name, tuple(params), tasks, body, self.costs(), scratch_bytes, packings)
 
     def stores(self, anchor: Node, value: Expr, flat: Index) -> tuple[Store, ...]:
-        """What is stored for the anchor's element `flat`: its value through the fused operators."""
+        """What is stored for the anchor's element at position `flat`: its value, through the
+        operators fused behind it.
+        """
         shape = self.shape(anchor.ref())
 
         def given(index: Indices) -> Expr:

@@ -85,7 +85,9 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Looked:
-    """An index computed from data, as of a gather. Lowering promises `0 <= value < extent`."""
+    """An index computed from data, such as the row a gather reads. `0 <= value < extent` is the
+    lowering's promise.
+    """
 
     value: Expr
     extent: int
@@ -106,7 +108,9 @@ Atom: TypeAlias = Var | Quotient | Remainder | Looked
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """`const + Σ coefficient · atom`. Built by the operators and functions here, in normal form."""
+    """`const + Σ coefficient · atom`. Build with the operators and functions of this file, which
+    keep it normal.
+    """
 
     const: int
     terms: tuple[tuple[Atom, int], ...] = ()

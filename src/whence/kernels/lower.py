@@ -1,4 +1,6 @@
-"""From fused operators to kernels: which family lowers a group, and what others do."""
+"""From fused operators to kernels: which family lowers a group, and what happens to one that no
+family covers.
+"""
 
 from __future__ import annotations
 

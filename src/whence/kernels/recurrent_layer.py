@@ -1,4 +1,6 @@
-"""A recurrent layer for its program: sizes, division, and what its units compute."""
+"""What a recurrent layer is to its program: sizes, how it is divided, and what its units
+compute.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class RecurrentLayer(Micro):
     reverse: tuple[bool, ...]
     batch_first: bool
     late: int | None
-    """The gate whose state product has a bias of its own and stays apart from the input's."""
+    """The gate whose sum with the state starts from its own bias and is kept apart from the
+    input's.
+    """
     phases: tuple[tuple[Phase, ...], ...]
     """By direction."""
     x: str

@@ -1,4 +1,6 @@
-"""Recurrent layers as programs: the input's products for many steps, then the state's by step."""
+"""Recurrent layers as programs: the input's products for many steps at once, then step by step the
+products with the state.
+"""
 
 from __future__ import annotations
 

@@ -80,14 +80,18 @@ class SizeArguments:
 
 @dataclass(frozen=True, slots=True)
 class SharedKernel:
-    """A kernel with `dimensions` as its own sizes, handed over by every call."""
+    """A kernel whose `dimensions` are sizes of its own, which every call of its function hands
+    over.
+    """
 
     kernel: Kernel
     sizes: tuple[int, ...]
 
 
 def with_size_arguments(kernel: Kernel) -> SharedKernel | None:
-    """The kernel as one whose function others may share, if its micro-kernel has that form."""
+    """The kernel as one that others may share the function of, if its micro-kernel has such a
+    form.
+    """
     if len(kernel.body) != 1 or kernel.dimensions:
         return None
     (micro,) = kernel.body

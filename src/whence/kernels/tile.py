@@ -1,4 +1,6 @@
-"""How many accumulators the registers hold: the innermost tile of products and convolutions."""
+"""How many accumulators a machine's registers hold: the shape of the innermost tile of products and
+convolutions.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ STEP, RANK = "step", "rank"
 
 @dataclass(frozen=True, slots=True)
 class TopK(Micro):
-    """Work item t is a row: its elements, how many there are and are wanted, where each goes."""
+    """Work item t is a row: what its elements are, how many there are, how many are wanted, and
+    where each goes.
+    """
 
     length: int
     k: int

@@ -118,7 +118,9 @@ class Vectoriser:
 
 
 def vectorised(expr: Expr, lane: Var, lanes: int, names: Mapping[str, Expr]) -> Expr | None:
-    """An expression without look-ups, for `lanes` values of `lane`; `None` without vector form."""
+    """An expression that looks nothing up, for `lanes` values of `lane`; `None` when it has no
+    vector form.
+    """
     vectors = Vectoriser(lane, lanes, names)
     return None if looks_up(expr) or not vectors.can_write(expr) else vectors.write(expr)
 
@@ -129,7 +131,9 @@ def looks_up(*exprs: Expr) -> bool:
 
 
 def moves_with(index: Index, lane: Var) -> bool | None:
-    """True when the index moves by one with the variable, False when not at all, else `None`."""
+    """True when the index moves by one with the variable, False when it does not move, `None` when
+    it does anything else.
+    """
     if _reads_data(index):
         return None
     if not index.depends_on(lane):
@@ -148,7 +152,9 @@ def _reads_data(index: Index) -> bool:
 
 
 def _code(load: Load) -> Expr | None:
-    """What is looked up when the load reads a byte from a table with an entry for each byte."""
+    """What is looked up, when the load reads a byte from a table with one entry for each value of a
+    byte.
+    """
     if load.dtype not in (DType.I8, DType.U8) or load.index.const:
         return None
     match load.index.terms:

@@ -71,7 +71,9 @@ class Work:
     functions: int = 0
     """Exponentials and other functions that are many operations each."""
     loaded: dict[str, int] = field(default_factory=dict)
-    """Bytes that loads take from each parameter and from scratch, each as often as it is loaded."""
+    """Bytes that loads take from each parameter, and from scratch; a byte that is loaded again
+    counts again, wherever it comes from.
+    """
     stored: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Work, times: int = 1) -> None:
@@ -95,7 +97,9 @@ class Work:
 
 
 def count_work(kernel: ir.Kernel) -> Work:
-    """`UnsupportedError` for a program whose course depends on data, or that is long to count."""
+    """Raises `UnsupportedError` for a program whose course depends on the data, or that would take
+    long to count.
+    """
     walker = _Walker(kernel)
     return walker.statements(kernel.body)
 

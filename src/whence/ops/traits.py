@@ -28,7 +28,9 @@ class Trait(enum.Flag):
     PERMUTES = enum.auto()
     """Every element of its data appears once in its result."""
     SELECTS = enum.auto()
-    """Its results are elements of its data: the same on codes as on the numbers behind them."""
+    """Every element of its result is one of the elements of its data, so that it gives the same on
+    codes as on the numbers behind them.
+    """
     MOVES = enum.auto()
     """It selects from one operand, by position only, and adds nothing."""
     COMPARES = enum.auto()

@@ -19,7 +19,9 @@ from whence.ops.definition import OpClass
 
 @dataclass(frozen=True, slots=True)
 class Pass(ABC):
-    """One transformation. `run` changes the graph only through the rewriter, for the ledger."""
+    """One transformation. `run` changes the graph only through the rewriter, which keeps the
+    ledger.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -27,7 +29,9 @@ class Pass(ABC):
     classes: ClassVar[OpClass] = OpClass.NONE
     """Skip the pass when the graph holds no operator of these classes. `NONE` never skips."""
     ensures: ClassVar[Check] = Check.NONE
-    """What the graph is afterwards, beyond what every pass keeps; verified likewise."""
+    """What the graph is afterwards, beyond the invariants that every pass keeps. Verified like
+    them.
+    """
     rounds_otherwise: ClassVar[bool] = False
     """The pass gives quantised operators the arithmetic of their runtime: codes may change by a
     quantum, and what follows from them by more.
@@ -43,10 +47,14 @@ class Pass(ABC):
 
     @abstractmethod
     def run(self, rewriter: Rewriter) -> None:
-        """Transform `rewriter.graph`: called for the main graph and each nested graph in turn."""
+        """Transform `rewriter.graph`. The manager calls it for the main graph and each nested graph
+        in turn.
+        """
 
     def why_skip(self, graph: Graph) -> str:
-        """Why there is nothing to do, or empty; decided from the operators present alone."""
+        """Why there is nothing to do, or the empty string. Decided from what operators are present,
+        without looking at nodes.
+        """
         if self.classes and not self.classes & graph.op_classes:
             return f"no operator of class {self.classes.name or self.classes}"
         return ""
@@ -61,7 +69,9 @@ class RulePass(Pass):
 
     @abstractmethod
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        """Try the rules at `node`, for at most one edit. Nodes around it are visited again."""
+        """Try the rules at `node`; apply at most one edit. Nodes around an edit are visited
+        again.
+        """
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

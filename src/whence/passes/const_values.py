@@ -11,7 +11,9 @@ _MAX_LIST = 4096
 
 
 def const_ints(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
-    """The elements of a constant list of integers or of one; else, or when absent, `None`."""
+    """The elements of a constant list of integers (or of one integer); `None` when it is absent,
+    not constant, or something else.
+    """
     value = graph.const_value(ref)
     if value is None or value.dtype.kind not in "iu" or value.size > _MAX_LIST:
         return None

@@ -24,7 +24,9 @@ _HALF_TOLERANCE = 5e-3
 
 
 class EquivalenceProbe:
-    """Random inputs of a graph and its outputs at the start; none if it cannot run on them."""
+    """Random inputs for a graph and the outputs it gave at the start. A graph that cannot run on
+    them is not compared.
+    """
 
     def __init__(self, graph: Graph, seed: int = 0) -> None:
         self.inputs: dict[str, Value] = {}
@@ -64,7 +66,9 @@ class EquivalenceProbe:
         return self
 
     def renewed(self, graph: Graph, pass_name: str) -> EquivalenceProbe:
-        """A probe of the graph as it is now: it must still run, with outputs of the same types."""
+        """A probe of the graph as it is now. It must still run, and give outputs of the same types
+        and shapes.
+        """
         if not self.comparable:
             return self
         for name, was, now in zip(
@@ -93,7 +97,9 @@ class EquivalenceProbe:
 
 
 def results_of(graph: Graph, inputs: Mapping[str, Value]) -> list[Value]:
-    """The outputs; of a graph with state those of two successive runs, and the state after."""
+    """The outputs; of a graph with state those of two runs that follow each other, and the state
+    after them.
+    """
     if not graph.variables:
         return graph.run(inputs)
     state = initial_state(graph)

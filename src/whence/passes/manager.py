@@ -16,7 +16,9 @@ from whence.provenance import PassReport
 
 
 class CheckLevel(enum.IntEnum):
-    """How much to verify after every pass; lost source operators are checked always."""
+    """How much to verify after every pass. That no source operator was lost is checked at every
+    level.
+    """
 
     OFF = 0
     INVARIANTS = 1

@@ -1,4 +1,6 @@
-"""Reading operands: constant sides of binary operators, shapes, and what broadcasting does."""
+"""Reading operands: which side of a binary operator is constant, what shape a value has, whether
+broadcasting leaves a shape alone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from whence.types import same_dim as dims_agree
 from whence.types import same_shape as shapes_agree
 
 FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
-"""Types whose arithmetic may be regrouped. Integers wrap; smaller floats are for storage."""
+"""The types that arithmetic may be regrouped in. Integers wrap around, and smaller floats are
+storage formats.
+"""
 
 
 class WithConst(NamedTuple):
@@ -66,14 +70,18 @@ def with_const(graph: Graph, node: Node) -> WithConst | None:
 
 
 def other_operand(node: Node, value: Ref) -> Ref | None:
-    """What a binary operator combines with `value`; `None` if that is `value` or no operand."""
+    """What a binary operator combines with `value`; `None` when that is `value` itself or `value`
+    is not an operand.
+    """
     if len(node.inputs) != 2 or node.inputs.count(value) != 1:
         return None
     return node.inputs[1 - node.inputs.index(value)]
 
 
 def scalar_factor(graph: Graph, node: Node) -> tuple[Ref, float] | None:
-    """`x` and `s` of a node s · x or x / (1/s), with one finite number that keeps the shape."""
+    """`x` and `s` when the node is s · x or x / (1/s) with one finite constant number that leaves
+    the shape of `x` as it is.
+    """
     operands = with_const(graph, node) if node.op in operators(Trait.SCALES) else None
     kind = None if operands is None else tensor_of(graph, operands.value)
     if operands is None or kind is None or kind.dtype not in FLOATS or operands.const.size != 1:
@@ -111,7 +119,9 @@ def same_shape(left: TensorType | None, right: TensorType | None) -> bool:
 
 
 def broadcasts_into(shape: Shape | None, target: Shape | None) -> bool:
-    """Does a value of `shape` surely broadcast to `target` without changing the latter?"""
+    """Does a value of `shape` certainly broadcast against one of `target` without changing the
+    latter's shape?
+    """
     if shape == ():
         return True
     if shape is None or target is None or len(shape) > len(target):

@@ -1,4 +1,6 @@
-"""Small questions that passes ask of the graph while matching. Nothing here changes it."""
+"""Small questions that passes ask of the graph around a node while they match. Nothing here changes
+the graph.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _TOLERANCE = {DType.F16: 2e-3, DType.BF16: 1e-2}
 
 
 def scalar(graph: Graph, ref: Ref | None) -> float | None:
-    """The number behind `ref` if it is a constant of one element, of any rank, else `None`."""
+    """The number behind `ref` when it is a constant of one element, of whatever rank, else
+    `None`.
+    """
     value = graph.const_value(ref)
     if (
         not isinstance(value, np.ndarray)
@@ -86,7 +90,9 @@ def same_but_one(left: Shape | None, right: Shape | None) -> bool:
 
 
 def is_closed(matched: Collection[Node], root: Node) -> bool:
-    """Is all but `root` read by matched nodes only, so that one node can replace the match?"""
+    """Is everything but `root` read by matched nodes only? Then nobody misses it when the match
+    becomes one node.
+    """
     inside = {node.id for node in matched}
     return all(
         node is root or (len(node._uses) <= len(inside) and inside.issuperset(node._uses))
@@ -95,12 +101,16 @@ def is_closed(matched: Collection[Node], root: Node) -> bool:
 
 
 def few_consumers(graph: Graph, node: Node, limit: int) -> list[Node] | None:
-    """The nodes that read any output of `node`; `None` beyond `limit`. Looks at no more."""
+    """The nodes that read any output of `node`, or `None` when there are more than `limit` of them.
+    Never looks at more.
+    """
     return None if len(node._uses) > limit else graph.consumers(node)
 
 
 def only_user(graph: Graph, node: Node, ops: Ops) -> Node | None:
-    """The only node that reads any output of `node`, if among `ops`; it may read others too."""
+    """The only node that reads any output of `node`, when its operator is among `ops`; it may read
+    other values too.
+    """
     return unique_consumer(graph, node, ops, check_inputs=False)
 
 
@@ -140,7 +150,9 @@ def without_casts(graph: Graph, ref: Ref) -> tuple[Ref, list[Node]]:
 
 
 def reduced_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
-    """A Reduce operator's axes, from the front and sorted; `None` if they or the rank are open."""
+    """The axes a Reduce operator works over, counted from the front and sorted; `None` when they or
+    the rank are not known.
+    """
     shape = shape_of(graph, node.input(0))
     if shape is None:
         return None

@@ -203,4 +203,6 @@ CHANNELS_FIRST: Sequence[Pass] = (
     CancelReshapes(),
     *_CLEAN_UP,
 )
-"""After `PORTABLE`, for ONNX with channels first, of a graph that has channels last."""
+"""After `PORTABLE`, for ONNX, whose images have their channels first, when the graph came from a
+format that has them last.
+"""

@@ -1,4 +1,6 @@
-"""Where everything came from: source operators, ledger, and tables with origins in files."""
+"""Where everything came from: source operators, the ledger of transformations, and the tables that
+carry origins in files.
+"""
 
 from whence.provenance.ledger import Edge, EdgeKind, Entry, Ledger, Outcome, Reason, Tombstone
 from whence.provenance.pass_report import PassReport

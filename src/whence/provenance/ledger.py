@@ -72,7 +72,9 @@ class Edge(NamedTuple):
     pass_name: str
     rule: str
     step: int
-    """Its rewrite. Edges of one step happen at once: a parent is what it was before it."""
+    """The rewrite it belongs to. All edges of one step happen at once: a parent is what it was
+    before the step.
+    """
 
 
 class Entry(NamedTuple):
@@ -267,7 +269,9 @@ class Ledger:
         return self._replay(frozenset(EdgeKind))
 
     def folded_origins(self) -> dict[int, Origin]:
-        """By node id: the part of its origin that came only by `fold` edges, without work."""
+        """For every node id, the part of its origin that reached it only through `fold` edges:
+        effect without run-time work.
+        """
         working = self._replay(frozenset(EdgeKind) - {EdgeKind.FOLD})
         return {
             node: origin - working.get(node, NO_ORIGIN)

@@ -20,7 +20,9 @@ def union_of(origins: Iterable[Origin]) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class SourceOp:
-    """An operator of the file. `id` is 1, 2, ... in file order, nested ones included."""
+    """One operator of the source file. Its `id` is 1, 2, ... in file order, nested graphs and
+    inlined functions included.
+    """
 
     id: int
     name: str
@@ -28,7 +30,9 @@ class SourceOp:
     op: str
     """The operator's type, as the file calls it."""
     scope: str = ""
-    """The path of enclosing operators in a nested graph or function: `if_3/then_branch`."""
+    """The path of enclosing operators, when it stands in a nested graph or an inlined function:
+    `if_3/then_branch`.
+    """
     module: str = ""
     """The module that it was exported from (`layer1.0.bn1`), when the file says so."""
     line: str = ""

@@ -39,7 +39,9 @@ def _row(each: Difference) -> dict[str, Any]:
 
 
 def as_annotations(found: Comparison, warnings: Sequence[str], over: Sequence[Difference]) -> str:
-    """Workflow commands, which GitHub shows at the change: an error for each one over the limit."""
+    """Workflow commands, which GitHub shows beside the change: an error for each difference that is
+    over the limit.
+    """
     lines = [f"::warning title=whence::{_data(text)}" for text in warnings]
     lines += [f"::error title=whence::{_data(f'{each.name}: {_change(each)}')}" for each in over]
     lines.append(f"::notice title=whence::{_data(f'{found.total.name}: {_change(found.total)}')}")

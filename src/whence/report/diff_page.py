@@ -1,4 +1,6 @@
-"""Two profiles as one page: a treemap each, on one scale, and the operators that changed."""
+"""Two profiles as one page: a treemap for each, on one scale and with one order, and the operators
+that changed.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ _INDENT = (0, 0, 0, 4)
 
 
 def print_findings(console: Console, profile: Profile, limit: int = 10) -> None:
-    """Those with a prize, by its size; then doubts about the figures. `limit` 0 prints all."""
+    """Those with a prize, by its size; then what makes the figures doubtful. `limit` 0 prints
+    all.
+    """
     findings = profile.findings
     prized = [each for each in findings if each.prize_ns]
     for number, each in enumerate(prized[: limit or None], 1):

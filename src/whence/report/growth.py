@@ -97,7 +97,9 @@ def _summary(sweep: DimensionSweep, rows: list[GrowthRow]) -> str:
 
 
 def growth_page(sweep: DimensionSweep) -> str:
-    """A page that needs no network: the times over the sizes, with fitted curves, and a table."""
+    """A page that anybody can open, without a network: the times over the sizes, with the fitted
+    curves, and a table.
+    """
     title = f"{sweep.model} by {sweep.dimension} · whence"
     styles, scripts = ("engines.css", "growth.css"), ("wording.js", "growth.js")
     return document(

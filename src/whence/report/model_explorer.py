@@ -142,7 +142,9 @@ def _facts(profile: Profile) -> dict[str, dict[str, str]]:
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:
-    """All but constants, which would hide the rest; nested graphs belong to their operator."""
+    """All but constants, which would hide the rest. Nested graphs are left to the operator that
+    holds them.
+    """
     return (node for node in graph if not node.is_const)
 
 

@@ -28,7 +28,9 @@ _NO_SHAPE = (None, None, None, None, None)
 
 
 def database_of(profile: Profile) -> DebugDatabase:
-    """Each kernel is an operator of the optimised graph, with ids after the file's operators."""
+    """Each kernel counts as one operator of the optimised graph, with ids after those of the file's
+    operators.
+    """
     db = DebugDatabase(profile.model)
     db.cmdstream.append(CmdstreamRow(0, 0))
     for row in profile.sources:

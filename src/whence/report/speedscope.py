@@ -1,4 +1,6 @@
-"""speedscope.json: a flame graph of all time, and one run's timeline. Also works offline."""
+"""speedscope.json: a flame graph of all the time, and the timeline of one run. Opens at
+speedscope.app and offline.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A profile as weighted stacks for flame graphs: model, modules, kernel, operator."""
+"""A profile as weighted stacks: model, modules, kernel, operator. Flame graphs are drawn from
+these.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +45,8 @@ def modules(row: SourceRow) -> tuple[str, ...]:
 
 
 def location(row: SourceRow) -> tuple[str, int]:
-    """File and line the operator was exported from; empty and 0 when the file does not say."""
+    """File and line of the program the operator was exported from; empty and 0 when the file does
+    not say.
+    """
     path, _, line = row.line.rpartition(":")
     return (path, int(line)) if path and line.isdecimal() else (row.line, 0)

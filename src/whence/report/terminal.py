@@ -1,4 +1,6 @@
-"""A profile as a table that fits the terminal; names lose their middle, not more."""
+"""A profile as a table for the terminal. Fits its width; names lose their middle, and nothing in
+them takes effect.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,9 @@ def fates_line(profile: Profile) -> str:
 
 
 def fate_counts(profile: Profile) -> list[tuple[str, int]]:
-    """How many operators met each fate; that none was lost is always said, unlike dead."""
+    """How many operators met each fate. That none was lost is always said; that none was dead is
+    not.
+    """
     found = profile.coverage
     counts = (
         ("live", found.live),
@@ -165,7 +169,9 @@ def fate_counts(profile: Profile) -> list[tuple[str, int]]:
 
 
 def closure_line(profile: Profile) -> str:
-    """`kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %`. Tiny parts are left out."""
+    """`kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %`. What rounds to nothing is left
+    out.
+    """
     parts = closure(profile)
     shown = [
         f"{escape(name)} {tenths / 10:.1f} %"
@@ -176,7 +182,9 @@ def closure_line(profile: Profile) -> str:
 
 
 def closure(profile: Profile) -> list[tuple[str, int, int]]:
-    """Parts of the wall time: name, nanoseconds, and tenths of a per cent that add up to 1000."""
+    """What the wall time consists of: name, nanoseconds, and tenths of a per cent, rounded so that
+    they add up to 1000.
+    """
     parts = {"kernels": profile.attributed_ns, **profile.residual_ns}
     tenths = (
         largest_remainder(1000, list(parts.values())) if any(parts.values()) else [0] * len(parts)
@@ -185,7 +193,9 @@ def closure(profile: Profile) -> list[tuple[str, int, int]]:
 
 
 def policy_line(profile: Profile) -> str:
-    """In short how kernels were split and how busy threads were; files have the full policy."""
+    """In short how kernels were split, and how well the threads kept each other busy. The whole
+    policy is in every file.
+    """
     waited = profile.waited_ns / profile.attributed_ns if profile.attributed_ns else 0.0
     found = [f" shares within kernels: {policy_name(profile)}"]
     found += (

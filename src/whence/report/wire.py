@@ -8,7 +8,9 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, least significant first; negative numbers in two's complement."""
+    """Seven bits a byte, least significant first. A negative number is written as its 64-bit two's
+    complement.
+    """
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:

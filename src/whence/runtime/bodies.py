@@ -109,7 +109,9 @@ class Bodies:
     def iteration_body(
         self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
     ) -> IterationBody | None:
-        """The body of a Loop or Scan for operands of sized types; `None` if not worth compiling."""
+        """The body of a Loop or Scan for operands of these types, which have sizes; `None` where it is
+        not worth compiling.
+        """
         found = self._body(self._graph[node.id], "body")
         return None if found is None else found.iteration_body(node, types, sizes)
 

@@ -182,7 +182,9 @@ class HostSteps:
         return kind
 
     def _own_copy(self, value: Value) -> Value:
-        """A value that later reuse of the arena leaves alone: references may give views."""
+        """A value that does not change when later steps reuse the arena: references hand out views
+        of what they are given.
+        """
         if isinstance(value, np.ndarray):
             reused = (self.arena, *self.before, *self.after)
             return (

@@ -50,7 +50,9 @@ class ProgramPart(NamedTuple):
 
 
 class Profiler:
-    """A ring of samples and execution times since the last reset; read when the stream rests."""
+    """A ring of samples and the times of all executions since the last reset. One per stream, read
+    when the stream is at rest.
+    """
 
     def __init__(self, ring: int = _RING) -> None:
         self._samples = np.zeros(ring, SAMPLE)

@@ -132,7 +132,9 @@ class ProgramSet:
         return next((each.compile_ns for each in compiled if each.compile_ns), math.inf)
 
     def take_specialised(self) -> None:
-        """Use what was compiled for hot shapes from now on, without waiting: calls come soon."""
+        """Use what was compiled for hot shapes from now on. Who is compiling is not waited for: the
+        next call comes soon.
+        """
         if self.hot is None or not self.hot.ready or not self.lock.acquire(blocking=False):
             return
         try:

@@ -176,7 +176,9 @@ class CpuBackend(Backend):
 
 
 def cpu_backend(engine: Engine, doing: str = "this") -> CpuBackend:
-    """The processor behind an engine; `UnsupportedError` for one that cannot do this."""
+    """The processor behind an engine. Raises `UnsupportedError` for another, which cannot do
+    this.
+    """
     if not isinstance(engine.backend, CpuBackend):
         raise UnsupportedError(f"{doing} is for the cpu engine, not for {engine.kind}")
     return engine.backend

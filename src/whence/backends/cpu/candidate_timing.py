@@ -261,7 +261,9 @@ class _Ready:
 
 
 class _Far:
-    """Memory as large as a model's constants, through which weights move from turn to turn."""
+    """As much memory as a model's constants take, through which weights move on from turn to
+    turn.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size

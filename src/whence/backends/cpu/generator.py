@@ -74,7 +74,9 @@ class CpuGenerator(CodeGenerator):
     show it is for the caller to see.
     """
     channel_block: int | None = 16
-    """Channels that convolutions take at a time: a vector of AVX-512, two of AVX2, four of NEON."""
+    """Channels that convolutions work on at a time: a vector of AVX-512, two of AVX2, four of
+    NEON.
+    """
 
     @property
     def preferences(self) -> Preferences:

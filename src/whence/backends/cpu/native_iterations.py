@@ -36,7 +36,9 @@ _ROWS_BYTES = 1 << 20
 
 
 def native_iterations(instance: Instance, roles: BodyRoles) -> NativeIterations | str:
-    """What runs a loop's iterations, or why nothing does, so that each returns to Python."""
+    """What runs the iterations of a loop, or why nothing does, so that each iteration comes back to
+    Python.
+    """
     program, plan = instance.program, instance.program.plan
     if plan.references:
         step = program.steps[plan.references[0].number]
@@ -215,7 +217,9 @@ def _grown(rows: np.ndarray, room: int) -> np.ndarray:
 
 
 def _output_blocks(program: Program) -> list[Block | None]:
-    """What each output is that no step writes in place; `None` for one not in planned memory."""
+    """What each output is, those among them that no step writes in place; `None` for one that is
+    not in planned memory.
+    """
     planned = {copy.output for copy in program.copies}
     graph = program.graph
     blocks = list(program.plan.outputs)
@@ -236,7 +240,9 @@ def _copies(program: Program) -> list[native.OutputCopy]:
 
 
 def _source(program: Program, output: int, known: Location) -> Location:
-    """Where a copied output lies. Places in the arena depend on the call's sizes."""
+    """Where an output lies that is copied. Places in the arena depend on the sizes of the call, those
+    of constants do not.
+    """
     ref = program.graph.outputs[output].first_input
     return known if known.region is MemoryRegion.WEIGHTS else program.layout.places[ref]
 

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from whence.building.program import Program
 
 LIMIT = 3e-5
-"""Of an output's largest number. Engines agree within 1e-4, and use up some of that as it is."""
+"""Of the largest number of an output. Engines are held to agree within 1e-4, and differ by some of
+that as it is.
+"""
 
 
 def try_reduced_precision(
     graph: Graph, engine: CpuBackend, build: Callable[[CodeGenerator], Program]
 ) -> Program:
-    """A prepared graph as a program, by matrix units where the outputs do not show it."""
+    """A prepared graph as a program, by matrix units if there are any and the outputs do not show
+    it.
+    """
     fast = build(engine.generator(bf16x2=True))
     if not fast.details.reduced_precision:
         return fast

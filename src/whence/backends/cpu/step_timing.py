@@ -1,4 +1,6 @@
-"""Running kernels to time them, and numbers to run them on, for tuning and attribution."""
+"""Running kernels to time them, and numbers to run them on: what the tuner and exact attribution
+need.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def time_steps(
 
 
 def ordinary_numbers(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
-    """Numbers that any operator takes: middling ones, and 0 or 1 for indices or masks."""
+    """Numbers that any operator takes: of middling size, and 0 or 1 where they may be indices or
+    masks.
+    """
     if buffer.dtype.is_float:
         return rng.standard_normal(buffer.elements, np.float32).astype(buffer.dtype.numpy)
     return rng.integers(0, 2, buffer.elements).astype(buffer.dtype.numpy)

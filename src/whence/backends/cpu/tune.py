@@ -73,7 +73,9 @@ def tune(
     progress: Progress | None = None,
     measure: Measure = time_candidates,
 ) -> tuple[TunedProblem, ...]:
-    """Tune a prepared graph, which still has its constants, and remember it in `engine.tuned`."""
+    """Find the fastest kernels for a prepared graph, which still has its constants, and remember
+    them in `engine.tuned`.
+    """
     layers, trials = _problems(
         graph, fusion, tile_for(engine.toolchain, engine.threads, bf16x2=True)
     )

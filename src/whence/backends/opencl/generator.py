@@ -163,7 +163,9 @@ def _action(lowered: Lowered, each: LoweredStep, weights: Weights) -> LaunchStep
 
 
 def _compile(engine: OpenClBackend, source: str) -> Any:
-    """The program, compiled or cached. The driver is part of the key: binaries are bound to it."""
+    """The program, compiled or from the cache. A device's driver is part of the key: its binaries
+    are good for nothing else.
+    """
     cl = require_pyopencl()
     device = engine.found.handle
     # Denormals and infinities behave as on the CPU; nothing else is relaxed.

@@ -29,7 +29,9 @@ class DeviceProfiler(Profiler):
         self._events.append((event, queued, step, is_kernel))
 
     def note_host(self, begin: int, end: int, step: int) -> None:
-        """A step of the host, which is no command: noted in samples, not in execution times."""
+        """A step of the host, which is no command: it is in the samples, not in the times of
+        executions.
+        """
         self._host.append((begin, end, step))
 
     def settle(self) -> None:

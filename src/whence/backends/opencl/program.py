@@ -1,4 +1,6 @@
-"""A program for an OpenCL device: kernel launches, host steps, and copies between the two."""
+"""A program for an OpenCL device: launches of its kernels, steps of the host between them, and
+copies from one to the other.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Kernel programs as OpenCL C: C's loops and expressions, over work items and groups."""
+"""Kernel programs as OpenCL C: the same loops and expressions as in C, divided over work items and
+work groups.
+"""

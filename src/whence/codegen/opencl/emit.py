@@ -1,4 +1,6 @@
-"""Kernels as one OpenCL program. Those with the same body are one function, naming all layers."""
+"""Kernels as one OpenCL program. Kernels with the same body are one function, which names every
+layer it serves.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class EmittedOpenCl:
 def emit_opencl(
     kernels: Sequence[Kernel], origins: Sequence[Sequence[str]], device: Device
 ) -> EmittedOpenCl:
-    """The kernels as one program. `origins` are each one's source operators, for its comment."""
+    """The kernels as one program. `origins` names, for each, the source operators it came from, for
+    the comment it opens with.
+    """
     launches: list[Launch | None] = []
     refused: dict[int, str] = {}
     symbols: dict[str, str] = {}

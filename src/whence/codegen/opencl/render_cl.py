@@ -272,7 +272,9 @@ class ClWriter(CWriter):
         self.close()
 
     def _fold_loop(self, loop: ir.Loop) -> None:
-        """Each work item folds its part; the parts are folded pairwise in local memory for all."""
+        """Each work item folds its part; the parts are then folded pairwise in local memory, and
+        all go on with the whole.
+        """
         parts = {
             stmt.name: self.fresh("part") for stmt in loop.body if isinstance(stmt, ir.Accumulate)
         }
@@ -303,7 +305,9 @@ class ClWriter(CWriter):
             )
 
     def fold(self, name: str, fn: ir.Fn, dtype: DType, size: int, item: str) -> None:
-        """Afterwards `name` in every work item of a group holds all of theirs, folded."""
+        """Afterwards the variable `name` of every work item of a group holds all of theirs,
+        folded.
+        """
         shared = f"shared_{c_type(dtype)}"
         if dtype not in self._folding:
             self._folding.add(dtype)
@@ -321,7 +325,9 @@ class ClWriter(CWriter):
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
 
     def finish(self) -> list[str]:
-        """Definitions before the kernel: tables, and constants of micro-kernels."""
+        """The definitions before the kernel: tables that expressions read, and constants of
+        micro-kernels.
+        """
         found = list(self.constants)
         for (data, dtype), name in self._tables.items():
             values = ", ".join(
@@ -352,7 +358,9 @@ def _expressions(body: Sequence[ir.Stmt]) -> Iterator[ir.Expr]:
 
 
 def _group_size(kernel: ir.Kernel, device: Device) -> int:
-    """Work items in a group: a power of two, at most the iterations of the longest shared loop."""
+    """Work items in a group: a power of two, no more than the longest loop that can be dealt out
+    has iterations.
+    """
     outputs = {param.name for param in kernel.params if param.role is ir.Role.OUTPUT}
     if any(
         isinstance(part, ir.Load) and part.buffer in outputs for part in _expressions(kernel.body)
@@ -408,11 +416,15 @@ class RenderedKernel:
     scratch_bytes: int
     """Of global memory, which is the next argument when it is not 0."""
     checks: bool
-    """Does it note indices outside their axis? The last arguments then say where to."""
+    """Does it note indices outside their axis? Where to, and as which number, are then the last
+    arguments.
+    """
 
 
 def render_opencl(kernel: ir.Kernel, device: Device) -> RenderedKernel:
-    """One OpenCL kernel. Its arguments are a buffer and an offset in bytes for each parameter."""
+    """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it
+    the parameter begins.
+    """
     writer = ClWriter(kernel, device)
     writer.require({param.dtype for param in kernel.params})
     # Two levels deep: what the kernel's head needs is known at its end.

@@ -40,7 +40,9 @@ _WITH_GRAPHS = frozenset(
         *((MICROSOFT, op) for op in SEARCHES),
     }
 )
-"""Operators that hold graphs, or may, and are made by the code that makes graphs."""
+"""Operators that hold graphs, or may, and are made by the code that makes those, even where a file
+has none for them.
+"""
 
 
 @dataclass(slots=True)

@@ -199,7 +199,9 @@ def _if(control: _Control) -> None:
 
 
 def _loop(control: _Control) -> None:
-    """Values carried between iterations keep their type; shapes may change unless declared."""
+    """Values carried from iteration to iteration keep their type; their shape may change unless the
+    graph says otherwise.
+    """
     record = control.record
     record.inputs.extend("" for _ in range(2 - len(record.inputs)))
     start = [UNKNOWN if kind is None else kind for kind in control.inputs[2:]]

@@ -1,4 +1,6 @@
-"""One operator as read from a file, and the small builder that restates it in other operators."""
+"""One operator as read from a file, before it becomes a node, and the small builder that restates
+it in other operators.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ def check_signature(
     n_outputs: int,
     attrs: Mapping[str, Attr],
 ) -> None:
-    """`ModelError` when the operator does not have the form its newest definition asks for."""
+    """Raise a `ModelError` when the operator does not have the form its newest definition asks
+    for.
+    """
     why = why_malformed(op, inputs, n_outputs, attrs)
     if why:
         raise ModelError(f"{record}{why}")

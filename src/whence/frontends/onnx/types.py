@@ -109,7 +109,9 @@ class TensorReader:
         return numpy_helper.to_array(proto)
 
     def read_sparse(self, proto: SparseTensorProto) -> np.ndarray:
-        """A sparse tensor as a dense one, unless that is far larger than what the file holds."""
+        """A sparse tensor as a dense one. Refused when the dense form would be far larger than what
+        the file holds.
+        """
         check_texts((proto.values.name,))
         label = f"sparse tensor {quoted(proto.values.name)}"
         values, indices = self.read(proto.values), self.read(proto.indices)
@@ -195,7 +197,9 @@ class TensorReader:
 
 
 def _inside_folder(model: Path, location: str, label: str) -> Path:
-    """An external file's path in the model's folder: as named, or where the model really is."""
+    """Where an external file is. It must be in the model's folder: the one named, or the one the
+    model's file really lies in.
+    """
     if not location or "\0" in location or Path(location).is_absolute():
         raise ModelError(
             f"{label} names the external file {quoted(location)}, which is not a path inside the"

@@ -113,7 +113,9 @@ class Emitter(NodeImporter):
         inputs: Sequence[ValueType],
         fill: Callable[[Emitter, list[Ref]], Sequence[Ref]],
     ) -> Graph:
-        """A closed graph for an operator to hold. `fill` makes nodes and returns its outputs."""
+        """A closed graph for an operator to hold. `fill` makes its nodes, emitting into it, and
+        says what its outputs are.
+        """
         outer = self.scope
         graph = Graph(f"{self.place.name}/{label}", outer.graph.ledger, outer.graph.inference)
         scope = GraphScope(outer.reading, graph, is_nested=True)

@@ -376,7 +376,9 @@ class OperatorCall(OperatorOfFile):
         return self.emit("DequantizeLinear", [ref, *inputs], attrs)
 
     def hybrid(self, tensor: TensorRecord) -> dict[str, Attr]:
-        """Says that LiteRT multiplies these weights with codes it finds for real activations."""
+        """What says that LiteRT multiplies these weights with codes that it finds for real
+        activations while the model runs.
+        """
         if (
             self.record.name not in HYBRID
             or tensor.type not in ("INT8", "UINT8")

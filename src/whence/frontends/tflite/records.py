@@ -119,7 +119,9 @@ class SubgraphRecord:
 
 @dataclass(frozen=True, slots=True)
 class SignatureRecord:
-    """A name to call a subgraph by, with the caller's names of inputs and outputs and indices."""
+    """A name under which a subgraph can be called, with the caller's names of its inputs and
+    outputs (name, tensor index).
+    """
 
     key: str
     subgraph: int
@@ -141,7 +143,9 @@ class ModelRecord:
 
 
 def read_records(data: bytes, label: str = "the model") -> ModelRecord:
-    """The records of a file's bytes; a `ModelError` that names `label` if it is no such file."""
+    """The records of a file's bytes. What is not such a file, or a damaged one, is a `ModelError`
+    that names it by `label`.
+    """
     form = IDENTIFIERS.get(data[4:8])
     if form is None:
         raise ModelError(

@@ -329,7 +329,9 @@ def _refs(result: Value) -> list[Ref]:
 
 
 def _named_arguments(node: FxNode) -> dict[str, Any]:
-    """Arguments by the names in the operator's schema, with defaults; else by position."""
+    """The arguments by the names that the operator's schema gives them, defaults included; by
+    position where it has no schema.
+    """
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return {str(index): each for index, each in enumerate(node.args)} | dict(node.kwargs)

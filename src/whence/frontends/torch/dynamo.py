@@ -1,4 +1,6 @@
-"""Graphs that `torch.compile` gives to backends: the user's, and AOTAutograd's of it."""
+"""Graphs that `torch.compile` hands to a backend: what the user wrote, and what AOTAutograd made of
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def input_names(module: GraphModule) -> list[str]:
-    """What the user calls inputs of a graph of `torch.compile`: `x`, `layer1.0.conv1.weight`."""
+    """What the user calls the inputs of a graph of `torch.compile`: `x`,
+    `layer1.0.conv1.weight`.
+    """
     names: dict[str, None] = {}
     for node in module.graph.nodes:
         if node.op != "placeholder":
@@ -38,7 +42,9 @@ def trace_graph(
     names: Sequence[str],
     parameters: dict[int, Any],
 ) -> TracedProgram:
-    """A graph of ATen operators without effects; `parameters` are tensors by input position."""
+    """A graph of ATen operators without effects. `parameters` are the tensors that take the place
+    of inputs, by position.
+    """
     inputs = [
         (
             TracedInput(InputKind.CONSTANT, each, array_of(parameters[index]))

@@ -75,7 +75,9 @@ def load_exported(path: str | Path) -> Any:
 def read_exported(
     program: Any, *, name: str = "", dimensions: Mapping[str, str] | None = None
 ) -> Graph:
-    """The graph of an exported program. `dimensions` are the user's names of its symbols."""
+    """The graph of an exported program. `dimensions` says what the user calls the symbols in its
+    shapes.
+    """
     return read_program(trace_exported(program, name=name, dimensions=dimensions))
 
 

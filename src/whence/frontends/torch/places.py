@@ -22,7 +22,9 @@ def place_of(meta: Mapping[str, Any], torch_folder: str = "") -> ProgramPlace:
 
 
 def dotted(name: str) -> str:
-    """The dotted path of a module or parameter, from the Python expression that reaches it."""
+    """The dotted path of a module or parameter that `torch.compile` names by the Python expression
+    that reaches it.
+    """
     path = _BRACKETED.sub(r".\1", _LOCAL.sub("", name))
     parts = [part for part in path.split(".") if part and part not in _HOLDERS]
     return ".".join(parts[1:] if parts[:1] == ["self"] else parts)

@@ -72,7 +72,9 @@ class TracedProgram:
 
 
 def read_program(program: TracedProgram) -> Graph:
-    """The graph of a traced program, in canonical operators, with every operator in its ledger."""
+    """The graph of a traced program, in canonical operators, with every operator of the user's in
+    its ledger.
+    """
     ledger = Ledger()
     for source in program.sources.operators:
         ledger.add_source(source)
@@ -195,7 +197,9 @@ def _add_outputs(reading: Reading, program: TracedProgram, results: Sequence[Any
 
 
 def _account_for_the_rest(graph: Graph, sources: Sources) -> None:
-    """Operators without a node: those that pick a result, and those that PyTorch removed."""
+    """Operators that no node stands for: those that only pick one of several results, and those
+    that PyTorch itself had removed.
+    """
     present = set(sources.numbers.values())
     for source in graph.ledger.lost():
         if source.op.endswith("getitem"):

@@ -7,7 +7,9 @@ from typing import Any
 
 
 def dimension_names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
-    """By symbol in the program's shapes: the name of the `torch.export.Dim` given for it."""
+    """By symbol in the program's shapes: the name of the `torch.export.Dim` that was given for
+    it.
+    """
     metas = [
         node.meta["val"]
         for node, spec in zip(
@@ -29,7 +31,9 @@ def dimension_names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
 
 
 def _dimensions(given: Any) -> Iterator[Mapping[int, Any]]:
-    """What is said of each tensor, in order of the arguments: a dictionary by axis, or a list."""
+    """What is said of each tensor, in the order of the arguments: a dictionary by axis, or a list
+    with an entry for each.
+    """
     if isinstance(given, Mapping) and all(isinstance(key, int) for key in given):
         yield given
     elif isinstance(given, Mapping):

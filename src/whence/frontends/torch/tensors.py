@@ -56,7 +56,9 @@ def dtype_of(dtype: Any) -> DType:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """The tensor's elements, in its own memory where dense; with gaps or reordered, a copy."""
+    """The tensor's elements, in its own memory where that is dense; a tensor with gaps or in
+    another order is copied.
+    """
     import torch
 
     if tensor.dtype in _dtypes_of_numpy():

@@ -68,7 +68,9 @@ def _names_of_inputs(lowered: FxGraph, names: Sequence[str]) -> list[str]:
 
 
 def _constants(lowered: FxGraph, example_inputs: Sequence[Any]) -> list[int]:
-    """Inputs of the lowered graph that are modules' parameters and buffers, never written."""
+    """The inputs of the lowered graph that are parameters and buffers of modules, which it does not
+    write to.
+    """
     import torch
 
     written = written_inputs(lowered)

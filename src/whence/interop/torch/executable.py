@@ -124,7 +124,9 @@ class TorchExecutable(Executable):
         return [*first, *(given.get(each.name, each.value) for each in rest)]
 
     def _given(self, leaves: Sequence[Value]) -> list[Value]:
-        """The leaves of a call that are inputs; the others stay as they were at export."""
+        """The leaves of a call that are inputs; the others are as they were when it was
+        exported.
+        """
         given: list[Value] = []
         for leaf, argument in zip(leaves, self._arguments, strict=True):
             if not argument.is_constant:

@@ -34,7 +34,9 @@ class _Parameter(ctypes.Structure):
 
 
 class ParameterState:
-    """Where a call's parameters lie, and how often each had been written to when this was made."""
+    """Where the parameters among a call's arguments lie, and how often each was written to, as found
+    when this was made.
+    """
 
     def __init__(self, arguments: Sequence[Any], positions: Sequence[int]) -> None:
         parameters = [arguments[each] for each in positions]
@@ -68,7 +70,9 @@ class ParameterState:
 
 
 def _version(tensor: Any) -> int:
-    """How often it was written to; tensors made under inference_mode have no version."""
+    """How often it was written to. Tensors made under inference_mode cannot be written to outside
+    it, and have no version.
+    """
     return _NO_VERSION if tensor.is_inference() else int(tensor._version)
 
 

@@ -1,1 +1,3 @@
-"""Programs for devices with many small workers, which divide work otherwise than a CPU."""
+"""Programs for devices with many small workers, where the division of the work is another than on a
+CPU.
+"""

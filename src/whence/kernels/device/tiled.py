@@ -17,7 +17,9 @@ from whence.types import DType
 _DEPTH = 16
 _ITEMS = 8
 _PAD = 4
-"""Between rows of a tile, so that memory banks differ; a multiple of a vector."""
+"""Between rows of a tile, so that they do not lie in the same banks of memory; a multiple of a
+vector.
+"""
 
 Read = Callable[[Name, Count, Count], None]
 """Assigns an operand's value to a variable: the left one's at (row, step), the right one's at

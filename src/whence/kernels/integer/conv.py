@@ -1,4 +1,6 @@
-"""IntegerConv as a product of bytes: rows are pixels' windows, columns a group's filters."""
+"""IntegerConv as a product of bytes: a row is a pixel's window, the columns are the filters of a
+group.
+"""
 
 from __future__ import annotations
 

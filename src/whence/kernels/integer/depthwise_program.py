@@ -248,7 +248,9 @@ def _tile(build: Builder, item: _WorkItem, w: _Weights, shape: TileShape, column
 
 
 def _meetings(it: IntegerSlide, shape: TileShape) -> dict[int, list[tuple[int, int]]]:
-    """By input column, from the tile's first: the pixels whose windows hold it, and the tap."""
+    """By input column, counted from the tile's first: the pixels whose windows hold it, and with
+    which tap.
+    """
     met: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     reached = {
         (pixel, tap)

@@ -1,4 +1,6 @@
-"""Rows of bytes for a product, gathered: unsigned, padded, each a multiple of four long."""
+"""Rows of bytes for a product, gathered: made unsigned, padding filled in, each a multiple of four
+long.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _LONG = 512
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """How a row's bytes are collected: per tap of a window `taken` of `channels` in a row."""
+    """How the bytes of a row are collected: for each tap of a window `taken` channels, of
+    `channels` that lie side by side.
+    """
 
     rows: Field
     columns: Field

@@ -1,4 +1,6 @@
-"""MatMulInteger as a product of bytes; the right side is constant or packed at run time."""
+"""MatMulInteger as a product of bytes, with a constant right-hand side or one that is packed at run
+time.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ class PackBytes:
     lanes: int
     panels: tuple[int, ...]
     x_zero: int | None
-    """Of the unsigned bytes; `None` if only run time knows, to multiply starting values by."""
+    """Of the unsigned bytes; `None` if it is known only at run time, and starting values are to be
+    multiplied by it.
+    """
     w_zero: tuple[int, ...]
     """One, or one for each column of all batch items."""
     has_sums: bool

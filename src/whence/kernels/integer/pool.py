@@ -1,4 +1,6 @@
-"""Max and average pools of channels-last integers: a nest, innermost along the channels."""
+"""Max and average pools of channels-last integers: a loop nest whose innermost loop runs along the
+channels.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
 
 
 def _average(total: Expr, count: Expr, *, exact: bool) -> Expr:
-    """The quotient rounded to nearest, halves away from zero. Vectors divide only real numbers."""
+    """The quotient rounded to the nearest integer, halves away from zero. Vectors divide real
+    numbers only.
+    """
     if exact:
         real = div(cast(total, DType.F32), cast(count, DType.F32))
         middle = literal(0.5, DType.F32)

@@ -1,4 +1,6 @@
-"""Products of bytes as a program: int32 sums in vector registers, four bytes of a row a step."""
+"""Products of bytes as a program: int32 sums in vector registers, four bytes of a row times four
+rows of a panel a step.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ class IntegerProduct(Micro):
     x_zero: Expr
     weights: str
     packing: PackBytes | None
-    """`None`: the right side is not constant; panels are packed at run time from its rows."""
+    """`None`: the right-hand side is not constant, and panels are packed at run time from rows of
+    `columns` bytes.
+    """
     weights_base: Index
     weights_signed: bool
     w_zero: Expr | None

@@ -1,4 +1,6 @@
-"""The kernel program: what a lowering makes and a renderer prints, in no language."""
+"""The kernel program: what a lowering makes and a renderer prints. Nothing here is of one
+language.
+"""
 
 from __future__ import annotations
 

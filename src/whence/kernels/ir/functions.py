@@ -70,9 +70,13 @@ class Fn(enum.StrEnum):
     SHIFT_LEFT = "shift_left"
     SHIFT_RIGHT = "shift_right"
     SELECT = "select"
-    """`select(condition, then, else)`; only one side is evaluated, so a guard makes loads safe."""
+    """`select(condition, then, else)`; only the chosen side is evaluated, so a guard makes a load
+    safe.
+    """
     CHOOSE = "choose"
-    """The same where either side may be evaluated any time, so shared parts are computed once."""
+    """The same where either side may be evaluated at any time, so that what both need is computed
+    once.
+    """
     ORDER = "order"
     """A 32-bit integer for a float32, in the order of the numbers; a maximum of those is found much
     faster. NaNs lie at the ends.
@@ -92,4 +96,6 @@ class Fn(enum.StrEnum):
     that is outside is noted as the fault of this run, and some index that is inside stands for it.
     """
     CAST = "cast"
-    """Conversion as ONNX's Cast: float to integer truncates, to bool compares with zero."""
+    """Conversion as ONNX's Cast does it: float to integer truncates, anything to bool compares with
+    zero.
+    """

@@ -20,7 +20,9 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A kernel's parameter: `elements` of one type, dense, row-major unless packed otherwise."""
+    """A kernel's parameter: `elements` of one type, dense, row-major unless a packing says
+    otherwise.
+    """
 
     name: str
     dtype: DType
@@ -30,7 +32,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An operator's part in the kernel: its node, its arithmetic, its share of memory traffic."""
+    """What one operator of the graph adds to the kernel: its node, its arithmetic, its share of
+    memory traffic.
+    """
 
     node: int
     op: str
@@ -44,7 +48,9 @@ TASK = "task"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled function: work items `0 .. tasks-1`, in any ranges on any threads."""
+    """One compiled function: work items `0 .. tasks-1`, any range of which may run on any
+    thread.
+    """
 
     name: str
     params: tuple[Buffer, ...]
@@ -58,18 +64,24 @@ class Kernel:
     )
     """By parameter index: how a constant is rearranged at compile time."""
     flops_per_ns: int = 40
-    """What a thread does in a nanosecond, roughly: how much work is worth waking another."""
+    """What one thread does in a nanosecond, roughly; it decides how much work is worth waking
+    another for.
+    """
     reduced_precision: bool = False
     """Are its products less exact than those of float32?"""
     gang: bool = False
-    """Work items depend on each other: each worker gets a range, and all meet at barriers."""
+    """Work items depend on each other: every worker gets one range of them, and all run at the same
+    time and meet at barriers.
+    """
 
     dimensions: tuple[str, ...] = ()
     """The dimensions of the model, where the kernel depends on some: their sizes are one more
     parameter, an array of 64-bit integers in this order.
     """
     in_place: tuple[tuple[int, int], ...] = ()
-    """An output and an input that may lie at one place: what does not change is left."""
+    """Parameters, an output and an input, that may lie at the same place: the kernel then leaves
+    what it does not change.
+    """
 
     def dtype_of(self, buffer: str) -> DType:
         """The type of a parameter's elements."""

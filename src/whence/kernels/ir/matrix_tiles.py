@@ -1,4 +1,6 @@
-"""Statements for matrix units with tile registers (Intel's AMX): eight of 16 rows of 64 bytes."""
+"""Statements for matrix units with tile registers (Intel's AMX): eight registers, numbered, of 16
+rows of 64 bytes.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 class LoopKind(enum.Enum):
     SERIAL = "serial"
     VECTOR = "vector"
-    """Iterations are independent and touch memory in order: the compiler is to vectorise."""
+    """Iterations are independent and touch memory in order: the renderer asks the compiler to
+    vectorise.
+    """
     INDEPENDENT = "independent"
     """Iterations are independent, and each fills vectors by itself: a device deals them out."""
     REDUCE = "reduce"
@@ -38,7 +40,9 @@ class LoopKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for var in 0 .. extent-1`. For a slice of the tasks the renderer gives the extent."""
+    """`for var in 0 .. extent-1`. The extent of a loop over a slice of the tasks is given by the
+    renderer.
+    """
 
     var: Var
     body: tuple[Stmt, ...]
@@ -65,7 +69,9 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A running value, started here. With `lanes`, an array: one for each of its values."""
+    """A running value, started here. With `lanes`, an array of them, one for each value of that
+    variable.
+    """
 
     name: str
     start: Literal
@@ -244,7 +250,9 @@ class LetPointer:
 
 @dataclass(frozen=True, slots=True)
 class ChoosePointer:
-    """A pointer to `base + offset` where the condition holds, else to `otherwise`'s target."""
+    """A pointer to `base + offset` where the condition holds, else to what `otherwise` points
+    to.
+    """
 
     name: str
     condition: Condition

@@ -27,7 +27,9 @@ class _Expression:
 
     @property
     def size(self) -> int:
-        """The number of parts as a tree, up to a billion; those of an index from data, too."""
+        """The number of parts, written out as a tree, up to a billion; of an index that data
+        decides, too.
+        """
         index = getattr(self, "index", None)
         return 1 if index is None else 1 + sum(part.size for part in looked(index))
 
@@ -194,7 +196,9 @@ class CountValue(_Expression):
 
 @dataclass(frozen=True, slots=True)
 class Bits(_Expression):
-    """The bits of a value as another type, of as many lanes as fit: four bytes are an int32."""
+    """The bits of a value as those of another type, of as many lanes as they fill: four bytes are
+    an int32.
+    """
 
     value: Expr
     dtype: DType
@@ -300,7 +304,9 @@ def _same(first: Op, second: Op) -> bool:
 
 
 def walk(*exprs: Expr) -> Iterator[Expr]:
-    """The expressions and all their parts, each distinct one once, also inside indices."""
+    """The expressions and all parts of them, each distinct part once, looked-up indices
+    included.
+    """
     seen: set[Expr] = set()
     stack: list[Expr] = list(exprs)
     while stack:

@@ -89,7 +89,9 @@ class AxisTables:
 
 
 def _places(values: Sequence[Expr], often: Sequence[Var]) -> Iterator[tuple[Expr, Var]]:
-    """The largest parts that round a position along these loops and depend on no more."""
+    """The largest parts that round a position along one of these loops, and depend on nothing
+    else.
+    """
     by_name = {var.name: var for var in often}
     seen: set[Expr] = set()
     stack = list(values)
@@ -106,7 +108,9 @@ def _places(values: Sequence[Expr], often: Sequence[Var]) -> Iterator[tuple[Expr
 
 
 def _is_place(part: Expr) -> bool:
-    """Is it a float32, or one as an integer, that rounding computes, without memory?"""
+    """Is it a float32, or one as an integer, that is computed by rounding, from nothing in
+    memory?
+    """
     if not isinstance(part, Op):
         return False
     is_index = part.fn is Fn.CAST and part.dtype is DType.I64 and part.args[0].dtype is DType.F32

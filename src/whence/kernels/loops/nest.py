@@ -355,7 +355,9 @@ class _Nest:
     # ---- factors and blocks ----
 
     def _refined(self, piece: OutputBox) -> OutputBox:
-        """Dimensions in factors, as long as that removes a division from a load's index."""
+        """Dimensions divided into factors as long as that removes a division from a load's
+        index.
+        """
         self.piece = piece
         while True:
             places = self._places()
@@ -401,7 +403,9 @@ class _Nest:
         return blocks
 
     def _divisions(self, blocks: Sequence[Sequence[tuple[int, int]]]) -> int:
-        """How many quotients and remainders accesses need when factors are merged like this."""
+        """How many quotients and remainders loads and stores need when factors are merged like
+        this.
+        """
         positions = [
             of(Var(f"b{number}", math.prod(self._extent(place) for place in block)))
             for number, block in enumerate(blocks)

@@ -78,7 +78,9 @@ class OutputRows:
 
 
 def _lanes(width: int) -> int:
-    """Elements of a work item: so many that divide the row evenly, if some do."""
+    """Elements of a work item: so many that they divide the row evenly, if its width is known and
+    has such a divisor.
+    """
     if is_symbolic(width):
         return _LANES
     lanes = next(size for size in range(min(width, _LANES), 0, -1) if width % size == 0)

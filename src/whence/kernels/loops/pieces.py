@@ -21,7 +21,9 @@ _PIECES = 64
 
 @dataclass(frozen=True, slots=True)
 class OutputBox:
-    """A box of the output: begin and extent by dimension, as factors, outermost first."""
+    """A box of the output: where it begins and how far it goes in every dimension, each extent as
+    factors, outermost first.
+    """
 
     begins: tuple[int, ...]
     factors: tuple[tuple[int, ...], ...]

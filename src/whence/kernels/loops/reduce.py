@@ -146,7 +146,9 @@ def _folded(row: RowNest, reduction: Reduction) -> Expr:
 
 
 def _extreme(row: RowNest, fn: Fn) -> Expr:
-    """The largest or smallest element, compared faster as ordered integers; a NaN wins."""
+    """The largest or smallest element by integers in the order of the numbers, which compare
+    faster; a NaN wins.
+    """
     nan = literal(highest(DType.I32) if fn is Fn.MAX else lowest(DType.I32), DType.I32)
     start = lowest(DType.I32) if fn is Fn.MAX else highest(DType.I32)
 

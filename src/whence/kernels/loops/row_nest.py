@@ -129,7 +129,9 @@ class RowNest:
     # ---- where an element lies ----
 
     def _index(self, blocks: Sequence[Sequence[int]], steps: Sequence[Index]) -> Indices:
-        """The input's index of the element that the task, lane and steps along the row name."""
+        """The index into the input of the element that the task, the lane and the steps along the
+        row name.
+        """
         front = [axis for axis in self._kept if axis not in self._across]
         extents = [self.shape[axis] for axis in front]
         outer = of(Var(TASK, self.tasks))
@@ -170,7 +172,9 @@ class RowNest:
     # ---- passes ----
 
     def _loops(self, make: Make) -> tuple[Indices, list[Var]]:
-        """One flat loop along the row if that needs no division, else one for each dimension."""
+        """One flat loop along the row where that costs no division, else one for each of its
+        dimensions.
+        """
         found: tuple[Indices, list[Var]] = ((), [])
         for blocks in (_runs(self.axes), [[axis] for axis in self.axes]):
             steps = [
@@ -269,7 +273,9 @@ class RowNest:
         )
 
     def keep_costly(self) -> None:
-        """Compute a costly prologue once, into the output's memory, which the passes read."""
+        """Compute a costly prologue once, into the output's memory, from where the passes then read
+        it.
+        """
         index, steps = self._loops(self._x)
         value = self._x(index)
         parts = list(walk(value))
@@ -326,7 +332,9 @@ class RowNest:
         return self.finish_numbers(extra)
 
     def finish_numbers(self, numbers: Mapping[Ref, Expr]) -> Kernel:
-        """The kernel, after storing the outputs that have one element for a row."""
+        """The kernel, storing these numbers of each row first: outputs that have one element for a
+        row.
+        """
         self._store_numbers(numbers)
         task = Var(TASK, self.tasks)
         return self.group.kernel(self.tasks, Loop(task, tuple(self.body)))

@@ -243,7 +243,9 @@ ROW_OPS = frozenset(_ROWS)
 
 
 def lower_rows(group: Group, anchor: Node) -> Kernel:
-    """A kernel for a group anchored by a softmax or normalisation of real values."""
+    """A kernel for a group whose anchor is a softmax or a normalisation of floating-point
+    values.
+    """
     source = anchor.first_input
     if not compute_type(group.dtype(source)).is_float or compute_type(group.dtype(source)) not in (
         DType.F32,

@@ -1,4 +1,6 @@
-"""Writing at computed places (ScatterND, ScatterElements), and rules for reading at them."""
+"""Writing at computed places (ScatterND, ScatterElements), and the element rules of operators that
+read at computed places.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ class _Write:
 def _division(
     group: Group, anchor: Node, shape: Sequence[int], indices: Sequence[int]
 ) -> tuple[int, int, int]:
-    """The data as outer × rows × columns: updates choose a row, at their own outer and column."""
+    """The data as outer × rows × columns: updates choose a row, and keep to their own outer place
+    and column.
+    """
     if anchor.op == "ScatterND":
         depth = int(indices[-1])
         return 1, math.prod(shape[:depth]), math.prod(shape[depth:])
@@ -180,7 +184,9 @@ def _axis(node: Node, rank: int) -> int:
 
 
 def _chunk(columns: int) -> int:
-    """The largest divisor up to the limit, for equal work items, unless the number is open."""
+    """The largest divisor that is not above the limit, so that every work item has equally many,
+    unless the number is open.
+    """
     if is_symbolic(columns):
         return _COLUMNS
     return next(size for size in range(min(columns, _COLUMNS), 0, -1) if columns % size == 0)

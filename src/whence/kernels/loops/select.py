@@ -1,4 +1,6 @@
-"""Places of extremes in a row (ArgMax, ArgMin), and running sums and products along an axis."""
+"""Where the largest or smallest element of a row is (ArgMax, ArgMin), and running sums and products
+along an axis (CumSum, CumProd).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _BEYOND = 2**62
 
 
 def lower_arg(group: Group, anchor: Node) -> Kernel:
-    """The place of the largest or smallest element: its value, then its first or last place."""
+    """The place of the largest or smallest element: first its value, then the first (or last) place
+    that has it.
+    """
     source = anchor.first_input
     shape = group.shape(source)
     if 0 in shape or group.outputs != (anchor.ref(),):
@@ -71,7 +75,9 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
 
 
 def lower_running(group: Group, anchor: Node) -> Kernel:
-    """A running sum or product: step by step along the axis, neighbours across it together."""
+    """A running sum or product: one step after the other along the axis, neighbours across it side
+    by side.
+    """
     source = anchor.first_input
     shape = group.shape(source)
     given = group.graph.const_value(anchor.operand("axis"))

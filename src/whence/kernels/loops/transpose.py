@@ -66,7 +66,9 @@ class SquareTranspose(Micro):
 
 
 def strided_loads(values: Sequence[Expr], inner: Var) -> list[Load]:
-    """float32 loads that stride through memory as `inner` goes up; none if one is guarded."""
+    """The single-precision loads that stride through memory as `inner` goes up; none when any load
+    is made on a condition.
+    """
     parts = list(walk(*values))
     if any(
         isinstance(part, Op)

@@ -37,7 +37,9 @@ def are_within(places: Indices, limits: Iterable[Limits]) -> Expr:
 
 
 def counted_limits(anchor: Node, window: Window, sizes: Sequence[int]) -> list[Limits]:
-    """The positions that count in an average: never what `ceil_mode` adds to the padding."""
+    """The positions that count in an average; what `ceil_mode` adds past the given padding never
+    does.
+    """
     if not get_int(anchor.attrs, "count_include_pad", 0):
         return [(0, size) for size in sizes]
     return [

@@ -116,7 +116,9 @@ def _is_far(sizes: Sizes, tile: Tile) -> bool:
 
 
 def _plans(sizes: Sizes, tile: Tile) -> Iterator[Bf16x2GemmPlan]:
-    """Divisions into blocks of rows whose split parts fit the cache, if possible, and parts."""
+    """Divisions into blocks of rows whose split parts fit the cache, or that cannot be smaller, and
+    into parts.
+    """
     groups, panels = -(-sizes.rows // GROUP), -(-sizes.columns // GROUP)
     fitting = max(1, tile.cache_bytes // 2 // (4 * GROUP * -(-sizes.depth // DEPTH) * DEPTH))
     for height in {
@@ -152,7 +154,9 @@ def _fetched(sizes: Sizes, tile: Tile) -> int:
 
 
 def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPlan) -> Kernel:
-    """A kernel for a group anchored by a product that `cheapest_bf16x2_gemm` plans."""
+    """A kernel for a group whose anchor is a matrix product that `cheapest_bf16x2_gemm` has a plan
+    for.
+    """
     product = product_of(anchor)
     sizes = sizes_of(group, anchor, product)
     if not _is_possible(sizes, anchor, tile):
@@ -167,7 +171,9 @@ def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPl
 
 
 def lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    """A kernel for a group anchored by a product, by matrix units where that is quicker."""
+    """A kernel for a group whose anchor is a matrix product, by matrix units where that is
+    quicker.
+    """
     found = cheapest_bf16x2_gemm(group, anchor, tile)
     if found is None:
         return lower_gemm(group, anchor, tile)

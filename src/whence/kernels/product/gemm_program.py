@@ -1,4 +1,6 @@
-"""The matrix product as a program: accumulators in registers, A broadcast times B's panel."""
+"""The matrix product as a program: accumulators in vector registers, one broadcast of A times a row
+of B's panel a step.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ ROW, COLUMN, BATCH = "m", "n", "batch"
 ACCUMULATOR = Name("acc", DType.F32)
 ZERO = Literal(0.0, DType.F32)
 STREAM_AHEAD = 8192
-"""Prefetch distance, in floats, of weights read once: what is further ahead leaves the cache."""
+"""Prefetch distance, in floats, of weights that are read once: further ahead, and they would be
+gone from the cache again.
+"""
 
 _LINE = CACHE_LINE // 4
 """Floats in a cache line."""
@@ -68,7 +72,9 @@ class Gemm(Micro):
     a: Matrix
     b: Matrix
     packed: bool
-    """`b` is in panels already: `[columns / width][depth][width]`, the last zero-padded."""
+    """`b` is already in panels `[columns / width][depth][width]`, the last one padded with
+    zeros.
+    """
     tile: Tile
     block_rows: int
     """Rows a work item covers; its panel of B stays in cache over them."""

@@ -33,7 +33,9 @@ _PANEL_VECTORS = 4
 _SHARED_ROWS = 1 << 13
 """Numbers in A from which on it takes longer to quantise them than to share that."""
 _ITEM_TILES = 0.25
-"""A work item's cost besides its tiles, in tiles: panel weights come from the second cache."""
+"""What a work item costs besides its tiles, in tiles: the panel's weights come from the
+second-level cache.
+"""
 
 
 def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:

@@ -49,7 +49,9 @@ _AHEAD = 4096
 
 @dataclass(frozen=True, slots=True)
 class PackedProduct(Micro):
-    """C[m, n] = epilogue(Σ_k A[m, k] · W[k, n]). Work items are row ranges of a panel."""
+    """C[m, n] = epilogue(Σ_k A[m, k] · W[k, n]). A work item is a part of the rows of a panel of
+    columns.
+    """
 
     rows: int
     columns: int

@@ -1,4 +1,6 @@
-"""Rows of A for packed weights: quantised to int8 by blocks, or real and filled to whole blocks."""
+"""Rows of A for a product with packed weights: quantised to int8 block by block, or real numbers
+filled up to whole blocks.
+"""
 
 from __future__ import annotations
 

@@ -91,7 +91,9 @@ def formula_value(formula: Formula, operands: Sequence[Expr], given: Mapping[str
 
 
 def activate(name: str, x: Expr, alpha: float = 0.0, beta: float = 0.0) -> Expr:
-    """An activation by its ONNX operator's name, with parameters; the empty name is identity."""
+    """An activation by the name of its ONNX operator, with its parameters; the empty name is the
+    identity.
+    """
     return formula_value(FORMULAS[name], [x], {"alpha": alpha, "beta": beta}) if name else x
 
 
@@ -110,7 +112,9 @@ def activated(anchor: Node, total: Expr) -> Expr:
 
 
 def _formula(formula: Formula) -> Rule:
-    """What an operator computes by a formula; of many operands it does it pair by pair."""
+    """What an operator computes by a formula; one of any number of operands does it pair by
+    pair.
+    """
     defaults, is_unary = parameters(formula), operand_count(formula) == 1
 
     def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

@@ -1,4 +1,6 @@
-"""Element rules of operators that make values of a description: ranges, fills, shapes."""
+"""Element rules of operators that make values out of nothing but a description: ranges, fills,
+shapes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Element rules of operators that move elements: index arithmetic, and at run time only loads."""
+"""Element rules of operators that move elements without computing: index arithmetic, and nothing at
+run time but the loads.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,9 @@ def _tile(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 
 
 def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Index:
-    """An index read from a tensor, negative ones from the end; outside the axis it ends the run."""
+    """An index read from a tensor, negative ones counted from the end; one outside the axis is the
+    caller's error, which ends the run.
+    """
     if not extent:
         raise UnsupportedError("an axis without elements has no element for any index")
     at = cast(elements.value(ref, index), DType.I64)

@@ -26,7 +26,9 @@ _INTEGERS = frozenset({DType.I8, DType.U8, DType.I16, DType.U16, DType.I32})
 
 
 def _parameter(elements: Elements, node: Node, ref: Ref, index: Indices) -> Expr:
-    """A scale or zero point at an index of the tensor: one for all, by axis, or by block."""
+    """A scale or zero point at an index of the tensor: one for all, one for each place on an axis,
+    or one for each block of it.
+    """
     shape = elements.shape(ref)
     if math.prod(shape) == 1:
         return elements.value(ref, tuple(of(0) for _ in shape))

@@ -1,4 +1,6 @@
-"""The rule of RotaryEmbedding: pairs rotated by an angle that their position decides."""
+"""The element rule of RotaryEmbedding: pairs of elements rotated by an angle that depends on their
+position in the sequence.
+"""
 
 from __future__ import annotations
 

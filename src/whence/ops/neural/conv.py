@@ -31,7 +31,9 @@ from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpos
 from whence.types import DType, TensorType, ValueType
 
 _COLUMN_BYTES = 64 << 20
-"""Unfolded patches are made in pieces up to this size, for speed and for small machines."""
+"""Unfolded patches are made in pieces of at most this size: large enough for a fast product, small
+enough for any machine.
+"""
 _BLOCK_ELEMENTS = 1 << 16
 """Depthwise convolution works on blocks of channels that stay in the cache."""
 

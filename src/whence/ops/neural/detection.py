@@ -46,7 +46,9 @@ def overlap(one: np.ndarray, others: np.ndarray) -> np.ndarray:
 def suppress_softly(
     boxes: np.ndarray, scores: np.ndarray, limit: int, threshold: float, floor: float, sigma: float
 ) -> tuple[list[int], list[float]]:
-    """The boxes kept, best first, and scores. With `sigma` > 0 overlaps lower scores first."""
+    """The boxes kept, best first, and their scores. With `sigma` > 0 an overlap lowers a score
+    before it rules a box out.
+    """
     decay = -0.5 / sigma if sigma > 0 else 0.0
     # Entries: score (best first), box, and how many of the kept boxes it was compared with already.
     queue = [(-float(score), index, 0) for index, score in enumerate(scores) if score > floor]

@@ -167,7 +167,9 @@ def _max_unpool(call: Call) -> tuple[Value]:
 def _bilinear_taps(
     start: float, bin_size: float, bins: int, samples: int, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Along one axis: the two neighbours of every sample of every bin, and their weights."""
+    """Along one axis: lower and upper neighbour of every sample of every bin, and their weights
+    (zero when out of the image).
+    """
     position = (
         start
         + (np.arange(bins)[:, np.newaxis] + (np.arange(samples) + 0.5) / max(samples, 1)).reshape(

@@ -63,7 +63,9 @@ class _Direction:
     """One direction of a layer, in the working type; each matrix has `gates` gates."""
 
     inputs: np.ndarray
-    """(time, batch, gates · hidden): the input's share of the gates, early biases included."""
+    """(time, batch, gates · hidden): the input's share of every gate, biases included where they
+    may be added early.
+    """
     recurrence: np.ndarray
     """(hidden, gates · hidden)"""
     recurrence_bias: np.ndarray

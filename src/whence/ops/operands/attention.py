@@ -83,7 +83,9 @@ def _past(query: TypeQuery, k: _Operand, v: _Operand) -> Dim:
 
 
 def _mask(query: TypeQuery, scores: Shape) -> None:
-    """The mask spread over scores; keys beyond its last axis are hidden. A list is for all keys."""
+    """The mask spreads over the scores; keys that its last axis does not reach are hidden. A list
+    is for all keys.
+    """
     mask = shape_of(query, 3)
     if mask is None:
         return

@@ -1,4 +1,6 @@
-"""Changing the element type: by value (Cast, CastLike), bits (BitCast), or both ways (RoundTo)."""
+"""Changing the element type, by value (Cast, CastLike), by bits (BitCast), or there and back
+(RoundTo).
+"""
 
 from __future__ import annotations
 

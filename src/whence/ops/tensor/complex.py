@@ -1,4 +1,6 @@
-"""Complex numbers as edge models have them: Fourier transforms of reals, and ways back to reals."""
+"""Complex numbers, as far as edge models have them: a Fourier transform of real tensors, and the
+ways back to real numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Operators that only move elements: transpose, reshape, slice, split, concat, pad and kin."""
+"""Operators that move elements without computing on them: transpose, reshape, slice, split, concat,
+pad, tile and their kin.
+"""
 
 from __future__ import annotations
 

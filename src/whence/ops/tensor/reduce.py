@@ -30,7 +30,9 @@ def reduction_axes(call: Call, rank: int) -> _Axes:
 
 
 def total(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
-    """The sum in x's type; integers wrap around. Long float32 sums round only at the end."""
+    """The sum in x's own type; whole numbers wrap around. A long sum of single precision is exact
+    but for its last rounding.
+    """
     if x.dtype == np.float32:
         return np.sum(x, axis=axes, keepdims=keep, dtype=np.float64).astype(np.float32)
     return np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)

@@ -1,4 +1,6 @@
-"""Signal processing: Fourier transforms, windows, the mel scale, in float64; and encoded images."""
+"""Signal processing: Fourier transforms, windows and the mel scale, computed in float64 and rounded
+once; and encoded images.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An operator as the `onnx` package sees it: its newest schema and a `NodeProto` for it."""
+"""One operator as the `onnx` package sees it: its schema at the newest opset and a `NodeProto` to
+hand to the package's own machinery.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Output types that follow from a constant input: reshape, slice, split and their kin."""
+"""Output types of operators that take their output shape, or a part of it, from a constant input:
+reshape, slice, split and their kin.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What nested graphs take from outside: the last inputs of their node, and of each of them."""
+"""Values that nested graphs take from outside: the last inputs of the node that holds them, and of
+each of its graphs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def unused_captures(node: Node) -> list[int]:
 
 
 def drop_captures(node: Node, positions: Collection[int]) -> None:
-    """Take captures that no nested graph reads out of the graphs and the node's inputs."""
+    """Take captures that none of the node's graphs reads out of the graphs and out of the node's
+    inputs.
+    """
     graph, captures = node.graph, capture_count(node)
     assert graph is not None
     gone = set(positions)

@@ -41,7 +41,9 @@ class InlineBranches(Pass):
 
 
 def _unfold(rewriter: Rewriter, node: Node) -> bool:
-    """Inline `node` if its course is certain, then what it held, if that is certain now."""
+    """Inline `node` if its course is certain, then what it held, which may become certain through
+    it.
+    """
     inlining = (
         _plan_if(rewriter.graph, node) if node.op == "If" else _plan_loop(rewriter.graph, node)
     )

@@ -1,4 +1,6 @@
-"""Moving nested graphs into the outer one, in one change; operators keep their origins."""
+"""Moving nested graphs into the graph around them: one change, in which every operator keeps its
+own origin.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from whence.types import DType, TensorType, ValueType
 
 @dataclass(slots=True)
 class Inlining:
-    """The change that puts copies of nested graphs' nodes in place of their holder."""
+    """The change that puts copies of the nodes of nested graphs where the node that holds them
+    stands.
+    """
 
     graph: Graph
     holder: Node
@@ -112,7 +116,9 @@ class Inlining:
         ).ref()
 
     def row(self, ref: Ref | None) -> Ref | None:
-        """The only row of a scan output: an iteration's value with a leading dimension of 1."""
+        """The only row of a scan output: the value of one iteration with a leading dimension of
+        1.
+        """
         kind = None if ref is None else self.type_of(ref)
         if not isinstance(kind, TensorType):
             return None

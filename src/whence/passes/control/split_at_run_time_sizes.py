@@ -142,7 +142,9 @@ def _by_size(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
-    """Move the nodes into a nested graph. No path leads between them through others."""
+    """Move the nodes into a nested graph. No way leads from one of them to another through
+    others.
+    """
     graph = rewriter.graph
     inside = {node.id for node in nodes}
     taken = dict.fromkeys(

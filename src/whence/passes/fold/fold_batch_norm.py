@@ -1,4 +1,6 @@
-"""Batch normalisation with constant statistics is a scale and a shift per channel, for weights."""
+"""Batch normalisation with constant statistics is one multiplication and one addition per channel;
+weights can take in both.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +156,9 @@ def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
 
 
 def _linear_before(graph: Graph, bn: Node) -> _Found | None:
-    """The linear operator whose output channels are `bn`'s, by ways of one consumer each."""
+    """The linear operator whose output channels are the channels of `bn`, when each node on the way
+    has one consumer.
+    """
     user, axis, between = bn, 1, list[Node]()
     for _ in range(_MAX_STEPS):
         ref = user.input(0)
@@ -194,7 +198,9 @@ def _axis_before(graph: Graph, node: Node, axis: int) -> int | None:
 
 
 def _axis_in(before: Shape, after: Shape, axis: int) -> int | None:
-    """The same axis before a reshape: as long, with as many elements behind each position."""
+    """The same axis before a reshape: as long as it is, with as many elements behind each of its
+    positions.
+    """
     size, behind = after[axis], _count(after[axis + 1 :])
     if not isinstance(size, int) or same_dim(size, 1) or behind is None:
         return None

@@ -96,7 +96,9 @@ class ConstantFolder:
         self._foldable: dict[str, bool] = {}
 
     def visit(self, node: Node) -> bool:
-        """Update the node's types, then fold it if possible. True when the node is gone."""
+        """Bring the node's types up to date, then fold it if it can be folded. True when the node
+        is gone.
+        """
         self.types.visit(node)
         if node.bodies:
             self._sink_captures(node)
@@ -217,7 +219,9 @@ class ConstantFolder:
 
     # f(x, c) = f'(x) with c inside f'
     def _sink_captures(self, node: Node) -> None:
-        """Constant captures move into the nested graphs. Outer constants are shared."""
+        """Constants among the captures move into the nested graphs. Outer constants are shared, not
+        copied.
+        """
         captures = capture_count(node)
         formal = len(node.inputs) - captures
         sunk = {}
@@ -278,7 +282,9 @@ def _is_empty(node: Node) -> bool:
 
 
 def _surely_has_elements(kind: ValueType) -> bool:
-    """Is it a tensor whose sizes are numbers, none 0? Expressions are not asked: no guards."""
+    """Is it a tensor whose sizes are numbers, none of them 0? Expressions are not asked, which would
+    leave a guard.
+    """
     shape = kind.shape if isinstance(kind, TensorType) else None
     return shape is not None and _NUMBERS.issuperset(map(type, shape)) and 0 not in shape
 
@@ -307,5 +313,7 @@ def _fits(value: Value, declared: ValueType) -> bool:
 
 
 def _compact(value: np.ndarray) -> np.ndarray:
-    """The same tensor in its own memory order: a transposed view stays slow to read."""
+    """The same tensor in memory of its own order: a transposed view is slow to read, again and
+    again.
+    """
     return value if value.flags.c_contiguous else np.ascontiguousarray(value)

@@ -1,4 +1,6 @@
-"""Multiplications and additions by constants per channel, folded into weights and bias."""
+"""Multiplications and additions by constants, one per channel, go into the weights and the bias
+beside them.
+"""
 
 from __future__ import annotations
 

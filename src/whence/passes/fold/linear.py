@@ -54,7 +54,9 @@ class FoldedConstants:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A linear operator applied to input 0, with constant weights and constant bias, if any."""
+    """One application of a linear operator to its input 0, with constant weights and a constant
+    bias or none.
+    """
 
     node: Node
     weights: np.ndarray
@@ -72,7 +74,9 @@ class Linear:
     inputs_first: bool
     """Whether the weights have their input channels before their output channels."""
     padded: bool
-    """Whether some output sums fewer terms, so that an input shift is no output shift."""
+    """Whether some output sums fewer terms than others, so that a shift of the input is not a shift
+    of the output.
+    """
 
     @property
     def holds_bias(self) -> bool:
@@ -147,7 +151,9 @@ class Linear:
 
 
 def linear_of(graph: Graph, node: Node) -> Linear | None:
-    """The node as a linear operator; `None` unless weights and bias are constant floats."""
+    """The node as a linear operator, or `None` when it is none or its weights or bias are not
+    constant floats.
+    """
     weights = graph.const_value(node.operand("W", "B"))
     if (
         node.op not in LINEAR_OPS

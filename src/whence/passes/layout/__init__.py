@@ -1,1 +1,3 @@
-"""The order of axes: channels first, last or blocked; transposes and reshapes between."""
+"""The order of axes: channels first, channels last, channel-blocked; transposes and reshapes
+between.
+"""

@@ -62,7 +62,9 @@ _CANCELLED = "to_blocked(from_blocked(x)) = x"
 
 @dataclass(frozen=True, slots=True)
 class BlockChannels(RulePass):
-    """Moves convolutions with constant weights and known shapes to blocks of channels."""
+    """Moves convolutions with constant weights and known shapes to tensors in blocks of `block`
+    channels.
+    """
 
     block: int = 16
 
@@ -145,7 +147,9 @@ class BlockChannels(RulePass):
         )
 
     def _joined_groups(self, groups: int, taken: int, made: int) -> int | None:
-        """How many groups make whole blocks of channels; `None` if that is mostly zeros."""
+        """How many groups together are whole blocks of channels, all of them if need be; `None`
+        when that would be mostly zeros.
+        """
         if groups == 1 or groups == taken == made:
             return 1
         for count in range(1, min(groups, self.block) + 1):
@@ -237,7 +241,9 @@ class BlockChannels(RulePass):
         return given
 
     def _twin(self, edit: Edit, node: Node, ref: Ref) -> Ref:
-        """The blocked form of a plain value: what it came from or became already, or a new one."""
+        """The blocked form of a plain value: what it was converted from, what it is converted to
+        already, or a new conversion.
+        """
         graph = edit.graph
         before = producer_of(graph, ref, "FromBlocked")
         if (
@@ -259,7 +265,9 @@ class BlockChannels(RulePass):
 
 # 2. convolutions in groups of few channels work on several groups at once
 def _join_groups(weights: np.ndarray, groups: int, count: int) -> np.ndarray:
-    """Grouped OIHW weights for `count` groups at a time: zeros for the inputs of other groups."""
+    """Grouped OIHW weights for `count` groups at a time: each output channel has zeros for the
+    inputs of the other groups.
+    """
     out, depth, *kernel = weights.shape
     if count == 1:
         return weights

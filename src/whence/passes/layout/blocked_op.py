@@ -28,7 +28,9 @@ from whence.types import DType, same_dim, same_shape
 
 
 class BlockedLayout(NamedTuple):
-    """A plain value with a blocked twin: its channels and axes (4, or 3 for one row)."""
+    """A plain value that has a blocked twin: its channels, and its axes (4, or 3 when the twin is
+    one row high).
+    """
 
     channels: int
     rank: int
@@ -41,7 +43,9 @@ class Twin(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A plain value that is the same in all channels, with an axis of length 1 for the block."""
+    """A plain value that is the same in all channels, with an axis of length 1 for the places in a
+    block.
+    """
 
     ref: Ref
 
@@ -62,7 +66,9 @@ class BlockedStep(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An operator on blocked tensors; the last step's outputs are the operator's, blocked."""
+    """An operator on blocked tensors. The outputs of the last step are the blocked forms of the
+    operator's outputs.
+    """
 
     steps: tuple[BlockedStep, ...]
     layouts: tuple[BlockedLayout, ...]
@@ -75,7 +81,9 @@ _SMALL = 8
 
 
 def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
-    """`node` on its inputs' blocked twins; `None` when it cannot be, or would gain nothing."""
+    """`node` on the blocked twins of its inputs; `None` when it cannot be transposed like that or
+    would gain nothing.
+    """
     if node.bodies or not all(
         static_float(graph, node.ref(index)) for index in range(len(node.outputs))
     ):
@@ -128,7 +136,9 @@ def _elementwise(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
 def _operand(
     graph: Graph, ref: Ref | None, target: tuple[int, ...], layouts: Layouts, block: int
 ) -> Input:
-    """An elementwise operand for a result of shape `target`; `None` without a blocked form."""
+    """An operand of an elementwise operator whose plain result has shape `target`; `None` when it
+    has no blocked form.
+    """
     shape = static_float(graph, ref)
     if ref is None or shape is None or len(shape) > len(target):
         return None
@@ -146,7 +156,9 @@ def _operand(
 
 
 def blocked_const(value: np.ndarray, rank: int, block: int) -> np.ndarray:
-    """A constant operand that broadcasts against blocked tensors as it did against plain ones."""
+    """A constant operand so that it broadcasts against blocked tensors as it did against plain ones
+    of so many axes.
+    """
     batch, channels, *spatial = (1,) * (rank - value.ndim) + value.shape
     spatial = [*[1] * (4 - rank), *spatial]
     plain = value.reshape(batch, channels, *spatial)

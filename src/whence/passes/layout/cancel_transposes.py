@@ -55,7 +55,9 @@ class CancelTransposes(RulePass):
 # 1. T(T(x, p), q) = T(x, p then q)
 # 2. T(x, identity) = x
 def compose_transposes(node: Node, rewriter: Rewriter) -> bool:
-    """Merge a Transpose with the one before it, or remove the identity. True when it did."""
+    """Merge a Transpose with the one before it, or remove it when it is the identity. True when
+    something was done.
+    """
     graph = rewriter.graph
     perm, source = perm_of(graph, node), node.inputs[0]
     if perm is None or source is None:

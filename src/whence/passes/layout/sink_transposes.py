@@ -51,7 +51,9 @@ class _Region:
     """The transposes in front."""
     nodes: dict[int, Node] = field(default_factory=dict)
     perms: dict[Ref, Perm] = field(default_factory=dict)
-    """How the value there now results from the one that will be, where they differ."""
+    """How the value that is there now results from the one that will be there, where these
+    differ.
+    """
 
     def all(self) -> list[Node]:
         return [*self.sources.values(), *self.nodes.values()]
@@ -229,7 +231,9 @@ def _plan_together(graph: Graph, perm: Perm) -> _Region:
 
 
 def _parts(region: _Region) -> list[_Region]:
-    """The region as unconnected regions, so that each is judged by what it saves itself."""
+    """The region as regions that have nothing to do with each other, so that each is judged by what
+    it saves itself.
+    """
     group = {node.id: node.id for node in region.all()}
 
     def find(node_id: int) -> int:
@@ -254,7 +258,9 @@ def _parts(region: _Region) -> list[_Region]:
 
 
 def _plan(graph: Graph, source: Node) -> _Region | None:
-    """The region behind `source`, without unprofitable parts; `None` when it grows too large."""
+    """The region behind `source`, without the parts that save nothing; `None` when it grows too
+    large.
+    """
     region = _Region(graph)
     if not region.add_source(source):
         return None
@@ -308,7 +314,9 @@ def _other_sources(region: _Region, node: Node, perm: Perm) -> dict[int, Node]:
 
 
 def _prune(region: _Region) -> None:
-    """Leave out operators at the end that no Transpose follows, unless they join values."""
+    """Leave out operators at the end that no Transpose follows, unless they join values and so save
+    one.
+    """
     for node in reversed(_in_order(region.graph, region.nodes.values())):
         if region.sinks(node) or any(
             user.id in region.nodes for user in region.graph.consumers(node)
@@ -341,7 +349,9 @@ def _operand(edit: Edit, value: Input) -> Ref | None:
 
 
 def _transposed_outputs(node: Node, perm: Perm) -> list[Ref]:
-    """The outputs with `perm`'s axes; a scale found for the whole tensor has none."""
+    """The outputs that have the axes of `perm`; a scale that an operator finds for the whole tensor
+    has none.
+    """
     return [
         node.ref(index)
         for index, kind in enumerate(node.outputs)
@@ -352,7 +362,9 @@ def _transposed_outputs(node: Node, perm: Perm) -> list[Ref]:
 # 1. f(transpose(x, p)) = transpose(f(x), p)
 # 2. f(transpose(x, p), transpose(y, p), c) = transpose(f(x, y, transpose⁻¹(c, p)), p)
 def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]:
-    """Move the transposes by `perm` behind `node`. Returns each transposed value's permutation."""
+    """Move the transposes by `perm` in front of `node` behind it. Returns the permutation of each
+    new transposed value.
+    """
     graph = rewriter.graph
     transposes = {}
     for ref in node.inputs:

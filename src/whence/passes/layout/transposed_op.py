@@ -98,7 +98,9 @@ def _operands(
     *,
     broadcast: bool = True,
 ) -> tuple[Input, ...] | None:
-    """Untransposed operands: known sources, constants transposed back, single numbers."""
+    """Untransposed operands: sources where they are known, constants transposed back, single
+    numbers as they are.
+    """
     result: list[Input] = []
     for ref in inputs:
         if ref is None or ref in sources:
@@ -134,7 +136,9 @@ def _with_axis(node: Node, default: int, perm: Perm) -> dict[str, Attr]:
 
 
 def _without(perm: Perm, gone: set[int], node: Node) -> Perm:
-    """The permutation left after a reduction of axes `gone`, counted behind the transpose."""
+    """The permutation that is left after a reduction of the axes `gone`, counted behind the
+    transpose.
+    """
     if get_int(node.attrs, "keepdims", 1):
         return perm
     remaining = [perm[axis] for axis in range(len(perm)) if axis not in gone]

@@ -1,1 +1,3 @@
-"""Operators restated as those with good kernels: supernodes, two axes, single precision."""
+"""Operators restated as those that have good kernels: supernodes, two spatial axes, single
+precision.
+"""

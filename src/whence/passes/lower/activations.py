@@ -1,4 +1,6 @@
-"""Activations: one operator, or a gate x·g(x), by the name and two numbers that supernodes use."""
+"""Activations in a graph: one operator, or a gate x·g(x), under the name and the two numbers that
+supernodes know them by.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def _bound(graph: Graph, ref: Ref | None, default: float) -> float | None:
 
 
 def _gate(graph: Graph, node: Node) -> ActivationMatch | None:
-    """x·sigmoid(x) and x·hardsigmoid(x), where only these read `node`'s x, and the gate."""
+    """x·sigmoid(x) and x·hardsigmoid(x), where `node` makes x and nothing else reads x or the
+    gate.
+    """
     consumers = graph.consumers(node)
     if len(consumers) != 2:
         return None

@@ -37,7 +37,9 @@ from whence.provenance import EdgeKind, Reason
 from whence.types import DType, TensorType
 
 _MOST = 1 << 16
-"""Elements of a value with perhaps fewer rows meant: as long as entering a program of its own."""
+"""Elements of a value that may have more rows than are meant: what takes about as long as entering
+a program of its own.
+"""
 _DECIDING = one_of("NonZero", "Unique")
 """The operators that find out how large their results are."""
 _VIEWS = operators(Trait.RESHAPE)
@@ -121,7 +123,9 @@ def _count_values(node: Node, rewriter: Rewriter) -> None:
 
 
 def _undo(node: Node, rewriter: Rewriter) -> None:
-    """Most want places by rows: no transpose is left, nor a reshape where it was of one row."""
+    """Most want the places by rows: then nothing is left of the transpose, whether it is one or, of
+    a single row, a reshape.
+    """
     graph = rewriter.graph
     transposed = producer_of(graph, node.inputs[0], "Transpose")
     prefix = None if transposed is None else producer_of(graph, transposed.inputs[0], PREFIX)

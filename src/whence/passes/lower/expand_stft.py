@@ -66,7 +66,9 @@ class ExpandStft(RulePass):
 
 
 def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
-    """Each bin's real and imaginary wave in turn, through the window, and the frames' step."""
+    """The real and the imaginary wave of every bin, in turn, through the window, and the step
+    between frames.
+    """
     signal = tensor_of(graph, node.inputs[0])
     window = graph.const_value(node.operand("window"))
     step = graph.const_value(node.operand("frame_step"))

@@ -1,4 +1,6 @@
-"""Supernodes: a convolution or product with what is added to its sum and applied to it."""
+"""Supernodes: a convolution or matrix product together with what is added to its sum and applied to
+it.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ class _Plan:
 
     @property
     def story(self) -> list[str]:
-        """The operators in order, as mathematicians write them: the first on the right."""
+        """The operators in the order in which they apply, as mathematicians write them: the first
+        on the right.
+        """
         return [node.op for node in reversed(self.matched)]
 
     def take(self, *nodes: Node) -> None:
@@ -144,7 +148,9 @@ def _swaps_last_two(graph: Graph, transpose: Node) -> bool:
 
 
 def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> bool:
-    """Multiply alpha by the node's constant factor, if it is one that alpha can hold."""
+    """Multiply alpha by the constant number that the node multiplies by, if it is one that alpha
+    can hold.
+    """
     found, kind = scalar_factor(graph, scaling), tensor_of(graph, scaling.ref())
     if found is None or kind is None:
         return False

@@ -186,7 +186,9 @@ def _widened(edit: Edit, ref: Ref, wide: dict[Ref, Ref], taken: dict[Ref, Ref]) 
 
 # 3. cast(cast(x, half), single) = x for what rules 1 and 2 made
 def _widen_cast(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
-    """A cast of the file: from a widened value it starts there; to half it rounds for consumers."""
+    """A cast of the file: one from a widened value starts from that value, one to half is a
+    rounding for its consumers.
+    """
     graph, source = rewriter.graph, node.inputs[0]
     before, after = tensor_of(graph, source), tensor_of(graph, node.ref())
     if source is None or before is None or after is None or before.dtype is after.dtype:

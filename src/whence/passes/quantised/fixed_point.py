@@ -26,7 +26,9 @@ class FixedPoint(NamedTuple):
 
 
 def fixed_point(real: float) -> FixedPoint | None:
-    """The nearest fixed-point number of 31 significant bits; 0 below 2^-32, none above 2^30."""
+    """The nearest fixed-point number with 31 significant bits. Below 2^-32 that is zero, above 2^30
+    there is none.
+    """
     if not math.isfinite(real):
         return None
     fraction, shift = math.frexp(real)
@@ -39,7 +41,9 @@ def fixed_point(real: float) -> FixedPoint | None:
 
 
 def fixed_points(reals: Iterable[float]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Several numbers' multipliers and shifts, as inputs of FixedPointScale; scalars for one."""
+    """Multipliers and shifts of several numbers, as the inputs of FixedPointScale: of one number as
+    scalars.
+    """
     found = [fixed_point(real) for real in reals]
     known = [each for each in found if each is not None]
     if len(known) < len(found) or not known:

@@ -93,7 +93,9 @@ def _moves(node: Node) -> bool:
 
 
 def _code_of(graph: Graph, ref: Ref, match: QuantisedOp) -> np.ndarray | None:
-    """A constant as codes of the result, if each of its numbers is exactly a code's."""
+    """A constant as codes of the result, when each of its numbers is exactly the number of a
+    code.
+    """
     value = graph.const_value(ref)
     if value is None or value.dtype != np.float32:
         return None

@@ -1,4 +1,6 @@
-"""LiteRT's integer functions of one code: every input code's result, not yet limited."""
+"""LiteRT's integer forms of functions of one code: the value at every code of the input, in codes
+of the result, not yet limited.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _Function = Callable[[Graph, Node, Coding, Coding], np.ndarray | None]
 def litert_function(
     graph: Graph, node: Node | None, source: Coding, result: Coding
 ) -> np.ndarray | None:
-    """Result codes for every source code; `None` when LiteRT uses reals, or out of range."""
+    """Codes of the result for every code of the source; `None` when LiteRT computes in real
+    numbers, or the parameters are out of range.
+    """
     if node is None:
         return _scaled(
             _centred(source), float(np.float64(source.step) / np.float64(result.step)), result
@@ -102,7 +106,9 @@ _HUGE = 1e38
 def interpolated(
     function: Callable[[np.ndarray], np.ndarray | None], source: Coding, result: Coding
 ) -> np.ndarray | None:
-    """A real function at every code of 16 bits, as in `between_known`; `None` without values."""
+    """A function of real numbers at every code of 16 bits, as `between_known` has it; `None` when
+    the function has no values.
+    """
     if result.zero:
         return None
     values = function(np.zeros(1, np.float32))
@@ -150,7 +156,9 @@ _PLACES = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))), 65535)
 
 
 def _in_places(source: Coding) -> np.ndarray | None:
-    """Each number in units of 1/512 place: the scale is a 15-bit multiplier and a shift."""
+    """Every number in units of 1/512 of a place: the scale is a multiplier of 15 bits and a
+    shift.
+    """
     multiplier, shift = float(source.step) * 4096 * 3, 0
     while 0 < multiplier <= 32767 / 2 and shift <= 30:
         multiplier, shift = multiplier * 2, shift + 1
@@ -160,7 +168,9 @@ def _in_places(source: Coding) -> np.ndarray | None:
 
 
 def _between(x: np.ndarray, bits: int, largest: int) -> np.ndarray:
-    """The sigmoid of |x| / 2^bits in units of 2^-(16 + bits), `largest` behind the end."""
+    """The sigmoid of |x| / 2^bits places in units of 2^-(16 + bits), `largest` behind the last
+    place.
+    """
     place, part = np.abs(x) >> bits, np.abs(x) & ((1 << bits) - 1)
     known = np.minimum(place, len(_PLACES) - 2)
     return np.where(

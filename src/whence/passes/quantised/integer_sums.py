@@ -1,4 +1,6 @@
-"""Sums of products of codes before scaling: their units, and the bias in these units."""
+"""Sums of products of codes, before they are scaled: in which units they are, and the bias in these
+units.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def _rounded(exact: np.ndarray, source: Node | None) -> Bias | None:
 
 
 def makers_of_sums(nodes: list[Node], bias: Bias | None) -> list[Node]:
-    """The nodes whose work the sums do. Zeros are added by none: one of these is their source."""
+    """The nodes whose work the sums do. Zeros are added by no node of their own: their source is
+    one of these.
+    """
     if bias is None or bias.source is None or np.any(bias.value):
         return nodes
     return [*nodes, bias.source]

@@ -140,7 +140,9 @@ def _table(
 
 
 def _value(graph: Graph, ref: Ref, values: dict[Ref, np.ndarray]) -> np.ndarray:
-    """What is behind `ref` for every code, from what `values` holds, and added to it."""
+    """What is behind `ref` for every code, computed from what `values` holds already; it is added
+    to that.
+    """
     constant = graph.const_value(ref)
     if ref not in values:
         node = graph.producer(ref)
@@ -163,7 +165,9 @@ def _value(graph: Graph, ref: Ref, values: dict[Ref, np.ndarray]) -> np.ndarray:
 def _litert_table(
     graph: Graph, source: Coding, region: list[Node], result: Coding
 ) -> np.ndarray | None:
-    """The entries by LiteRT's formula for the operator: one operator, then limits."""
+    """The entries by the formula that LiteRT has for the operator: one operator, and limits after
+    it.
+    """
     function = region[0] if region else None
     low, high = integer_range(result.dtype)
     codes = litert_function(graph, function, source, result)

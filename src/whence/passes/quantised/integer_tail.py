@@ -22,7 +22,9 @@ from whence.types import DType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The steps from integer sum to codes. `fixed`: multiplier and shift, else a real `factor`."""
+    """The steps from an integer sum to codes. `fixed` holds multiplier and shift, else `factor` a
+    float32 or float64.
+    """
 
     match: QuantisedOp
     fixed: tuple[np.ndarray, np.ndarray] | None
@@ -61,7 +63,9 @@ def tail_of(
 
 
 def narrowed(make: Maker, value: Ref, match: QuantisedOp) -> Ref:
-    """A value in units of the result's scale as its codes: with zero point, limits and type."""
+    """A value in units of the result's scale as codes of the result: plus the zero point, limited,
+    in its type.
+    """
     kind = make.edit.type_of(value)
     assert isinstance(kind, TensorType)
     zero, low, high = (

@@ -1,4 +1,6 @@
-"""The pattern of all quantised operators: quantise(activation(operator(dequantise(...))))."""
+"""The pattern that every quantised operator has: quantise(activation(operator(dequantise(codes),
+...))).
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class QuantisedOp:
     """One for each input of the operator; `None` for an input that is absent or not dequantised."""
     result: Coding
     low: int
-    """The result's codes lie between `low` and `high`: limits of type and activation."""
+    """The codes of the result lie between `low` and `high`: the limits of the type and of the
+    activation.
+    """
     high: int
     is_fixed_point: bool
     """Is the arithmetic LiteRT's, or ONNX's?"""
@@ -159,7 +163,9 @@ def limits(graph: Graph, node: Node) -> tuple[float, float] | None:
 def _narrowed(
     low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool
 ) -> tuple[int, int]:
-    """Codes limited as the numbers are: quantising keeps the order, so either order will do."""
+    """Codes limited as the numbers are. Quantising keeps the order, so limiting before it and after
+    it are the same.
+    """
     codes = []
     for end, code in zip(ends, (low, high), strict=True):
         if math.isinf(end):

@@ -20,7 +20,9 @@ from whence.types import DType, TensorType
 
 _MOVES = operators(Trait.MOVES)
 _ORDERED = frozenset({"MaxPool"})
-"""Operators that only compare: the same result on codes as on numbers, for codes they take."""
+"""Operators that compare but do not compute: they give the same result on codes as on numbers, for
+codes they take.
+"""
 _MAX_STEPS = 16
 
 
@@ -118,7 +120,9 @@ _LIMITS = {
 
 
 def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
-    """The constant parameters of a QuantizeLinear or DequantizeLinear of `codes` and `reals`."""
+    """The parameters of a QuantizeLinear or DequantizeLinear between `codes` and `reals`, when they
+    are constant.
+    """
     code_type = tensor_of(graph, codes)
     real_type = tensor_of(graph, reals)
     scale = graph.const_value(node.operand("x_scale", "y_scale"))

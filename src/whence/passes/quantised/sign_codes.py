@@ -85,7 +85,9 @@ def _reads_alike(graph: Graph, quantise: Node, reader: Node) -> bool:
 
 
 def _weights_are_signed(graph: Graph) -> bool:
-    """All dequantised constant matrices have signed codes around zero, and there is one."""
+    """Every constant matrix that is dequantised is of signed codes around zero, and there is
+    one.
+    """
     found = False
     for node in graph:
         kind = tensor_of(graph, node.inputs[0]) if node.op == "DequantizeLinear" else None

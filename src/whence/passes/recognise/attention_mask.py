@@ -68,13 +68,17 @@ def _is_product(graph: Graph, ref: Ref) -> bool:
 
 
 def _every_query_sees(graph: Graph, ref: Ref, inverted: bool) -> bool:
-    """Does a constant mask leave each query a key? Then -∞ and very little are alike for others."""
+    """Does a constant mask leave each query a key? Then it does not matter whether the others get
+    -∞ or just very little.
+    """
     value = graph.const_value(ref)
     return value is not None and value.ndim > 0 and bool((value != inverted).any(axis=-1).all())
 
 
 def mask_fits(graph: Graph, mask: Mask, scores: Shape, dtype: DType) -> bool:
-    """Does the mask surely broadcast to the scores (batch, heads, queries, keys), no further?"""
+    """Does the mask certainly broadcast to the (batch, heads, queries, keys) of the scores and no
+    further?
+    """
     shape = shape_of(graph, mask.ref)
     if shape is None or len(shape) > 4 or dtype_of(graph, mask.ref) not in {DType.BOOL, dtype}:
         return False
@@ -97,7 +101,9 @@ def _is_number(dim: Dim) -> bool:
 def mask_input(
     graph: Graph, edit: Edit, mask: Mask, q: Ref, scores: Shape, attrs: dict[str, Attr]
 ) -> Ref | None:
-    """The mask as Attention takes it, a row per query; a constant's meaning may go to `attrs`."""
+    """The mask as Attention takes it, with a row for each query. What a constant mask says may go
+    into `attrs` instead.
+    """
     value = graph.const_value(mask.ref)
     if value is not None:
         return _constant(graph, edit, mask, value, scores, attrs)
@@ -133,7 +139,9 @@ def _above_lowest(graph: Graph, edit: Edit, mask: Mask) -> Ref:
 
 
 def _with_rows(graph: Graph, edit: Edit, mask: Mask, ref: Ref, q: Ref, scores: Shape) -> Ref:
-    """The mask with a row for each query, as runtimes want it; layers that share it share this."""
+    """The mask with a row for each query, as runtimes want it. Layers that share a mask come to
+    share this, as duplicates.
+    """
     shape, queries, keys = shape_of(graph, mask.ref), scores[2], scores[3]
     if shape is None or same_dim(shape[-2], queries):
         return ref

@@ -35,7 +35,9 @@ _MAX_DESCENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """A polynomial in one value: the coefficient of each power, and the nodes computing it."""
+    """A polynomial in one value of the graph: the coefficient of each power, and the nodes that
+    compute it.
+    """
 
     terms: Mapping[int, float]
     nodes: tuple[Node, ...]
@@ -196,7 +198,9 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
 
 
 def _number(graph: Graph, ref: Ref | None, shape: tuple[object, ...] | None) -> float | None:
-    """The scalar behind `ref`, if combining it with a value of `shape` keeps that shape."""
+    """The scalar behind `ref`, when combining it with a value of `shape` leaves that shape
+    alone.
+    """
     number = scalar(graph, ref)
     if number is None or ref is None:
         return None
@@ -205,7 +209,9 @@ def _number(graph: Graph, ref: Ref | None, shape: tuple[object, ...] | None) -> 
 
 
 class _Walk:
-    """One descent from a value to its possible `base`, in a bounded number of steps."""
+    """One descent from a value to the `base` it may be a polynomial in. It takes a bounded number
+    of steps, then gives up.
+    """
 
     def __init__(self, graph: Graph, base: Ref) -> None:
         self.graph = graph

@@ -47,7 +47,9 @@ class InverseRoot:
 
 @dataclass(slots=True)
 class Norm:
-    """A normalised value, grown by scale and bias; `out` is the last operator taken in."""
+    """A normalised value, grown by the scale and bias behind it. `out` is the last operator taken
+    in.
+    """
 
     x: Ref
     """What is normalised."""
@@ -181,7 +183,9 @@ def _taken_parameter(graph: Graph, norm: Norm, op: str) -> Ref | None:
 def with_casts_in_front(
     graph: Graph, nodes: Iterable[Node], first_read: Iterable[Ref], x: Ref
 ) -> list[Node]:
-    """`nodes`, with casts between `x` and what they read that nobody else reads."""
+    """`nodes`, and the casts between `x` and what they read, as far as nobody else reads those
+    casts.
+    """
     matched = {node.id: node for node in nodes}
     for ref in first_read:
         while ref != x:

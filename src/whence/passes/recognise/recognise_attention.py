@@ -123,7 +123,9 @@ def _weights(graph: Graph, softmax: Node) -> _Weights | None:
 
 
 def _nan_guard(graph: Graph, softmax: Node) -> list[Node]:
-    """The operators of where(isnan(p), 0, p), with p the softmax, if nothing else reads it."""
+    """The operators of where(isnan(p), 0, p), p being the softmax, when they are all that reads
+    it.
+    """
     users = few_consumers(graph, softmax, 2) or []
     test = next((user for user in users if user.op == "IsNaN"), None)
     guard = next((user for user in users if user.op == "Where"), None)
@@ -161,7 +163,9 @@ def _scores(graph: Graph, ref: Ref) -> _Scores | None:
 
 
 def _unscaled(graph: Graph, ref: Ref, nodes: list[Node]) -> tuple[float, Ref]:
-    """A number and what `ref` is that multiple of, unless others read the multiple too."""
+    """A number and what `ref` is that multiple of. A multiple that others read as well stays as it
+    is.
+    """
     node = graph.producer(ref)
     factor = scalar_factor(graph, node)
     if factor is None or len(node._uses) != 1:

@@ -190,7 +190,9 @@ def _follow(graph: Graph, reduce: Node) -> Ref:
 
 
 def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None:
-    """`ref` as what `op` makes of each row of `source`, in its shape with a reduced axis of 1."""
+    """`ref` as what `op` makes of each row of `source`, shaped like `source` with a 1 on the
+    reduced axis.
+    """
     shape = shape_of(graph, source)
     here = shape_of(graph, ref)
     nodes: list[Node] = []

@@ -304,7 +304,9 @@ class _Walk:
 def _reshape_target(
     node: Node, wanted: KnownElements, dims: tuple[Size, ...] | None
 ) -> list[int] | None:
-    """A reshape's constant in place of `wanted`: 0 copies a size of the input, -1 is the rest."""
+    """A constant to reshape to in place of `wanted`, in which 0 copies a size of the input and -1
+    follows from the rest.
+    """
     target: list[int] = []
     copied: list[Item] = []
     follows = False

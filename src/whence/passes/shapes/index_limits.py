@@ -18,7 +18,9 @@ _UNCHANGED = operators(Trait.MOVES) | operators(Trait.CASTS)
 
 
 def index_limits(graph: Graph) -> dict[int, int]:
-    """By node id of an input: the shortest axis that its numbers index, where lengths are known."""
+    """By node id of an input: the length of the shortest axis that its numbers lead into, where
+    lengths are known.
+    """
     limits: dict[int, int] = {}
     for node in graph:
         for ref, extent in _lookups(graph, node):

@@ -71,7 +71,9 @@ class TypeRefresher:
         self.graph = graph
         self.every_node_runs = every_node_runs
         self.learnt: set[int] = set()
-        """Nodes known better than their consumers have seen: by types, or as new constants."""
+        """Nodes of which more is known than their consumers have seen: better types, or constants
+        where none were.
+        """
         self.refined = 0
 
     def concerns(self, node: Node) -> bool:
@@ -118,7 +120,9 @@ class TypeRefresher:
         return True
 
     def _through_bodies(self, node: Node) -> tuple[ValueType, ...]:
-        """Tell nested graphs what is known of captures; returns what that says of outputs."""
+        """Tell the nested graphs what is known of their captures; returns what that says of the
+        node's outputs.
+        """
         captures = capture_count(node)
         given = node.inputs[len(node.inputs) - captures :]
         for body in node.bodies.values():

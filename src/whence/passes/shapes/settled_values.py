@@ -51,7 +51,9 @@ def settled_value(graph: Graph, ref: Ref) -> np.ndarray | None:
 
 
 def _nodes_behind(graph: Graph, ref: Ref) -> list[Node] | None:
-    """The nodes a value is computed from, producers first; `None` if an input is one."""
+    """The nodes that a value is computed from, producers first; `None` if an input is among
+    them.
+    """
     found: dict[int, Node] = {}
     stack = [ref.node]
     while stack:

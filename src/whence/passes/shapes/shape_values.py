@@ -47,7 +47,9 @@ class KnownElements:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        """All elements, as numbers or expressions over dimensions; `None` unless all are known."""
+        """All elements, as numbers or expressions over the dimensions that the model is compiled
+        for; `None` unless every one is known.
+        """
         found = tuple(
             item.number for item in self.items if item is not None and item.number is not None
         )
@@ -91,7 +93,9 @@ class ShapeValues:
         return found
 
     def dims(self, ref: Ref) -> tuple[Size, ...] | None:
-        """The dimensions of a value, unknown ones as own sizes; `None` if the rank is open."""
+        """The dimensions of a value; those that are unknown are sizes of their own. `None` when the
+        rank is unknown.
+        """
         kind = self.graph.type_of(ref)
         if not isinstance(kind, TensorType) or kind.shape is None:
             return None
@@ -105,7 +109,9 @@ class ShapeValues:
         return tuple(found)
 
     def note_dims(self, ref: Ref, dims: Sequence[Item]) -> None:
-        """Remember a value's dimensions that its type cannot express, such as batch · length."""
+        """Remember sizes of a value's dimensions that its type cannot express, such as batch ·
+        length.
+        """
         kind = self.graph.type_of(ref)
         if isinstance(kind, TensorType) and kind.shape is not None and len(kind.shape) == len(dims):
             self._dims[ref] = tuple(dims)
@@ -238,7 +244,9 @@ def _slice(values: ShapeValues, node: Node) -> KnownElements | None:
 
 
 def _concat(values: ShapeValues, node: Node) -> KnownElements | None:
-    """Parts of unknown content but known length leave gaps; unknown lengths hide all."""
+    """Parts of unknown content but known length leave gaps; a part of unknown length makes all
+    unknown.
+    """
     items: list[Item] = []
     for ref in node.inputs:
         part = values.of(ref)

@@ -162,7 +162,9 @@ class SizeTable:
         return None if size.atom is None else self._names.get(size.atom)
 
     def divide(self, left: Size, right: Size) -> Size | None:
-        """`left // right` of integer division; `None` when it may be negative and is not exact."""
+        """`left // right` as integer division makes it; `None` when a negative number may be
+        involved and it does not come out even.
+        """
         if right.number == 0:
             return None
         if _has_expressions(left, right):

@@ -110,7 +110,9 @@ def _array_key(array: np.ndarray) -> Hashable:
 
 
 class _Constants:
-    """Constants by contents. Large ones are read whole only when a few of their elements agree."""
+    """The constants met so far, found again by contents. Large ones are read whole only when a few
+    of their elements agree.
+    """
 
     def __init__(self) -> None:
         self._by_sample: dict[Hashable, Node] = {}

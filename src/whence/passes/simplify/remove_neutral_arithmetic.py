@@ -87,7 +87,9 @@ def _collapse_pair(sweep: ForwardSweep, node: Node) -> None:
 def _other_than_neutral(
     graph: Graph, node: Node, neutral: float, filled: dict[tuple[int, float], bool]
 ) -> Ref | None:
-    """The operand beside a constant filled with the neutral element that does not enlarge it."""
+    """The operand that is left when the other is a constant filled with the neutral element and
+    does not enlarge it.
+    """
     both_sides = REGISTRY[node.op].commutative
     left, right = node.inputs
     for value, other in ((left, right), (right, left)) if both_sides else ((left, right),):

@@ -265,7 +265,9 @@ def _nodes(
 
 
 def _placed(graph: Graph, depth: int = 0, top: int = 0) -> Iterator[_Placed]:
-    """In execution order, without inputs, outputs and constants, which have no origin."""
+    """In execution order. Inputs, outputs and the file's own constants are left out: they have no
+    origin.
+    """
     for node in graph:
         if node.origin:
             yield _Placed(node, depth, top or node.id)

@@ -1,4 +1,6 @@
-"""The graph that the page draws: which operators of the file read what which others make."""
+"""Which operators of the file read what which others make: the edges of the graph that the page
+draws.
+"""
 
 from __future__ import annotations
 

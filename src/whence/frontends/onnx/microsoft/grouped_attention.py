@@ -107,7 +107,9 @@ def _range(build: Rewrite, length: str) -> str:
 
 
 def _projections(build: Rewrite, heads: int, groups: int) -> tuple[str, str, str, int]:
-    """Queries, keys and values by heads, and a head's width. They may be packed in one tensor."""
+    """Queries, keys and values with their heads split, and the width of a head. They may come
+    packed into one tensor.
+    """
     record = build.record
     shape = build.shape(record.required(0))
     width = shape[-1] if shape else None

@@ -10,7 +10,9 @@ from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
 
 
 def _per_activation(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    """Statistics were once allowed per activation: y = (x - mean) / sqrt(var + eps) * scale + b"""
+    """Statistics used to be allowed per activation instead of per channel. y = (x - mean) /
+    sqrt(var + eps) * scale + bias
+    """
     if record.integer("spatial", 1):
         return [record.with_(attrs=record.attrs_without("spatial"))]
     if any(record.outputs[1:]):
@@ -73,7 +75,9 @@ def _experimental_mean_variance(record: OpRecord, build: Rewrite) -> Sequence[Op
 
 
 def layer_norm_of_mixed_types(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    """Before it was ONNX's, data and parameters could differ in type; results had the latter."""
+    """Before it was ONNX's, it took data and parameters of different types and answered in the type
+    of the parameters.
+    """
     data, parameters = build.dtype(record.required(0)), build.dtype(record.required(1))
     if data is None or parameters is None or data is parameters:
         return [record]

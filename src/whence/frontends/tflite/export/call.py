@@ -333,7 +333,9 @@ class ExportCall:
         return made
 
     def emit_reshape(self, tensor: int, shape: Sequence[int], made: int | None = None) -> None:
-        """Write a RESHAPE, whose shape is operand and option; without `made`, the node's result."""
+        """Write a RESHAPE, which has the shape as an operand and as an option; without `made`, the
+        one that makes the result of the node.
+        """
         outputs = None if made is None else [made]
         self.emit(
             "RESHAPE", [tensor, self.ints(shape)], {"new_shape": tuple(shape)}, outputs=outputs

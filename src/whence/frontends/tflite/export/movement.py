@@ -165,7 +165,9 @@ def _constant_of_shape(call: ExportCall) -> None:
 
 
 def _depth_to_space(call: ExportCall) -> None:
-    """The graph's has channels second. Blocks that end the channels are cut and joined by hand."""
+    """The graph's has channels second. Where its blocks are the last part of the channels, they are
+    cut and joined by hand.
+    """
     n, c, h, w = call.output_shape()
     size = call.integer("blocksize")
     kind = call.type(0).dtype

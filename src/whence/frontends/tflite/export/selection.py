@@ -61,7 +61,9 @@ _MOST_AXES = 4
 def _contiguous(
     call: ExportCall, shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
 ) -> None:
-    """A slice without steps. onert slices at most four axes right, so whole axes are merged."""
+    """A slice of every element in between. onert slices four axes right and more wrong, so those
+    that stay whole are made one.
+    """
     if not call.is_circle or len(shape) <= _MOST_AXES:
         call.emit("SLICE", [call.input(0), call.ints(starts), call.ints(sizes)])
         return

@@ -248,7 +248,9 @@ VIEWS = operators(Trait.RESHAPE) | {"Transpose"}
 
 
 def dequantise_before(graph: Graph, ref: Ref | None) -> Node | None:
-    """The DequantizeLinear that makes a value, behind views, if a file can state its parameters."""
+    """The DequantizeLinear that makes a value, when a file can state its parameters; views of its
+    result may stand between.
+    """
     node = None if ref is None else graph[ref.node]
     seen_view = False
     while node is not None and node.op in VIEWS and node.inputs[0] is not None:

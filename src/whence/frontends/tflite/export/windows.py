@@ -33,7 +33,9 @@ class Frame:
 def frame_of(
     call: ExportCall, kernel: Sequence[int], before_and_after: tuple[Shape, Shape]
 ) -> Frame:
-    """The frame of a convolution or pool with ONNX's attributes, by channels-last shapes."""
+    """The frame of a convolution or pool whose attributes are ONNX's, by the channels-last shapes
+    of its input and result.
+    """
     n = len(kernel)
     strides, dilations = call.numbers("strides", (1,) * n), call.numbers("dilations", (1,) * n)
     sizes, results = (

@@ -142,7 +142,9 @@ def _condition(emitter: Emitter, found: Sequence[Ref]) -> Ref:
 def _steady_body(
     call: OperatorCall, start: Sequence[ValueType], inner: _Variables
 ) -> tuple[Graph, list[ValueType]]:
-    """The body, with values that keep their shape; where some do not, all get an open size."""
+    """The body, made for values that keep their shape. Those that do not are taken to have any
+    size, then all are.
+    """
     wanted = list(start)
     loosest = [without_dims(kind) for kind in start]
     reading = call.scope.reading

@@ -91,7 +91,9 @@ def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) ->
 def _convolution(
     call: OperatorCall, order: Sequence[int], axes: str, *, depthwise: bool = False
 ) -> None:
-    """`order` takes weights to (out, in, spatial...); `axes` are the options' spatial letters."""
+    """`order` takes the weights' axes to (out, in, spatial...); `axes` are the letters of the
+    spatial axes in the options.
+    """
     rank = len(axes) + 2
     if call.rank(0) != rank:
         call.fail(f"its input is {call.type(0)}, not a tensor of {rank} dimensions")

@@ -194,7 +194,9 @@ class Steps(Protocol):
 def run_steps(
     call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool
 ) -> LayerOutputs:
-    """The hidden state of each step, from the input's share of its gates, and both last states."""
+    """The hidden states after each step, from the input's share of the gates at each, and both
+    states after the last.
+    """
     shape = call.tensor_type_of(shares).static_shape
     if shape is None:
         call.unsupported("the length of its sequence is not known")

@@ -1,4 +1,6 @@
-"""Operators that only move or choose values work on codes, where both sides mean the same."""
+"""Operators that only move or choose values work on the codes of quantised tensors, as long as both
+sides mean the same by them.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ _FUNCTIONS = {"TANH": "Tanh", "RELU": "Relu", "NONE": "Affine"}
 
 
 def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = False) -> Ref:
-    """(time, batch, input) → (time, batch, units), with weights and state from input `first` on."""
+    """(time, batch, input) → (time, batch, units), with weights, recurrent weights, bias and state
+    from input `first` on.
+    """
     kind = ACTIVATIONS.get(call.integer("fused_activation_function"), "unknown")
     function = _FUNCTIONS.get(kind)
     if function is None:

@@ -59,7 +59,9 @@ def _dynamic_update_slice(call: OperatorCall) -> None:
 
 
 def _segment_sum(call: OperatorCall) -> None:
-    """Rows of the same number are added. Numbers ascend: the last says how many sums there are."""
+    """Rows that bear the same number are added. The numbers ascend, so the last says how many sums
+    there are.
+    """
     data, numbers = call.real(0), call.cast(call.needed(1), DType.I64)
     kind, known = call.tensor_type_of(data), call.constant_codes(1)
     shape = kind.static_shape

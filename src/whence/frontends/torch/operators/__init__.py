@@ -56,7 +56,9 @@ MAPPINGS: dict[str, Mapper] = {name: mapper for group in _GROUPS for name, mappe
 
 
 def operator_key(target: Any) -> str:
-    """What an operator is mapped by: `aten::conv2d` of any overload; `python::mul` on sizes."""
+    """What an operator is mapped by: `aten::conv2d`, whatever its overload; `python::mul` for
+    arithmetic on sizes.
+    """
     schema = getattr(target, "_schema", None)
     if schema is not None:
         return str(schema.name)

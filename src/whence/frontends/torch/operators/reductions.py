@@ -29,7 +29,9 @@ def _reduce(call: AtenCall, op: str) -> Value:
 
 
 def _extreme(call: AtenCall, reduce: str, position: str) -> Value:
-    """The largest or smallest: of everything, of two tensors, or along an axis, with place."""
+    """The largest or smallest: of everything, of two tensors, or along an axis with its
+    position.
+    """
     x = call.ref("self")
     if "other" in call.args:
         op = "Max" if reduce == "ReduceMax" else "Min"
