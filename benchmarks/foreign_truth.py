@@ -1,7 +1,7 @@
 """Is the attribution of other engines' kernels true? What a profile says an operator costs, beside
 what leaving it out of the model saves that engine.
 
-    python -m benchmarks.foreign_truth                          onnxruntime and openvino, eight models
+    python -m benchmarks.foreign_truth                          both engines, eight models
     python -m benchmarks.foreign_truth gates --engine openvino
     python -m benchmarks.foreign_truth --quick                  does it run?
 
@@ -31,8 +31,8 @@ what leaving it out of the model saves that engine.
    are shown with the figures, and the operator is listed instead of judged.
 7. What functions cost the engine is measured anew first: what is stored may come from a machine
    that was busy.
-8. The error is in points of the kernels that the operator is in, and is to be below 10. Beside it is
-   the range that it lies in with a probability of 95 %, by how processes and profiles differ. Where
+8. The error is in points of the kernels that the operator is in, and is to be below 10. Beside it
+   is the range that it lies in with a probability of 95 %, by how processes and profiles differ. Where
    the limit is inside that range, more of both are made, up to four times as many; an operator that
    is still on neither side then is undecided.
 

@@ -29,8 +29,8 @@ def operators() -> str:
         "# Operators",
         "",
         _wrapped(
-            f"{len(names)} operators, {len(native & set(names))} of them with native kernels, on the"
-            " CPU and in OpenCL. The others run through their reference implementation in NumPy; so"
+            f"{len(names)} operators, {len(native & set(names))} of them with native kernels, on"
+            " the CPU and in OpenCL. The others run through their reference implementation in NumPy; so"
             " does a native one whose operands are of a type, or rank, that its kernels do not"
             " cover: the profile says which, and why. Operators that readers rewrite into these"
             " (`QLinearConv`, `SkipLayerNormalization`, TFLite's and PyTorch's own) are not in the"

@@ -90,7 +90,7 @@ def test_every_operator_gets_a_name(tmp_path: Path) -> None:
 
 
 def test_a_copy_with_names_finds_the_weights(tmp_path: Path) -> None:
-    """By the names that the model has for their files, be they links; beside it, and nowhere else."""
+    """By the names that the model has for their files, links too; beside it, and nowhere else."""
     whole = make("unnamed", tmp_path)
     for folder, location in (("a", "weights"), ("b", "../b/weights")):
         path, copies = tmp_path / folder / "m.onnx", tmp_path / folder / "tmp/copies"

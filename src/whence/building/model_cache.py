@@ -320,8 +320,8 @@ class CachedModel:
 
     @property
     def _is_known(self) -> bool:
-        """Is anything of this model in the cache, whatever the files beside it hold? Where nothing is,
-        nobody waits until they are hashed, which for gigabytes takes longer than compiling.
+        """Is anything of this model in the cache, whatever the files beside it hold? Where nothing
+        is, nobody waits until they are hashed, which for gigabytes takes longer than compiling.
         """
         return self._enabled and self._cache.has(self._key)
 

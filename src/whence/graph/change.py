@@ -236,7 +236,8 @@ class Change:
                 continue
             if not node.origin <= surviving:
                 raise self._error(
-                    f"removing {node!r} would lose source operators {sorted(node.origin - surviving)}:"
+                    f"removing {node!r} would lose source operators"
+                    f" {sorted(node.origin - surviving)}:"
                     " name a reason (`edit.bury`), or make a successor (`edit.node`)"
                 )
             if self._abandoned_bodies(node):

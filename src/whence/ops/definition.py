@@ -121,8 +121,8 @@ def naming(op: str, error: WhenceError) -> WhenceError:
 
 
 def labelled(operator: str, text: str) -> str:
-    """What is wrong with an operator of the file, behind its label there: `operator 'y' (Gather): index
-    7 is outside an axis of 6`. The type that `naming` put in front is told once.
+    """What is wrong with an operator of the file, behind its label there: `operator 'y' (Gather):
+    index 7 is outside an axis of 6`. The type that `naming` put in front is told once.
     """
     kind = operator.rpartition(" (")[2].removesuffix(")")
     return f"{operator}: {text.removeprefix(f'{kind}: ')}"

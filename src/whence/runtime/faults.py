@@ -29,8 +29,8 @@ def index_fault(program: Program, number: int) -> WhenceError:
     others = f", or one of the {len(named) - 1} after it" if len(named) > 1 else ""
     if named[0].operand("sequence_lens") is not None:
         return ModelError(
-            f"operator {display_name(named[0])}{others}: sequence_lens of this run are not lengths of"
-            f" its sequences, {kinds[0]}"
+            f"operator {display_name(named[0])}{others}: sequence_lens of this run are not lengths"
+            f" of its sequences, {kinds[0]}"
         )
     if (wrong := _beyond(program, named[0])) is not None:
         return wrong
