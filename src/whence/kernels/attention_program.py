@@ -11,17 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from whence.extent import Relation, decide, is_symbolic, surely_equal
+from whence.kernels.attention_stream import Rows, next_keys, prefetch_row
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.attention import attention_on_device
 from whence.kernels.expressions import apply, choose
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import (
-    END,
     FULLY,
-    TASK,
     Count,
     Countable,
-    Counter,
     Expr,
     Fn,
     Kernel,
@@ -41,7 +39,6 @@ from whence.kernels.ir import (
 )
 from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.tile import Tile
-from whence.machine import CACHE_LINE
 from whence.types import DType
 
 BATCH, HEAD, ROW, KEY, COLUMN = "batch", "head", "m", "n", "c"
@@ -51,9 +48,6 @@ ACCUMULATOR = Name("acc", DType.F32)
 ZERO = Literal(0.0, DType.F32)
 _FEW_ROWS = 4
 """Rows for which keys are read as they lie."""
-_ROWS_AHEAD = 24
-"""Prefetch distance, in keys or values that are read as they lie: memory answers meanwhile."""
-_LINE = CACHE_LINE // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,9 +378,9 @@ def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> N
     """The same with keys as they lie: each is read once, for all rows."""
     it, lanes = item.it, item.it.tile.lanes
     qt = build.pointer("qt", item.q, m0 * it.q.row_stride)
-    keys, values = _Rows(item.keys, it.k.row_stride), _Rows(item.values, it.value_stride)
+    keys, values = Rows(item.keys, it.k.row_stride), Rows(item.values, it.value_stride)
     with build.loop("key", used) as key:
-        _prefetch_row(build, keys, key, used, values, it.size, 0)
+        prefetch_row(build, keys, key, used, values, it.size, 0)
         k = build.pointer("k_row", item.keys, key * it.k.row_stride)
         sums = build.array("sum", it.rows, lanes=lanes)
         with build.unrolled(("i", it.rows)) as (i,):
@@ -398,45 +392,6 @@ def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> N
         with build.unrolled(("i", it.rows)) as (i,):
             total = Primitive(f"sum_f32x{lanes}", (sums[i],), DType.F32)
             build.assign(item.scores[i * it.row_length + key], total)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Keys or values as they lie."""
-
-    first: Pointer
-    stride: int
-
-    def row(self, build: Builder, number: Count) -> Pointer:
-        return build.pointer("row", self.first, number * self.stride, alone=False)
-
-
-def _prefetch_row(
-    build: Builder,
-    rows: _Rows,
-    at: Count,
-    end: Count,
-    then: _Rows,
-    columns: int,
-    begin: Countable,
-) -> None:
-    """Ask for what is read some rows later, which is one of those that come `then` at the end: what
-    a single query reads comes from memory, and memory is to be busy all the time.
-    """
-    ahead = build.count("ahead", at + _ROWS_AHEAD)
-    other = then.row(build, ahead - end)
-    row = build.choose_pointer("next", ahead < end, rows.first, ahead * rows.stride, other)
-    for line in range(0, columns, _LINE):
-        build.prefetch(row, count(begin) + line, nearest=True)
-
-
-def _next_keys(build: Builder, item: _WorkItem) -> _Rows:
-    """Those of the next work item, if this worker has one: heads lie behind one another."""
-    keys = item.it.k
-    distance = keys.base.coefficient(Var(HEAD, item.it.heads))
-    has_next = Counter(TASK) + 1 < Counter(END)
-    first = build.choose_pointer("next_keys", has_next, item.keys, count(distance), item.keys)
-    return _Rows(first, keys.row_stride)
 
 
 def _softmax(build: Builder, item: _WorkItem, m0: Count, used: Count) -> Memory:
@@ -480,13 +435,13 @@ def _weighted_sum(build: Builder, item: _WorkItem, m0: Count, used: Count, inver
     lanes, width, rows = it.tile.lanes, it.tile.width, it.tile.rows
     step = it.value_stride
     whole = it.padded_width // width * width
-    following = _next_keys(build, item) if it.is_direct else None
+    following = next_keys(build, it.k, item.keys, Var(HEAD, it.heads)) if it.is_direct else None
 
     def panel_of(c0: Count, vectors: int, columns: Countable) -> None:
         def prefetch(k: Count) -> None:
             if following is not None:
-                values = _Rows(item.values, step)
-                _prefetch_row(build, values, k, used, following, vectors * lanes, c0)
+                values = Rows(item.values, step)
+                prefetch_row(build, values, k, used, following, vectors * lanes, c0)
 
         sums = _product(
             build,
