@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from whence.extent import Relation, decide, is_symbolic, surely_equal
-from whence.kernels.attention_stream import Rows, next_keys, prefetch_row
+from whence.kernels.attention_stream import StoredRows, next_keys, prefetch_row
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.attention import attention_on_device
 from whence.kernels.expressions import apply, choose
@@ -47,7 +47,7 @@ ACCUMULATOR = Name("acc", DType.F32)
 
 ZERO = Literal(0.0, DType.F32)
 _FEW_ROWS = 4
-"""Rows for which keys are read as they lie."""
+"""StoredRows for which keys are read as they lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> N
     """The same with keys as they lie: each is read once, for all rows."""
     it, lanes = item.it, item.it.tile.lanes
     qt = build.pointer("qt", item.q, m0 * it.q.row_stride)
-    keys, values = Rows(item.keys, it.k.row_stride), Rows(item.values, it.value_stride)
+    keys, values = StoredRows(item.keys, it.k.row_stride), StoredRows(item.values, it.value_stride)
     with build.loop("key", used) as key:
         prefetch_row(build, keys, key, used, values, it.size, 0)
         k = build.pointer("k_row", item.keys, key * it.k.row_stride)
@@ -440,7 +440,7 @@ def _weighted_sum(build: Builder, item: _WorkItem, m0: Count, used: Count, inver
     def panel_of(c0: Count, vectors: int, columns: Countable) -> None:
         def prefetch(k: Count) -> None:
             if following is not None:
-                values = Rows(item.values, step)
+                values = StoredRows(item.values, step)
                 prefetch_row(build, values, k, used, following, vectors * lanes, c0)
 
         sums = _product(

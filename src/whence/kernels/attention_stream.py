@@ -18,7 +18,7 @@ _LINE = CACHE_LINE // 4
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StoredRows:
     """Keys or values as they lie."""
 
     first: Pointer
@@ -27,10 +27,10 @@ class Rows:
 
 def prefetch_row(
     build: Builder,
-    rows: Rows,
+    rows: StoredRows,
     at: Count,
     end: Count,
-    then: Rows,
+    then: StoredRows,
     columns: int,
     begin: Countable,
 ) -> None:
@@ -42,10 +42,10 @@ def prefetch_row(
         build.prefetch(row, count(begin) + line, nearest=True)
 
 
-def next_keys(build: Builder, keys: Matrix, first: Pointer, head: Var) -> Rows:
+def next_keys(build: Builder, keys: Matrix, first: Pointer, head: Var) -> StoredRows:
     """Those of the next work item, if this worker has one: heads lie behind one another."""
     has_next = Counter(TASK) + 1 < Counter(END)
     distance = count(keys.base.coefficient(head))
-    return Rows(
+    return StoredRows(
         build.choose_pointer("next_keys", has_next, first, distance, first), keys.row_stride
     )
