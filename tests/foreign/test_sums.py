@@ -11,13 +11,13 @@ from tests.foreign.models import Build
 from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import source_costs
 from whence.calibration.nominal import nominal_rates
-from whence.codegen.toolchain import Toolchain
+from whence.codegen.target import Target
 from whence.foreign.function_models import SUMS
 from whence.foreign.run import prepare
 from whence.foreign.shares import weights_of
 from whence.foreign.sums import measured_sum
 
-RATES = nominal_rates(Toolchain().target)
+RATES = nominal_rates(Target.named("x86_64-avx512"))
 KNOWN = {name: float(number) for number, name in enumerate(SUMS.values(), 1)}
 
 
