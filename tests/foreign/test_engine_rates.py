@@ -14,6 +14,7 @@ from tests.foreign.models import Build
 from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import source_costs
 from whence.calibration.nominal import SIMPLE, nominal_rates
+from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.foreign import engine_rates
 from whence.foreign.engine_rates import FunctionCosts, measured_functions
@@ -35,7 +36,7 @@ def shares(path: Path, rates: MachineRates, busy_ps: int = 0) -> dict[str, float
 
 @pytest.fixture
 def rates() -> MachineRates:
-    return nominal_rates(Toolchain().target)
+    return nominal_rates(Target.named("x86_64-avx512"))
 
 
 def gemm_tanh(path: Path) -> Path:
