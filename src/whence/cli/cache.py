@@ -26,7 +26,7 @@ def cache(
         str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(ACTIONS)}.")
     ] = "size",
     to: Annotated[
-        str, typer.Option("--to", metavar="500M", help="What `prune` makes it fit into.")
+        str, typer.Option(metavar="500M", help="What `prune` makes it fit into.")
     ] = f"{LIMIT_BYTES >> 30}G",
     limit: Annotated[
         int, typer.Option(min=0, help="Rows of `list`, the last used first; 0 for all.")

@@ -38,8 +38,7 @@ def compare(
     ] = 0,
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
     json_file: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write the comparison to this file.", show_default=False),
+        Path | None, typer.Option("--json", help="Write the comparison to this file.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -47,7 +46,6 @@ def compare(
             "-o",
             "--output",
             help="An HTML file with linked treemaps; profiles of all engines beside it.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

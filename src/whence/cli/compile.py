@@ -32,9 +32,7 @@ _EXPORTED = ("cpu", "opencl")
 
 def compile_command(
     model: ModelPath,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="The folder to write to.", show_default=False)
-    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write to.")],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     dim: DimOption = [],  # noqa: B006
     engine: Annotated[

@@ -33,11 +33,7 @@ from whence.provenance import PassReport
 
 ModelPath = Annotated[
     Path,
-    typer.Argument(
-        metavar="MODEL",
-        help="The model file (.onnx, .tflite, .circle or .pt2).",
-        show_default=False,
-    ),
+    typer.Argument(metavar="MODEL", help="The model file (.onnx, .tflite, .circle or .pt2)."),
 ]
 _PIPE_WIDTH = 240
 

@@ -19,13 +19,7 @@ from whence.graph.state import BOUNDARY
 def convert(
     model: ModelPath,
     output: Annotated[
-        Path,
-        typer.Option(
-            "-o",
-            "--output",
-            help="The file to write: .onnx, .tflite or .circle.",
-            show_default=False,
-        ),
+        Path, typer.Option("-o", "--output", help="The file to write: .onnx, .tflite or .circle.")
     ],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     dim: DimOption = [],  # noqa: B006

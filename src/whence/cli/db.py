@@ -24,71 +24,39 @@ def db(
         typer.Argument(
             metavar="DIR|FILE",
             help="XML of whence or Vela, a DuckDB file, or a folder that holds either or Parquet.",
-            show_default=False,
         ),
     ],
     xml: Annotated[
         Path | None,
-        typer.Option(
-            "--xml",
-            metavar="F",
-            help="Write it as XML, the form that Vela's tools read.",
-            show_default=False,
-        ),
+        typer.Option(metavar="F", help="Write it as XML, the form that Vela's tools read."),
     ] = None,
     parquet: Annotated[
-        Path | None,
-        typer.Option(
-            "--parquet",
-            metavar="DIR",
-            help="Write a Parquet file for each table.",
-            show_default=False,
-        ),
+        Path | None, typer.Option(metavar="DIR", help="Write a Parquet file for each table.")
     ] = None,
     duckdb: Annotated[
-        Path | None,
-        typer.Option(
-            "--duckdb",
-            metavar="F",
-            help="Write it as a DuckDB file, views included.",
-            show_default=False,
-        ),
+        Path | None, typer.Option(metavar="F", help="Write it as a DuckDB file, views included.")
     ] = None,
     sql: Annotated[
         str | None,
-        typer.Option(
-            "--sql",
-            metavar="Q",
-            help="Answer a query. It sees a copy, and no other files.",
-            show_default=False,
-        ),
+        typer.Option(metavar="Q", help="Answer a query. It sees a copy, and no other files."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows of an answer to show.")] = 1000,
     samples: Annotated[
         Path | None,
         typer.Option(
-            "--samples",
             metavar="CSV",
             help="Add samples that a C program took: execution,kernel_id,begin_ns,end_ns.",
-            show_default=False,
         ),
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(
-            "--model",
-            metavar="F",
-            help="The model that Vela compiled: a profile in its operators.",
-            show_default=False,
-        ),
+        typer.Option(metavar="F", help="The model that Vela compiled: a profile in its operators."),
     ] = None,
     cycles: Annotated[
         Path | None,
         typer.Option(
-            "--cycles",
             metavar="CSV",
             help="Cycles for --model: rows of offset,cycles, or Vela's *_per-layer.csv.",
-            show_default=False,
         ),
     ] = None,
     clock: Annotated[
@@ -102,13 +70,7 @@ def db(
     ] = "op",
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            help="A folder for the profile of --model.",
-            show_default=False,
-        ),
+        typer.Option("-o", "--output", metavar="DIR", help="A folder for the profile of --model."),
     ] = None,
 ) -> None:
     """Convert a debug database between its forms, and answer SQL about it. Without options, say

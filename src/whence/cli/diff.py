@@ -41,18 +41,12 @@ _STYLES = {
 
 def diff(
     before: Annotated[
-        Path,
-        typer.Argument(
-            metavar="A", help="A profile.json, or a folder with one.", show_default=False
-        ),
+        Path, typer.Argument(metavar="A", help="A profile.json, or a folder with one.")
     ],
-    after: Annotated[
-        Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)
-    ],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The one to compare it with.")],
     fail_over: Annotated[
         str,
         typer.Option(
-            "--fail-over",
             metavar="5%",
             help="Exit with 1 when B, or one operator of it, costs more of A's time than this.",
         ),
@@ -66,7 +60,6 @@ def diff(
             "--html",
             metavar="FILE",
             help="Write a page with both as treemaps, slower red and faster blue.",
-            show_default=False,
         ),
     ] = None,
     force: Annotated[

@@ -12,7 +12,6 @@ from whence.runtime.registry import find_backend
 EngineOption = Annotated[
     str,
     typer.Option(
-        "--engine",
         metavar="NAME[:INDEX]",
         help="What to run on: cpu, opencl, opencl:1, or what a plugin adds; see `whence devices`.",
     ),
@@ -26,7 +25,6 @@ PreciseOption = Annotated[
             "Leave out the processor's matrix units even where their less exact float32 products"
             " would not show in the outputs."
         ),
-        show_default=False,
     ),
 ]
 

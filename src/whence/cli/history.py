@@ -38,18 +38,14 @@ def history(
     ] = "",
     sql: Annotated[str, typer.Option(help="A question of your own, over these views.")] = "",
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Write a page, history.html.", show_default=False),
+        Path | None, typer.Option("-o", "--output", help="Write a page, history.html.")
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     compact: Annotated[
         bool, typer.Option("--compact", help="Put the files of each model into one, first.")
     ] = False,
     delta: Annotated[
-        Path | None,
-        typer.Option(
-            help="Append what is new to a Delta table in this folder.", show_default=False
-        ),
+        Path | None, typer.Option(help="Append what is new to a Delta table in this folder.")
     ] = None,
 ) -> None:
     """Say which operators changed over the nights of TABLE, from which night and version on, and

@@ -19,11 +19,8 @@ def import_command(
     trace: Annotated[
         Path, typer.Argument(metavar="TRACE", help="What the engine's own profiler wrote.")
     ],
-    model: Annotated[Path, typer.Option("--model", help="The model that ran.", show_default=False)],
-    graph: Annotated[
-        Path | None,
-        typer.Option("--graph", help="The file that goes with the trace.", show_default=False),
-    ] = None,
+    model: Annotated[Path, typer.Option(help="The model that ran.")],
+    graph: Annotated[Path | None, typer.Option(help="The file that goes with the trace.")] = None,
     format_name: Annotated[
         str,
         typer.Option("--format", help=f"{', '.join(FORMATS)}; seen by the content unless given."),
@@ -38,12 +35,10 @@ def import_command(
             "-o",
             "--output",
             help="A folder for profile.json, report.html, and files for other tools.",
-            show_default=False,
         ),
     ] = None,
     json_file: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write profile.json to this file.", show_default=False),
+        Path | None, typer.Option("--json", help="Write profile.json to this file.")
     ] = None,
 ) -> None:
     """Attribute a TRACE that was made elsewhere to the operators of MODEL: a profile like any

@@ -18,9 +18,7 @@ def passes(
     model: Annotated[
         Path | None,
         typer.Argument(
-            metavar="MODEL",
-            help="A model to run the passes on; without one, they are only listed.",
-            show_default=False,
+            metavar="MODEL", help="A model to run the passes on; without one, they are only listed."
         ),
     ] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)

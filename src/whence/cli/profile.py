@@ -36,7 +36,6 @@ def profile(
     engine: Annotated[
         str,
         typer.Option(
-            "--engine",
             metavar="NAME[:INDEX]",
             help=(
                 "What to run on: cpu, opencl or opencl:1 (see `whence devices`); or another engine"
@@ -71,12 +70,10 @@ def profile(
                 "A folder for profile.json, report.html, the debug database, and files for other"
                 " tools."
             ),
-            show_default=False,
         ),
     ] = None,
     json_file: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write profile.json to this file.", show_default=False),
+        Path | None, typer.Option("--json", help="Write profile.json to this file.")
     ] = None,
     streams: Annotated[
         int,

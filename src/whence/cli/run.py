@@ -34,10 +34,7 @@ def run(
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     dim: DimOption = [],  # noqa: B006
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", help="A folder for the outputs, one .npy each.", show_default=False
-        ),
+        Path | None, typer.Option("-o", "--output", help="A folder for the outputs, one .npy each.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads to use; 0 for every core.")] = 0,
     engine: EngineOption = "cpu",

@@ -31,9 +31,7 @@ def sweep_command(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="SPEC.toml | MODELS...",
-            help="A spec, or model files, folders and patterns.",
-            show_default=False,
+            metavar="SPEC.toml | MODELS...", help="A spec, or model files, folders and patterns."
         ),
     ],
     output: Annotated[

@@ -44,21 +44,17 @@ def why(
         str | None,
         typer.Argument(
             metavar="OPERATOR",
-            help="An operator by name, by the end of its name, by number, by module, by line of the"
-            " program it was exported from (net.py:12), or by its id in luci's source table: id:12.",
-            show_default=False,
+            help=(
+                "An operator by name, by the end of its name, by number, by module, by line of the"
+                " program it was exported from (net.py:12), or by its id in luci's source table: id:12."
+            ),
         ),
     ] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     dim: DimOption = [],  # noqa: B006
     profile: Annotated[
         Path | None,
-        typer.Option(
-            "--profile",
-            metavar="DIR",
-            help="Say how long it took in this profile of the model.",
-            show_default=False,
-        ),
+        typer.Option(metavar="DIR", help="Say how long it took in this profile of the model."),
     ] = None,
     time: Annotated[
         bool, typer.Option("--time", help="Compile and run the model, and say how long it takes.")
