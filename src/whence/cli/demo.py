@@ -30,7 +30,7 @@ from whence.cli.demo_model import (
     fetch_recogniser,
     packaged_squeezenet,
 )
-from whence.cli.picture import as_input, draw, read_grey_png
+from whence.cli.picture import as_input, draw, read_pgm
 from whence.cli.why import print_history, print_kernels, print_time
 from whence.errors import InputError, ModelError
 from whence.graph.history import history_of
@@ -40,7 +40,7 @@ from whence.report.html import write_html
 from whence.report.terminal import duration, print_profile, thread_count
 from whence.runtime.executable import Executable
 
-WORD = Path(__file__).with_name("word.png")
+WORD = Path(__file__).with_name("word.pgm")
 _RUNS = 20
 _MODULES = 8
 # Outputs of two correct programs differ by rounding, relative to the largest.
@@ -136,7 +136,7 @@ def _subject(console: Console, scope: ExitStack) -> _Subject:
         console,
         f"PP-OCRv4's text recogniser ({PACKAGE} from PyPI, {LICENCE}) and a picture of a word:",
     )
-    pixels = read_grey_png(WORD)
+    pixels = read_pgm(WORD)
     for line in draw(pixels, console.width - 4):
         if line:
             console.print(safe("  " + line), soft_wrap=True)
