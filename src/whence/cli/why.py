@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -194,31 +194,19 @@ def find_source(
         return ledger.source(int(wanted))
     table_id = wanted.removeprefix("id:")
     if table_id != wanted and table_id.isdigit():
-        for source in ledger.sources:
-            if source.table_id == int(table_id):
-                return source
-        raise ModelError(
-            f"no source table of the model has the id {int(table_id)}"
-            + (
-                ""
-                if any(source.table_id is not None for source in ledger.sources)
-                else ": it has no such table"
-            )
-        )
+        known = {source.table_id: source for source in reversed(ledger.sources)}
+        if int(table_id) in known:
+            return known[int(table_id)]
+        why = ": it has no such table" if known.keys() <= {None} else ""
+        raise ModelError(f"no source table of the model has the id {int(table_id)}{why}")
     if (inside := _in_module(ledger, wanted, modules or {})) is not None:
         return inside
     if (there := _at_line(ledger, wanted)) is not None:
         return there
     for fits in (lambda name: name.endswith(wanted), lambda name: wanted in name):
         found = [source for source in ledger.sources if fits(source.name)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(f"'{source.name}'" for source in found[:4])
-            raise ModelError(
-                f"'{wanted}' fits {len(found)} operators:"
-                f" {names}{', ...' if len(found) > 4 else ''}; name one of them, or its number"
-            )
+        if (one := _only(found, f"'{wanted}' fits", ", or its number")) is not None:
+            return one
     close = difflib.get_close_matches(
         wanted, [source.name for source in ledger.sources[:20000]], n=3
     )
@@ -240,13 +228,7 @@ def _at_line(ledger: Ledger, wanted: str) -> SourceOp | None:
         for source in ledger.sources
         if source.line == wanted or source.line.replace("\\", "/").endswith(f"/{wanted}")
     ]
-    if len(found) > 1:
-        names = ", ".join(f"'{source.name}' ({source.op})" for source in found[:6])
-        raise ModelError(
-            f"line '{wanted}' has {len(found)} operators:"
-            f" {names}{', ...' if len(found) > 6 else ''}; name one of them"
-        )
-    return found[0] if found else None
+    return _only(found, f"line '{wanted}' has")
 
 
 def _in_module(ledger: Ledger, wanted: str, modules: Mapping[int, Module]) -> SourceOp | None:
@@ -259,13 +241,16 @@ def _in_module(ledger: Ledger, wanted: str, modules: Mapping[int, Module]) -> So
     owning = [
         source for source in inside if modules[source.id].evidence is ModuleEvidence.WEIGHTS
     ] or inside
-    if len(owning) > 1:
-        names = ", ".join(f"'{source.name}' ({source.op})" for source in owning[:6])
-        raise ModelError(
-            f"module '{wanted}' has {len(owning)} operators:"
-            f" {names}{', ...' if len(owning) > 6 else ''}; name one of them"
-        )
-    return owning[0] if owning else None
+    return _only(owning, f"module '{wanted}' has")
+
+
+def _only(found: Sequence[SourceOp], what: str, hint: str = "") -> SourceOp | None:
+    """The operator, if there is one. Of several, one has to be named."""
+    if len(found) > 1:
+        names = ", ".join(f"'{source.name}' ({source.op})" for source in found[:6])
+        more = ", ..." if len(found) > 6 else ""
+        raise ModelError(f"{what} {len(found)} operators: {names}{more}; name one of them{hint}")
+    return found[0] if found else None
 
 
 _STYLES = {
