@@ -138,17 +138,17 @@ def profile(
             precise=precise,
         )
         if engine in NAMES
-        else _profile_here(
+        else profile_here(
             model,
+            shapes,
             engine,
             threads,
-            shapes,
-            runs,
-            warmup,
-            exact,
             precise,
-            streams,
-            batch or 1,
+            runs=runs,
+            warmup=warmup,
+            exact=exact,
+            streams=streams,
+            batch=batch or 1,
             # What is only looked at need not wait for quiet moments.
             to_compare=output is not None or json_file is not None,
         )
@@ -170,19 +170,21 @@ def profile(
         console.print(safe(f" {missing}", "dim"), soft_wrap=True)
 
 
-def _profile_here(
+def profile_here(
     model: Path,
-    engine: str,
-    threads: int,
     shapes: Shapes,
+    engine: str = "cpu",
+    threads: int = 0,
+    precise: bool = False,
+    *,
     runs: int,
-    warmup: int,
-    exact: bool,
-    precise: bool,
-    streams: int,
-    batch: int,
-    to_compare: bool,
+    warmup: int = 5,
+    exact: bool = False,
+    streams: int = 0,
+    batch: int = 1,
+    to_compare: bool = False,
 ) -> Profile:
+    """The profile of the model on an engine of whence's; says which sizes it takes."""
     with progress("compiling") as bar:
         chosen = parse_engine(engine, threads, precise)
         executable = compile_model(
