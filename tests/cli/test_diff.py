@@ -39,6 +39,16 @@ def test_json_has_every_operator(whence: Whence, two: tuple[Path, Path]) -> None
     assert first["ratio"] == pytest.approx(0.2)
 
 
+def test_names_in_profiles_are_no_markup(
+    whence: Whence, two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other = json.loads(two[1].read_text()) | {"engine": "a[/b]"}
+    (tmp_path / "c.json").write_text(json.dumps(other))
+    done = whence("diff", two[0], tmp_path / "c.json")
+    assert done.code == 0, done.err
+    assert "a[/b]" in done.out
+
+
 @pytest.mark.parametrize("limit", ["5", "5%", "5 %"])
 def test_a_limit_needs_no_sign(whence: Whence, two: tuple[Path, Path], limit: str) -> None:
     done = whence("diff", *two, "--fail-over", limit)

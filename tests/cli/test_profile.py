@@ -245,13 +245,23 @@ def test_files_are_written_before_the_table_is_read(tiny: Path, tmp_path: Path) 
 
 def test_a_bar_shows_no_count_while_there_is_none() -> None:
     shown = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with progress("compiling", shown) as bar:
+    with progress("compiling", console=shown) as bar:
         bar.refresh()
         bar.update(bar.task_ids[0], completed=2, total=5)
         bar.refresh()
     assert isinstance(shown.file, io.StringIO)
     assert "None" not in shown.file.getvalue()
     assert "2/5" in shown.file.getvalue()
+
+
+def test_a_bar_is_titled_with_any_name() -> None:
+    shown = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress("reading a[/b].onnx", console=shown) as bar:
+        bar.show("measured [bold]c", 1, 2)
+        bar.refresh()
+    assert isinstance(shown.file, io.StringIO)
+    assert "reading a[/b].onnx" in shown.file.getvalue()
+    assert "measured [bold]c" in shown.file.getvalue()
 
 
 def save_exp(path: Path, *names: str) -> Path:

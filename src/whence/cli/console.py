@@ -43,12 +43,12 @@ def out() -> Console:
     searched.
     """
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
-    return Console(highlight=False, soft_wrap=False, width=wide)
+    return Console(highlight=False, markup=False, soft_wrap=False, width=wide)
 
 
 def err() -> Console:
     """The console for everything that is not the result: progress, notes, errors."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False)
 
 
 def safe(text: str, style: str = "") -> Text:
@@ -134,14 +134,20 @@ class ProgressBar(Progress):
 
 
 @contextmanager
-def progress(title: str, console: Console | None = None) -> Iterator[ProgressBar]:
-    """A bar on stderr that disappears when done; nothing when stderr is not a terminal."""
+def progress(
+    title: str, *more: ProgressColumn, console: Console | None = None
+) -> Iterator[ProgressBar]:
+    """A bar on stderr that disappears when done, with `more` behind it; nothing when stderr is not a
+    terminal.
+    """
     console = console or err()
     with ProgressBar(
-        TextColumn("{task.description}"),
+        # Names of files and kernels are no markup.
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         _Count(),
         TimeElapsedColumn(),
+        *more,
         console=console,
         transient=True,
         disable=not console.is_terminal,
