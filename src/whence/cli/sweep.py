@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TimeRemainingColumn
 
-from whence.cli.console import check_folder, err, out, safe
+from whence.cli.console import check_folder, out, progress, safe
 from whence.errors import InputError
 from whence.fleet.cell_result import Status
 from whence.fleet.process import CellLimits
@@ -137,28 +130,17 @@ def _runner(on: str) -> Iterator[Runner]:
 def _with_bar(
     tasks: Sequence[Task], table: Table, spec: Spec, runner: Runner, retry: bool
 ) -> Summary:
-    console = err()
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("measuring", total=None)
+    with progress("measuring", TimeRemainingColumn()) as bar:
 
         def show(result: Finished | None, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
             if result is None:
+                bar.show("measuring", done, total)
                 return
             words = result.task.cell.describe()
+            bar.show(f"measured {words}"[:60], done, total)
             if result.outcome.status is not Status.DONE:
                 text = f"whence: {words}: {result.outcome.status}: {result.outcome.error}"
                 bar.console.print(safe(text, "yellow"), soft_wrap=True)
-            bar.update(task, description=f"measured {words}"[:60])
 
         return sweep(tasks, table, spec.limits, runner, retry=retry, progress=show)
 
