@@ -9,30 +9,18 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
-from whence.graph import Graph, Node, Ref
-from whence.graph.node import NodeFlag
+from whence.graph import Graph, Node
 from whence.ops.types.inference import Inference
-from whence.provenance import Ledger, Origin
-from whence.types import ValueType
+from whence.provenance import Ledger
 
 PROTOCOL = 5
-_NodeState = tuple[
-    int,
-    str,
-    tuple[Ref | None, ...],
-    tuple[ValueType, ...],
-    Mapping[str, Any],
-    str,
-    Origin,
-    np.ndarray | None,
-    Mapping[str, Graph],
-    NodeFlag,
-]
+_state = attrgetter(
+    "id", "op", "inputs", "outputs", "attrs", "name", "origin", "value", "bodies", "flags"
+)
+"""The row of a node."""
 
 
 def dump(what: object) -> bytes:
@@ -63,26 +51,11 @@ class GraphPickler(pickle.Pickler):
         return NotImplemented
 
 
-def _state(node: Node) -> _NodeState:
-    return (
-        node.id,
-        node.op,
-        node.inputs,
-        node.outputs,
-        node.attrs,
-        node.name,
-        node.origin,
-        node.value,
-        node.bodies,
-        node.flags,
-    )
-
-
 def _graph(
     name: str,
     ledger: Ledger,
     metadata: dict[str, str],
-    nodes: list[_NodeState],
+    nodes: list[tuple[Any, ...]],
     inputs: list[int],
     outputs: list[int],
     dimensions: dict[str, int],
@@ -90,20 +63,10 @@ def _graph(
     graph = Graph(name, ledger, Inference())
     graph.metadata = metadata
     graph.dimensions = dimensions
-    for node_id, op, refs, types, attrs, label, origin, value, bodies, flags in nodes:
-        made = Node(
-            node_id,
-            op,
-            refs,
-            types,
-            attrs,
-            name=label,
-            origin=origin,
-            value=value,
-            bodies=bodies,
-            flags=flags,
+    for *given, label, origin, value, bodies, flags in nodes:
+        graph._adopt(
+            Node(*given, name=label, origin=origin, value=value, bodies=bodies, flags=flags)
         )
-        graph._adopt(made)
     # The order of the signature is not that of the list when an input was put in or moved later.
     graph._inputs, graph._outputs = dict.fromkeys(inputs), dict.fromkeys(outputs)
     return graph

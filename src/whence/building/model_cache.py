@@ -25,9 +25,7 @@ from whence.building.mapped_pieces import MappedRange, block_of
 from whence.building.native_code import Library
 from whence.building.packed_weights import PackedWeights
 from whence.building.plan_json import decode_plan, encode_plan
-from whence.building.program import (
-    Program,
-)
+from whence.building.program import Program
 from whence.building.source_digest import source_digest
 from whence.building.type_json import decode_type, encode_type
 from whence.codegen.cache import LIMIT_BYTES, cache_key
@@ -356,12 +354,12 @@ class CachedModel:
         if packed.nbytes > _LARGEST:
             from whence.building.weights_recipe import encode_recipe
 
-            recipe = encode_recipe(packed, self.path, [name for name, _ in self._others])
-            if recipe is None or recipe.stored_bytes > _LARGEST:
+            pieces = encode_recipe(packed, self.path, [name for name, _ in self._others])
+            if pieces is None or sum(size for _, size in packed.ranges) > _LARGEST:
                 return None
-            record["ranges"] = recipe.ranges
-            record["pieces"] = self._dump(recipe.pieces)
-            if recipe.ranges:
+            record["ranges"] = packed.ranges
+            record["pieces"] = self._dump(pieces)
+            if packed.ranges:
                 record["weights"] = self._cache.keep_content(packed.range_content().data)
         elif packed.nbytes:
             # Each part by itself: what several programs have in common is stored, and mapped, once.

@@ -7,7 +7,6 @@ ones are packed again at every start instead, from the file, whose digest the re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,24 +27,11 @@ class StoredPiece(NamedTuple):
     packing: Packing | None
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a record says of a block: pieces of files, and the ranges of the block that have their
-    own content.
-    """
-
-    pieces: list[StoredPiece]
-    ranges: list[tuple[int, int]]
-    """Offset and size of each, in the order in which they are stored one after the other."""
-
-    @property
-    def stored_bytes(self) -> int:
-        return sum(size for _, size in self.ranges)
-
-
-def encode_recipe(packed: PackedWeights, model: Path, names: Sequence[str]) -> Recipe | None:
-    """The recipe of a block, if its pieces are in the model's file or in files of these names
-    beside it.
+def encode_recipe(
+    packed: PackedWeights, model: Path, names: Sequence[str]
+) -> list[StoredPiece] | None:
+    """The pieces of a block, if they are in the model's file or in files of these names beside it.
+    The ranges that have their own content are `packed.ranges`.
     """
     files = {(model.parent / name).resolve(): name for name in (*names, model.name)}
     pieces = []
@@ -66,7 +52,7 @@ def encode_recipe(packed: PackedWeights, model: Path, names: Sequence[str]) -> R
                 piece.packing,
             )
         )
-    return Recipe(pieces, packed.ranges)
+    return pieces
 
 
 def decode_recipe(
