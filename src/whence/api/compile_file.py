@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from whence.api.files import Dims, OutputAxes, Shapes, StatePairs, load, shapes_with
+from whence.api.files import Dims, Shapes, load, shapes_with
 from whence.api.open_sizes import (
     CompileOptions,
     build,
@@ -235,12 +235,11 @@ class _ModelFile:
             _compile_for_cache,
             self._cached.file,
             (engine.kind, engine.index, self._elsewhere),
-            options.shapes,
-            options.fusion,
+            # As it can be pickled.
+            options._replace(
+                hot=False, state=dict(options.state), only_last=dict(options.only_last)
+            ),
             inputs,
-            options.specialise,
-            dict(options.state),
-            dict(options.only_last),
             self._niceness,
         )
         if answer is None:
@@ -253,12 +252,8 @@ class _ModelFile:
 def _compile_for_cache(
     digest: FileDigest,
     device: tuple[str, int, Mapping[str, Any]],
-    shapes: Shapes,
-    fusion: str,
+    options: CompileOptions,
     inputs: CallShapes,
-    specialise: bool,
-    state: StatePairs,
-    only_last: OutputAxes,
     niceness: int = 0,
 ) -> tuple[Sequence[WrittenEntry], Mapping[str, FileDigest]]:
     """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
@@ -273,9 +268,6 @@ def _compile_for_cache(
     engine = Engine(kind, index, **opened)
     identity = engine.backend.cache_identity()
     assert identity is not None
-    options = CompileOptions(
-        shapes, fusion, specialise=specialise, state=state, only_last=only_last
-    )
     executable = compile_file(digest, engine, identity, options)
     if inputs:
         executable.prepare(inputs)
