@@ -15,17 +15,12 @@ from whence.api.files import (
     OutputAxes,
     Shapes,
     StatePairs,
-    check_graph_argument,
+    bound_graph,
     load,
     shapes_with,
     sized,
 )
-from whence.api.open_sizes import (
-    CompileOptions,
-    build,
-    explaining_sizes,
-    opened_shapes,
-)
+from whence.api.open_sizes import CompileOptions, build, explaining_sizes, opened_shapes
 from whence.building.build_open import CallShapes, build_open
 from whence.errors import InputError
 
@@ -44,7 +39,6 @@ _COMPILER = (
     "whence.frontends.files",
 )
 """Modules that compile a model for the processor, for the most part."""
-_WANTED = "what is compiled is a path or a graph, as whence.load gives it"
 
 
 def compile_model(
@@ -90,54 +84,34 @@ def compile_model(
         >>> model(np.zeros((1, 3, 32, 32), np.float32)).shape
         (1, 10)
     """
-    if not isinstance(model, str | Path):
+    if precise and engine is not None:
+        raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
+    found = None
+    examples = (args, kwargs, dynamic_shapes)
+    if not isinstance(model, str | Path) or any(each is not None for each in examples):
         from whence.interop.models import from_object
 
-        found = from_object(model, args, kwargs, dynamic_shapes, shapes)
-        if found is not None:
-            compiled = compile_model(
-                found.graph,
-                threads=threads,
-                engine=engine,
-                shapes=shapes,
-                dims=dims,
-                state=state,
-                only_last=only_last,
-                fusion=fusion,
-                tune=tune,
-                precise=precise,
-                specialise=specialise,
-                progress=progress,
-            )
-            return found.finish(compiled)
+        found = from_object(model, *examples, shapes)
+        if dims:
+            shapes = shapes_with(found.graph, dims, shapes)
     from whence.codegen.cache import default_folder
     from whence.codegen.digest import FileDigest
     from whence.codegen.expected_entries import ExpectedEntries
     from whence.runtime.hot_shapes import is_wanted
 
-    if precise and engine is not None:
-        raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
-    if dims and not isinstance(model, str | Path):
-        check_graph_argument(model, _WANTED)
-        shapes = shapes_with(model, dims, shapes)
     hot = specialise is None and not tune and is_wanted()
     options = CompileOptions(
         shapes or {}, fusion, tune, progress, bool(specialise), hot, state or {}, only_last or {}
     )
-    if not isinstance(model, str | Path):
-        check_graph_argument(model, _WANTED)
-        if shapes:
-            model = sized(model.copy(), shapes)
-        if state:
-            from whence.graph.bind_state import bind_state
-
-            model = bind_state(model.copy(), state)
-        if only_last:
-            from whence.graph.only_last import only_last as shorten
-
-            model = shorten(model.copy(), only_last)
+    if found is not None:
+        graph = found.graph
+        if shapes or state or only_last:
+            graph = bound_graph(sized(graph.copy(), shapes), state, only_last)
         engine = _engine(engine, threads, precise)
-        return _rebound(_compile_graph(model, engine, options), model, engine, options)
+        return found.finish(
+            _rebound(_compile_graph(graph, engine, options), graph, engine, options)
+        )
+    assert isinstance(model, str | Path)
     # The file is hashed while the engine starts, and what it was compiled to.
     digest = FileDigest(Path(model))
     expected = ExpectedEntries(Path(model), default_folder()) if engine is None else None
@@ -208,21 +182,18 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
 
     ports = [Port(node.name, node.type) for node in model.inputs]
 
+    def built(shapes: CallShapes) -> Program:
+        return build(fix_input_shapes(model.copy(), shapes), engine, options)
+
     def specialise(inputs: CallShapes) -> Program:
-        def built(shapes: CallShapes) -> Program:
-            return build(fix_input_shapes(model.copy(), shapes), engine, options)
-
         return build_open(partial(opened_shapes, ports, inputs, engine, options), built)[0]
-
-    def hot(inputs: CallShapes) -> Program:
-        return build(fix_input_shapes(model.copy(), inputs), engine, options)
 
     executable = Executable(
         ports,
         engine,
         explaining_sizes(specialise, lambda: model),
         lambda: model,
-        hot=hot if options.hot else None,
+        hot=built if options.hot else None,
     )
     if is_static(model):
         executable.prepare_static()

@@ -44,6 +44,13 @@ def load(
         <Graph 'open': (x: f32[2,4]) → (y), 3 nodes>
     """
     graph = _sized_read(path, shapes, dims) if dims else _read(path, shapes)
+    return bound_graph(graph, state, only_last)
+
+
+def bound_graph(graph: Graph, state: StatePairs | None, only_last: OutputAxes | None) -> Graph:
+    """The graph, which may be changed, with these inputs as state and outputs shortened, as `load`
+    has it.
+    """
     if state:
         from whence.graph.bind_state import bind_state
 

@@ -26,16 +26,13 @@ def from_object(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
-) -> ModelObject | None:
-    """`None` for a graph, which is one already."""
-    if isinstance(model, Graph):
-        _refuse_examples(args, kwargs, dynamic_shapes)
-        return None
+) -> ModelObject:
     is_module = is_torch_module(model)
     if not is_module:
         _refuse_examples(args, kwargs, dynamic_shapes)
     if not is_module and not is_exported_program(model):
-        return ModelObject(read_object(model, shapes), lambda compiled: compiled)
+        graph = model if isinstance(model, Graph) else read_object(model, shapes)
+        return ModelObject(graph, lambda compiled: compiled)
     from whence.frontends.torch.exported import export_module, read_exported
     from whence.frontends.torch.symbols import dimension_names
     from whence.interop.torch.executable import TorchExecutable

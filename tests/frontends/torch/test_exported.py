@@ -298,6 +298,8 @@ def test_what_cannot_be_compiled_is_refused_in_words(net: Any, tmp_path: Path) -
         whence.compile(Net(), (torch.randn(2, 3, 6, 6),))
     with pytest.raises(InputError, match="for a module of PyTorch"):
         whence.compile(read_exported(export_module(net, (torch.randn(2, 3, 6, 6),))), (1,))
+    with pytest.raises(InputError, match="for a module of PyTorch"):
+        whence.compile(tmp_path / "model.onnx", (torch.randn(2, 3, 6, 6),))
 
     class Breaks(Module):
         def forward(self, x: Any) -> Any:
