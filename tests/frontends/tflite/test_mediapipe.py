@@ -142,6 +142,23 @@ def test_a_box_that_cannot_be(changed, match):
         read(box_model(options(**{**BOX, **changed})).bytes())
 
 
+def test_lists_that_hold_one_list_many_times_are_not_unfolded():
+    def fold(depth: int) -> None:
+        with builder.Vector():
+            if depth:
+                fold(depth - 1)
+            else:
+                builder.Int(1)
+            builder.ReuseValue(builder.LastValue)
+
+    builder = flexbuffers.Builder()
+    with builder.Map():
+        builder.Key("subset_idxs")
+        fold(60)
+    with pytest.raises(ModelError, match="subset_idxs is not a list of whole numbers"):
+        read(box_model(bytes(builder.Finish())).bytes())
+
+
 def test_the_first_version_of_the_box_is_not_known():
     with pytest.raises(UnsupportedError, match="version 1"):
         read(box_model(options(**BOX), version=1).bytes())
