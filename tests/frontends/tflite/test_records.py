@@ -7,6 +7,7 @@ import struct
 import flatbuffers
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as tflite_schema
 
 from tests.frontends.tflite.making import Model, Quantised
 from whence.errors import ModelError, UnsupportedError, WhenceError
@@ -205,6 +206,25 @@ def test_one_long_vector_in_many_places_is_refused_soon():
     builder.StartObject(8)
     builder.PrependUOffsetTRelativeSlot(2, graphs, 0)
     builder.Finish(builder.EndObject(), file_identifier=b"TFL3")
+    with pytest.raises(ModelError, match="reasonable time"):
+        read_records(bytes(builder.Output()))
+
+
+@pytest.mark.parametrize("what", ["metadata", "options"])
+def test_bytes_that_many_share_are_not_copied_for_each(what):
+    model = tiny()
+    model.metadata["large"] = bytes(1 << 20)
+    model.metadata.update((f"note {number}", b"x") for number in range(100))
+    made = tflite_schema.ModelT.InitFromPackedBuf(model.bytes(), 0)
+    if what == "metadata":
+        for entry in made.metadata:
+            entry.buffer = made.metadata[1].buffer
+    else:
+        (operator,) = made.subgraphs[0].operators
+        operator.largeCustomOptionsOffset, operator.largeCustomOptionsSize = 2, 1 << 20
+        made.subgraphs[0].operators = [operator] * 100
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
     with pytest.raises(ModelError, match="reasonable time"):
         read_records(bytes(builder.Output()))
 

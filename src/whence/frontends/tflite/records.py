@@ -190,7 +190,7 @@ def _model(read: SchemaReader, form: str, data: bytes) -> ModelRecord:
     for entry in read.tables(root, "Metadata"):
         index = int(entry.Buffer())
         _check_index(index, len(buffers), "metadata buffer")
-        metadata.append((read.text(entry, "Name"), buffers[index].tobytes()))
+        metadata.append((read.text(entry, "Name"), read.copy(buffers[index])))
     subgraphs = tuple(
         _subgraph(read, each, names, len(buffers), data) for each in read.tables(root, "Subgraphs")
     )
@@ -230,15 +230,19 @@ def _opcode(read: SchemaReader, code: Any, form: str) -> tuple[str, int]:
 
 
 def _buffer(read: SchemaReader, buffer: Any, data: bytes) -> np.ndarray:
-    offset, size = int(buffer.Offset()), int(buffer.Size())
-    # Data of files beyond 2 GB stands after the flatbuffer; 0 and 1 mean that it does not.
-    if offset > 1 and size > 1:
-        if offset + size > len(data):
-            raise ModelError(
-                f"a buffer is said to be bytes {offset} to {offset + size} of {len(data)}"
-            )
-        return np.frombuffer(data, np.uint8, size, offset)
-    return read.array(buffer, "Data")
+    outside = _outside(int(buffer.Offset()), int(buffer.Size()), data, "a buffer is")
+    return read.array(buffer, "Data") if outside is None else outside
+
+
+def _outside(offset: int, size: int, data: bytes, what: str) -> np.ndarray | None:
+    """Data of files beyond 2 GB, which stands after the flatbuffer; 0 and 1 mean that it does
+    not.
+    """
+    if offset <= 1 or size <= 1:
+        return None
+    if offset + size > len(data):
+        raise ModelError(f"{what} said to be bytes {offset} to {offset + size} of {len(data)}")
+    return np.frombuffer(data, np.uint8, size, offset)
 
 
 def _subgraph(
@@ -363,19 +367,14 @@ def _operator(
         outputs,
         intermediates,
         options,
-        _custom_options(read, operator, data),
+        read.copy(_custom_options(read, operator, data)),
     )
 
 
-def _custom_options(read: SchemaReader, operator: Any, data: bytes) -> bytes:
+def _custom_options(read: SchemaReader, operator: Any, data: bytes) -> np.ndarray:
     offset, size = int(operator.LargeCustomOptionsOffset()), int(operator.LargeCustomOptionsSize())
-    if offset > 1 and size > 1:
-        if offset + size > len(data):
-            raise ModelError(
-                f"custom options are said to be bytes {offset} to {offset + size} of {len(data)}"
-            )
-        return data[offset : offset + size]
-    return read.array(operator, "CustomOptions").tobytes()
+    outside = _outside(offset, size, data, "custom options are")
+    return read.array(operator, "CustomOptions") if outside is None else outside
 
 
 def _signature(read: SchemaReader, signature: Any, n_subgraphs: int) -> SignatureRecord:

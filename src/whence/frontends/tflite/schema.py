@@ -73,6 +73,11 @@ class SchemaReader:
         self._spend(found.nbytes)
         return found
 
+    def copy(self, array: np.ndarray) -> bytes:
+        """The bytes of an array that many may share."""
+        self._spend(array.nbytes)
+        return array.tobytes()
+
     def ints(self, owner: Any, field: str) -> tuple[int, ...]:
         return tuple(self.array(owner, field).tolist())
 
