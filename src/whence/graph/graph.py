@@ -305,6 +305,14 @@ class Graph(NodeList):
             )
         self._unlink(node)
 
+    def clear(self) -> None:
+        """Take every node out, and out of the graphs they hold: of a graph that came to nothing, of
+        which the ledger then knows no more than before.
+        """
+        for graph in reversed(list(self.nested())):
+            for node in reversed(graph):
+                graph.remove(node)
+
     def set_input(self, node: Node, index: int, ref: Ref | None) -> None:
         """Connect input `index` of a node of this graph to another output of an earlier node.
         Inputs that it skips are absent.

@@ -17,6 +17,7 @@ from tests.frontends.onnx.models import (
     run_ort,
     run_whence,
 )
+from whence.errors import UnsupportedError
 from whence.frontends.onnx.reader import read_onnx
 from whence.graph import Check, check_graph
 from whence.provenance import EdgeKind, Reason
@@ -198,6 +199,44 @@ def test_loops_in_loops_reach_out_through_both() -> None:
     )
     assert_like_ort(proto, {"x": X})
     check_graph(read_onnx(proto), WHOLE)
+
+
+def _growing_in_each_other(depth: int) -> GraphProto:
+    """A body whose value grows, and that begins a loop of the same kind with a value of its own."""
+    names = {name: f"{name}{depth}" for name in ("i", "go", "v", "go2", "v2", "start", "made")}
+    nodes = [
+        node("Identity", [names["go"]], [names["go2"]]),
+        node("Concat", [names["v"], names["v"]], [names["v2"]], axis=0),
+    ]
+    if depth:
+        body = _growing_in_each_other(depth - 1)
+        nodes.append(node("Relu", ["c"], [names["start"]]))
+        nodes.append(node("Loop", ["n", "", names["start"]], [names["made"]], body=body))
+    return helper.make_graph(
+        nodes,
+        "body",
+        [info(names["i"], I64, []), info(names["go"], BOOL, []), info(names["v"])],
+        [info(names["go2"], BOOL), info(names["v2"])],
+    )
+
+
+def test_loops_in_loops_are_not_tried_without_end() -> None:
+    """Each is made twice, since its value grows, and with it all that it holds."""
+    for depth in (3, 24):
+        proto = model(
+            [
+                node("Relu", ["x"], ["c"]),
+                node("Loop", ["n", "", "c"], ["y"], body=_growing_in_each_other(depth)),
+            ],
+            {"x": X},
+            ["y"],
+            constants={"n": np.array(2)},
+        )
+        if depth == 3:
+            check_graph(read_onnx(proto), WHOLE)
+        else:
+            with pytest.raises(UnsupportedError, match="loops inside loops"):
+                read_onnx(proto)
 
 
 def test_a_scan() -> None:

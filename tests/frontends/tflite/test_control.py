@@ -7,7 +7,8 @@ import pytest
 
 from tests.frontends.tflite.making import Model, Subgraph, check, read
 from whence.api import prepare
-from whence.errors import ModelError, WhenceError
+from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.graph.check import Check, check_graph
 from whence.graph.outcomes import outcomes
 from whence.provenance import Outcome
 
@@ -96,6 +97,38 @@ def growing() -> Model:
 def test_a_value_may_grow_from_iteration_to_iteration():
     _, value = check(growing(), [np.array(0, np.int32), np.ones(1, np.float32)])
     assert value.shape == (8,)
+
+
+def _add_growing_loop(model: Model, place: Subgraph, depth: int) -> int:
+    """A loop whose value grows, and in it another one on a value of its own; what it makes."""
+    condition, asking = model.subgraph("cond")
+    asking.input((1,))
+    asking.output(asking.const(np.array(False)))
+    body, iteration = model.subgraph("body")
+    value = iteration.input((1,))
+    iteration.output(iteration.op("CONCATENATION", [value, value], (2,), axis=0))
+    if depth:
+        _add_growing_loop(model, iteration, depth - 1)
+    start = place.op("RELU", [place.const(np.ones(1, np.float32))], (1,))
+    return place.op(
+        "WHILE",
+        [start],
+        outputs=[place.tensor((1,))],
+        cond_subgraph_index=condition,
+        body_subgraph_index=body,
+    )
+
+
+def test_loops_in_loops_are_not_tried_without_end():
+    """Each is read twice, since its value grows, and with it all that it holds."""
+    for depth in (3, 24):
+        model = Model()
+        model.output(_add_growing_loop(model, model, depth))
+        if depth == 3:
+            check_graph(read(model), Check.ORIGIN)
+        else:
+            with pytest.raises(UnsupportedError, match="loops inside loops"):
+                read(model)
 
 
 def stateful() -> Model:

@@ -43,6 +43,8 @@ _WITH_GRAPHS = frozenset(
 """Operators that hold graphs, or may, and are made by the code that makes those, even where a file
 has none for them.
 """
+_ALWAYS_TRIED = 20_000
+_MOST_ATTEMPTS = 64
 
 
 @dataclass(slots=True)
@@ -71,6 +73,20 @@ class OnnxReading:
     """
     trust_ranks: bool = True
     """False when an input declared as a scalar is none: no shape of the file is trusted then."""
+    n_tried: int = 0
+    """The operators of nested graphs that were made so far, those of failed attempts included."""
+
+    def attempt(self, record: OpRecord, n_operators: int) -> None:
+        """Note an attempt to make a nested graph of `record`. Where a loop's body does not keep a
+        shape, it is made twice; loops inside loops are then made four times, eight times, ...
+        """
+        self.n_tried += n_operators
+        limit = max(_ALWAYS_TRIED, _MOST_ATTEMPTS * len(self.ledger.sources))
+        if self.n_tried > limit:
+            raise record.unsupported(
+                "loops inside loops change the shapes of what they carry; to find the types out"
+                f" takes more than {limit} operators"
+            )
 
     def declared(self, values: Iterable[ValueInfoProto]) -> dict[str, ValueType]:
         """The types a file states for values."""

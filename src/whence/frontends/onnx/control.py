@@ -110,11 +110,12 @@ class _Control:
             inputs[value if value in planned.free else f"{value}\0outer"] = build.graph.type_of(ref)
         graph = Graph(f"{self.record.name}/{name}", build.graph.ledger, build.graph.inference)
         outer = {value: array for value, array in self._constants.items() if value in planned.free}
+        build.reading.attempt(self.record, len(planned.records))
         try:
             build_graph(build.reading, planned, build.upgrader, graph, inputs, outer)
         except WhenceError:
             # Another attempt must find the ledger as it was.
-            _unmake(graph)
+            graph.clear()
             raise
         return graph
 
@@ -224,7 +225,7 @@ def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, 
             _keeps(before, after) for before, after in zip(start, kinds, strict=False)
         ):
             return body, kinds
-        _unmake(body)
+        body.clear()
     except ModelError:
         if start == any_shape:
             raise
@@ -240,11 +241,6 @@ def _carried_types(control: _Control, body: Graph, count: int) -> list[ValueType
             f"{control.record}: its graph makes {len(kinds)} values, it carries {count}"
         )
     return kinds
-
-
-def _unmake(body: Graph) -> None:
-    for node in reversed(body):
-        body.remove(node)
 
 
 def _keeps(before: ValueType, after: ValueType) -> bool:

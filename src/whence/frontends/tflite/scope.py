@@ -35,6 +35,7 @@ _SMALL = 64
 # Subgraphs that are called from several places are read once for each; honest ones a few times.
 _MOST_CALLS = 4
 _MOST_OPERATORS = 4_000
+_MOST_ATTEMPTS = 8
 _MOST_COPIES = 16
 _MOST_COPIED = 1 << 26
 _DEEPEST = 64
@@ -58,6 +59,9 @@ class TfliteReading:
     used: set[int] = field(default_factory=set)
     """The source operators that have been read as the node of their number."""
     n_read: int = 0
+    """The operators in the graph, and in those it holds."""
+    n_tried: int = 0
+    """The operators that were read, for loops that had to be read again included."""
     n_copied: int = 0
     """Bytes of constants that were stored anew in another arrangement."""
     arrays: dict[tuple[int, int], np.ndarray | None] = field(default_factory=dict)
@@ -284,6 +288,13 @@ class SubgraphScope:
         if reading.n_read > limit:
             raise UnsupportedError(
                 f"its subgraphs call each other so often that they hold more than {limit} operators"
+            )
+        reading.n_tried += len(self.record.operators)
+        if reading.n_tried > _MOST_ATTEMPTS * limit:
+            # One that changes the shape of what it carries is read again, and so is all inside it.
+            raise UnsupportedError(
+                "loops inside loops change the shapes of what they carry; to find the types out"
+                f" takes more than {_MOST_ATTEMPTS * limit} operators"
             )
         for operator, place in zip(self.record.operators, reading.places[self.index], strict=True):
             reading.add_operator(self, operator, place)

@@ -178,8 +178,7 @@ def _steady_body(
                 call.unsupported(
                     "values that it carries from one iteration to the next change their rank or type"
                 )
-            for node in reversed(body):
-                body.remove(node)
+            body.clear()
         reading.used.clear()
         reading.used.update(used)
         reading.n_read = n_read
@@ -247,8 +246,7 @@ def _call_once(call: OperatorCall) -> None:
         call.unsupported("the initial values of its variables take too much to compute")
     reading.initial.update(zip(keys, map(np.asarray, body.run([])), strict=True))
     done = union_of(node.origin for node in body)
-    for node in reversed(body):
-        body.remove(node)
+    body.clear()
     rule = "it gives variables their initial values, before the first run"
     for source in sorted(done):
         call.scope.graph.ledger.bury(
