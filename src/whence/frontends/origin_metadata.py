@@ -8,13 +8,16 @@ began with.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from whence.errors import ModelError
 from whence.frontends.naming import quoted
 from whence.provenance import Edge, EdgeKind, Origin, Reason, SourceOp, Tombstone, union_of
+
+_Entry = TypeVar("_Entry")
 
 SOURCES = "whence.sources"
 TOMBSTONES = "whence.tombstones"
@@ -47,9 +50,9 @@ def read_origin_metadata(
 
 
 def write_origin_metadata(origin: Origin, folded: Origin) -> dict[str, str]:
-    entries = {ORIGIN: json.dumps(sorted(origin), separators=(",", ":"))}
+    entries = {ORIGIN: _json(sorted(origin))}
     if folded:
-        entries[FOLDED] = json.dumps(sorted(folded), separators=(",", ":"))
+        entries[FOLDED] = _json(sorted(folded))
     return entries
 
 
@@ -62,21 +65,19 @@ def merged_origins(parts: Iterable[OriginMetadata]) -> OriginMetadata:
 
 def read_folded(text: str, n_operators: int, n_sources: int) -> dict[int, Origin]:
     """By position of an operator: the source operators that left no run-time work in it."""
-    folded: dict[int, Origin] = {}
-    for number, row in enumerate(_parse(text, FOLDED), 1):
-        try:
-            position, ids = row
-            if type(position) is not int or not 0 <= position < n_operators:
-                raise ValueError
-            folded[position] = _checked(ids, n_sources)
-        except (TypeError, ValueError):
-            raise ModelError(f"metadata '{FOLDED}' is malformed at entry {number}") from None
-    return folded
+
+    def entry(row: Any) -> tuple[int, Origin]:
+        position, ids = row
+        if type(position) is not int or not 0 <= position < n_operators:
+            raise ValueError
+        return position, _checked(ids, n_sources)
+
+    return dict(read_entries(text, FOLDED, entry))
 
 
 def write_folded(folded: Mapping[int, Origin]) -> str:
     rows = [[position, sorted(origin)] for position, origin in sorted(folded.items()) if origin]
-    return json.dumps(rows, separators=(",", ":"))
+    return _json(rows)
 
 
 class Passage(NamedTuple):
@@ -90,17 +91,12 @@ class Passage(NamedTuple):
 
 
 def read_history(text: str, n_sources: int) -> dict[int, Passage]:
-    history: dict[int, Passage] = {}
-    for number, row in enumerate(_parse(text, HISTORY), 1):
-        try:
-            source, kind, pass_name, rule = row
-            history.update(
-                (each, Passage(EdgeKind(kind), str(pass_name), str(rule)))
-                for each in _checked([source], n_sources)
-            )
-        except (TypeError, ValueError):
-            raise ModelError(f"metadata '{HISTORY}' is malformed at entry {number}") from None
-    return history
+    def entry(row: Any) -> tuple[int, Passage]:
+        source, kind, pass_name, rule = row
+        _checked([source], n_sources)
+        return source, Passage(EdgeKind(kind), _text(pass_name), _text(rule))
+
+    return dict(read_entries(text, HISTORY, entry))
 
 
 def write_history(edges: Iterable[Edge], n_sources: int) -> str:
@@ -119,48 +115,37 @@ def write_history(edges: Iterable[Edge], n_sources: int) -> str:
         [source, str(edge.kind), edge.pass_name, edge.rule]
         for source, edge in sorted(first.items())
     ]
-    return json.dumps(rows, separators=(",", ":"))
+    return _json(rows)
 
 
 def read_sources(text: str) -> list[SourceOp]:
-    rows = _parse(text, SOURCES)
-    sources: list[SourceOp] = []
-    for number, row in enumerate(rows, 1):
-        if not (
-            isinstance(row, list)
-            and len(row) == 8
-            and row[0] == number
-            and all(isinstance(part, str) for part in row[1:7])
-        ):
-            raise ModelError(f"metadata '{SOURCES}' is malformed at entry {number}")
-        outputs = row[7]
-        if not (isinstance(outputs, list) and all(isinstance(name, str) for name in outputs)):
-            raise ModelError(f"metadata '{SOURCES}' is malformed at entry {number}")
-        name, op, scope, module, line, stack = row[1:7]
-        sources.append(SourceOp(number, name, op, scope, module, line, stack, tuple(outputs)))
-    return sources
+    numbers = itertools.count(1)
+
+    def entry(row: Any) -> SourceOp:
+        stated, *texts, outputs = row
+        number = next(numbers)
+        if stated != number or not isinstance(outputs, list):
+            raise ValueError
+        name, op, scope, module, line, stack = map(_text, texts)
+        return SourceOp(number, name, op, scope, module, line, stack, tuple(map(_text, outputs)))
+
+    return read_entries(text, SOURCES, entry)
 
 
 def write_sources(sources: Iterable[SourceOp]) -> str:
     rows = [
         [s.id, s.name, s.op, s.scope, s.module, s.line, s.stack, list(s.outputs)] for s in sources
     ]
-    return json.dumps(rows, separators=(",", ":"))
+    return _json(rows)
 
 
 def read_tombstones(text: str, n_sources: int) -> list[Tombstone]:
-    stones: list[Tombstone] = []
-    for number, row in enumerate(_parse(text, TOMBSTONES), 1):
-        try:
-            origin, reason, pass_name, rule = row
-            stones.append(
-                Tombstone(
-                    0, _checked(origin, n_sources), Reason(reason), str(pass_name), str(rule), None
-                )
-            )
-        except (TypeError, ValueError):
-            raise ModelError(f"metadata '{TOMBSTONES}' is malformed at entry {number}") from None
-    return stones
+    def entry(row: Any) -> Tombstone:
+        origin, reason, pass_name, rule = row
+        ids = _checked(origin, n_sources)
+        return Tombstone(0, ids, Reason(reason), _text(pass_name), _text(rule), None)
+
+    return read_entries(text, TOMBSTONES, entry)
 
 
 def write_tombstones(stones: Iterable[Tombstone]) -> str:
@@ -169,17 +154,37 @@ def write_tombstones(stones: Iterable[Tombstone]) -> str:
         for stone in stones
         if stone.origin
     ]
-    return json.dumps(rows, separators=(",", ":"))
+    return _json(rows)
 
 
-def _parse(text: str, key: str) -> list[Any]:
+def read_entries(text: str, key: str, entry: Callable[[Any], _Entry]) -> list[_Entry]:
+    """What `entry` makes of each entry of a list in a file's metadata; it raises a `TypeError` or
+    `ValueError` for one that is malformed.
+    """
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError):
         raise ModelError(f"metadata '{key}' is not JSON") from None
     if not isinstance(rows, list):
         raise ModelError(f"metadata '{key}' should be a list")
-    return rows
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(entry(row))
+        except (TypeError, ValueError):
+            raise ModelError(f"metadata '{key}' is malformed at entry {number}") from None
+    return found
+
+
+def _text(value: object) -> str:
+    """A text that can be printed: JSON has lone surrogates, which no encoding takes."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _json(rows: list[Any]) -> str:
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def _ids(text: str, key: str, n_sources: int, owner: str) -> Origin:

@@ -63,7 +63,9 @@ def test_whence_reads_variables_again(make: Callable[[], Graph], tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("7", "is not a list of pairs of names"),
+        ("7", "should be a list"),
+        ("[" * 100_000, "is not JSON"),
+        ('[["x"]]', "is malformed at entry 1"),
         ('[["x", "y"]]', "are not an input with a default and an output"),
         ('[["n", "nothing"]]', "are not an input with a default and an output"),
     ],

@@ -16,6 +16,7 @@ from onnx import ModelProto, TensorProto, checker, helper
 
 from tests.frontends.onnx.models import assert_close, model, node, run_ort, run_whence
 from tests.frontends.onnx.test_reader_nested import calling, conditional, loop
+from whence.api import save
 from whence.compat.hexagon_consts import prepend_shape_only_const
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.onnx.reader import read_onnx
@@ -455,6 +456,16 @@ def test_malformed_metadata_of_the_model(key: str, text: str) -> None:
     next(entry for entry in copy.metadata_props if entry.key == key).value = text
     with pytest.raises(ModelError, match=f"metadata '{key}'"):
         read_onnx(copy)
+
+
+def test_text_of_metadata_can_be_written_again(tmp_path: Path) -> None:
+    """JSON has lone surrogates, which no encoding takes."""
+    copy = written(read_onnx(model([node("Relu", ["x"], ["y"], name="act")], {"x": X}, ["y"])))
+    entry = next(entry for entry in copy.metadata_props if entry.key == SOURCES)
+    entry.value = entry.value.replace("act", "act\\ud800")
+    graph = read_onnx(copy)
+    assert graph.ledger.sources[0].name == "act\\ud800"
+    save(graph, tmp_path / "model.tflite")
 
 
 @pytest.mark.parametrize("text", ["[0]", "[5]", "[true]", '["1"]', "1", "{}", "["])

@@ -9,14 +9,15 @@ sees a model whose state is in the hands of the caller.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto
 
 from whence.errors import ModelError
 from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import read_entries
 from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.ops.definition import Attr
@@ -28,10 +29,7 @@ STATE = "whence.state"
 
 def read_state(text: str, model: ModelProto) -> dict[str, str]:
     """The output that has the next value of each input that is a variable."""
-    try:
-        pairs = {str(given): str(made) for given, made in json.loads(text)}
-    except (TypeError, ValueError):
-        raise ModelError(f"metadata '{STATE}' is not a list of pairs of names") from None
+    pairs = dict(read_entries(text, STATE, _pair))
     inputs = {value.name for value in model.graph.input}
     outputs = {value.name for value in model.graph.output}
     stored = {tensor.name for tensor in model.graph.initializer}
@@ -44,6 +42,11 @@ def read_state(text: str, model: ModelProto) -> dict[str, str]:
     if len(set(pairs.values())) != len(pairs):
         raise ModelError(f"metadata '{STATE}' names an output twice")
     return pairs
+
+
+def _pair(entry: Any) -> tuple[str, str]:
+    given, made = entry
+    return str(given), str(made)
 
 
 def restore_state(
