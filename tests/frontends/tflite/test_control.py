@@ -208,6 +208,24 @@ def test_a_variable_that_nothing_assigned():
         read(model.bytes())
 
 
+def test_initial_values_are_not_computed_by_a_loop_that_may_never_end():
+    model = Model()
+    once, preparing = model.subgraph("init")
+    made = _add_growing_loop(model, preparing, 0)
+    handle = {"options": "VarHandleOptions", "shared_name": "v"}
+    for place in (preparing, model):
+        if place is model:
+            model.op("CALL_ONCE", [], outputs=[], init_subgraph_index=once)
+        resource = place.tensor((), type_name="RESOURCE")
+        place.op("VAR_HANDLE", [], outputs=[resource], **handle)
+        if place is model:
+            model.output(model.op("READ_VARIABLE", [resource], (1,)))
+        else:
+            place.op("ASSIGN_VARIABLE", [resource, made], outputs=[])
+    with pytest.raises(UnsupportedError, match="computed in a loop"):
+        read(model)
+
+
 def test_a_subgraph_that_calls_itself_does_not_hang():
     model = Model()
     index, graph = model.subgraph("again")

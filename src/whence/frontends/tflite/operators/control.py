@@ -236,9 +236,12 @@ def _call_once(call: OperatorCall) -> None:
         return list(body.scope.present.values())
 
     body = call.body("initial values", [], fill)
+    inside = [node for graph in body.nested() for node in graph]
+    if any(node.op in ("Loop", "Scan") for node in inside):
+        call.unsupported("the initial values of its variables are computed in a loop")
     sizes = [
         kind.nbytes if isinstance(kind, TensorType) else None
-        for node in body
+        for node in inside
         for kind in node.outputs
     ]
     stored = sum(buffer.nbytes for buffer in reading.model.buffers)
