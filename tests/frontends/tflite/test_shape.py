@@ -182,6 +182,19 @@ def test_joined_codes_that_mean_the_same_stay_codes():
     check(model, [values(2, 3, dtype=np.int8), values(2, 4, dtype=np.int8)], quanta=0)
 
 
+def test_joined_codes_with_an_activation():
+    """LiteRT refuses one here; the schema does not."""
+    model = Model()
+    x = model.input((2, 3), np.int8, INT8)
+    made = model.op(
+        "CONCATENATION", [x, x], (2, 6), np.int8, INT8, axis=1, fused_activation_function=1
+    )
+    model.output(made)
+    codes = values(2, 3, dtype=np.int8)
+    (found,) = run_whence(model, [codes])
+    assert found.tolist() == np.maximum(np.concatenate([codes, codes], 1), INT8.zero).tolist()
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_packed_and_unpacked(axis):
     model = Model()

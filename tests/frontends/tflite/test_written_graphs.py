@@ -67,6 +67,9 @@ def attention(b: GraphBuilder, x: Symbol) -> Symbol:
 
 LINEAR: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
 GRAPHS: dict[str, Callable[[], Graph]] = {
+    "concat, relu": lambda: built(
+        lambda b, x: b.op("Relu", b.op("Concat", x, b.op("Neg", x), axis=1)), 2, 3, 4
+    ),
     "conv": lambda: built(
         lambda b, x: b.op(
             "Relu",

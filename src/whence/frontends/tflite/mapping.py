@@ -29,6 +29,7 @@ import numpy as np
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import LOAD
+from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.operator_of_file import OperatorOfFile
 from whence.frontends.tflite.quantisation import (
     FIXED_POINT,
@@ -57,7 +58,7 @@ HYBRID = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 Mapper: TypeAlias = "Callable[[OperatorCall], None]"
 Mappings: TypeAlias = Mapping[str, Mapper]
 
-ACTIVATIONS: Mapping[int, str] = {
+_ACTIVATIONS: Mapping[int, str] = {
     0: "NONE",
     1: "RELU",
     2: "RELU_N1_TO_1",
@@ -65,6 +66,21 @@ ACTIVATIONS: Mapping[int, str] = {
     4: "TANH",
     5: "SIGN_BIT",
 }
+
+
+_FUNCTIONS = {"TANH": "Tanh", "RELU": "Relu"}
+_BOUNDS = {"RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
+
+
+def activated(at: Emitter, value: Ref, kind: str) -> Ref:
+    """The value after the activation that the schema calls `kind`."""
+    if kind in _BOUNDS:
+        return at.clip(value, *_BOUNDS[kind])
+    if kind in _FUNCTIONS:
+        return at.op(_FUNCTIONS[kind], value)
+    if kind != "NONE":
+        at.unsupported(f"the activation {kind}")
+    return value
 
 
 class OperatorCall(OperatorOfFile):
@@ -185,16 +201,14 @@ class OperatorCall(OperatorOfFile):
             "DequantizeLinear", [ref, self.const(step)], {"axis": 0} if step.ndim else {}
         )
 
+    @property
+    def activation(self) -> str:
+        """The operator's fused activation, as the schema names it."""
+        return _ACTIVATIONS.get(self.integer("fused_activation_function"), "unknown")
+
     def activate(self, ref: Ref) -> Ref:
         """The value after the operator's fused activation."""
-        kind = ACTIVATIONS.get(self.integer("fused_activation_function"), "unknown")
-        if kind == "NONE":
-            return ref
-        if kind in ("RELU", "TANH"):
-            return self.op(kind.capitalize(), ref)
-        if kind not in ("RELU6", "RELU_N1_TO_1"):
-            self.unsupported(f"the fused activation {kind}")
-        return self.clip(ref, *((0, 6) if kind == "RELU6" else (-1, 1)))
+        return activated(self, ref, self.activation)
 
     # ---- outputs ----
 

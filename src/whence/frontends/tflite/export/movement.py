@@ -50,9 +50,7 @@ def _transpose(call: ExportCall) -> None:
 def _concat(call: ExportCall) -> None:
     axis = call.axis("axis", 0, len(call.known_rank(call.output_type())))
     tensors = [call.input(index) for index in range(len(call.node.inputs))]
-    call.emit(
-        "CONCATENATION", tensors, {"axis": axis, "fused_activation_function": call.activation}
-    )
+    call.emit("CONCATENATION", tensors, {"axis": axis})
 
 
 def _split(call: ExportCall) -> None:

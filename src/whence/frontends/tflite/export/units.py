@@ -37,9 +37,10 @@ _FUSING = frozenset(
         "ChannelsLastMaxPool",
         "Gemm",
         "MatMul",
-        "Concat",
     }
 )
+"""Operators that may hold an activation. (CONCATENATION has a field for one, and LiteRT refuses it.)
+"""
 _QUANTISED: Mapping[str, frozenset[DType]] = {
     **dict.fromkeys(
         (

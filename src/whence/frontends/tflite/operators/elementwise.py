@@ -8,7 +8,7 @@ import numpy as np
 
 from whence.frontends.tflite.elementwise_names import BINARY, UNARY
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.frontends.tflite.operators.moving import move
 from whence.frontends.tflite.quantisation import FIXED_POINT
 from whence.frontends.tflite.records import TensorRecord
 from whence.types import DType
@@ -24,10 +24,7 @@ def _binary(call: OperatorCall, op: str) -> None:
 
 def _extreme(call: OperatorCall, op: str) -> None:
     """The larger or smaller of two, on codes if both have one scale: these have the same order."""
-    if keeps_codes(call, 0) and keeps_codes(call, 1):
-        call.output_codes(0, call.op(op, call.needed(0), call.needed(1)))
-    else:
-        call.output(0, call.op(op, call.real(0), call.real(1)))
+    move(call, partial(call.op, op), (0, 1))
 
 
 def _not_equal(call: OperatorCall) -> None:

@@ -105,10 +105,7 @@ def _one_hot(call: OperatorCall) -> None:
 
 def _embedding_lookup(call: OperatorCall) -> None:
     # The table may be quantised where the result is not: then the rows chosen are dequantised.
-    if keeps_codes(call, 1):
-        call.output_codes(0, call.op("Gather", call.needed(1), call.needed(0), axis=0))
-    else:
-        call.output(0, call.op("Gather", call.real(1), call.needed(0), axis=0))
+    move(call, lambda table: call.op("Gather", table, call.needed(0), axis=0), (1,))
 
 
 MAPPINGS: Mappings = {

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -24,16 +24,8 @@ def axis_of(call: OperatorCall, axis: int, rank: int) -> int:
 
 def _concatenation(call: OperatorCall) -> None:
     """Codes that mean different things are joined as what they mean."""
-    given = range(call.n_inputs)
     axis = axis_of(call, call.integer("axis"), call.rank(0))
-    if all(keeps_codes(call, index) for index in given):
-        made = call.emit("Concat", [call.needed(index) for index in given], {"axis": axis})
-        call.output_codes(0, made)
-    else:
-        made = call.activate(
-            call.emit("Concat", [call.real(index) for index in given], {"axis": axis})
-        )
-        call.output(0, made)
+    move(call, lambda *parts: call.op("Concat", *parts, axis=axis), range(call.n_inputs))
 
 
 def _pack(call: OperatorCall) -> None:

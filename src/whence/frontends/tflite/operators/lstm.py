@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm_integer import integer_layer, is_integer
 from whence.frontends.tflite.operators.lstm_layer import (
     Layer,
@@ -34,7 +34,7 @@ def _is_plain(layer: Layer) -> bool:
         and not clip_limit(call, "cell_clip")
         and layer.rounding(layer.hidden_state) is None
         and layer.rounding(layer.cell_state) is None
-        and ACTIVATIONS.get(call.integer("fused_activation_function")) in _PLAIN
+        and call.activation in _PLAIN
     )
 
 
@@ -81,7 +81,7 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
             for ref in (*starts, peepholes)
         ),
     ]
-    function = _PLAIN[ACTIVATIONS[call.integer("fused_activation_function")]]
+    function = _PLAIN[call.activation]
     attrs: dict[str, Attr] = {
         "hidden_size": hidden,
         "direction": "reverse" if layer.backwards else "forward",

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from whence.frontends.tflite.emitter import Emitter
-from whence.frontends.tflite.mapping import ACTIVATIONS, OperatorCall
+from whence.frontends.tflite.mapping import OperatorCall, activated
 from whence.frontends.tflite.operators.lstm_layer import (
     Layer,
     LayerOutputs,
@@ -60,14 +60,14 @@ class LstmCell:
             taken = at.op("Sigmoid", self._gate(at, gate, "input", cell))
         else:
             taken = at.op("Sub", at.const(np.ones((), np.float32)), forget)
-        candidate = activate(at, self._gate(at, gate, "cell", None), self.activation)
+        candidate = activated(at, self._gate(at, gate, "cell", None), self.activation)
         cell = at.op("Add", at.op("Mul", forget, cell), at.op("Mul", taken, candidate))
         if self.cell_clip:
             cell = at.clip(cell, -self.cell_clip, self.cell_clip)
         if self.cell_rounding is not None:
             cell = self.cell_rounding.apply(at, cell)
         shown = at.op("Sigmoid", self._gate(at, gate, "output", cell))
-        hidden = at.op("Mul", shown, activate(at, cell, self.activation))
+        hidden = at.op("Mul", shown, activated(at, cell, self.activation))
         if "projection" in self.values:
             hidden = at.op("MatMul", hidden, self.values["projection"])
             if "projection bias" in self.values:
@@ -91,21 +91,6 @@ class LstmCell:
                 attrs,
             )
         return value
-
-
-_BOUNDS = {"RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
-_FUNCTIONS = {"TANH": "Tanh", "RELU": "Relu"}
-
-
-def activate(at: Emitter, value: Ref, kind: str) -> Ref:
-    """The value after the activation that the schema calls `kind`."""
-    if kind in _BOUNDS:
-        return at.clip(value, *_BOUNDS[kind])
-    if kind in _FUNCTIONS:
-        return at.op(_FUNCTIONS[kind], value)
-    if kind != "NONE":
-        at.unsupported(f"the activation {kind}")
-    return value
 
 
 def _transposed(call: OperatorCall, ref: Ref) -> Ref:
@@ -138,9 +123,8 @@ def _cell(layer: Layer) -> LstmCell:
                 values["projection bias"] = call.const((known * scale).astype(np.float32))
             else:
                 values["projection bias"] = call.real(layer.first + 16)
-    kind = ACTIVATIONS.get(call.integer("fused_activation_function"), "unknown")
     # The integer kernels of LiteRT have tanh built in, whatever the option says.
-    kind = "TANH" if layer.rounding(layer.cell_state) is not None else kind
+    kind = "TANH" if layer.rounding(layer.cell_state) is not None else call.activation
     return LstmCell(
         values,
         layer.gates,

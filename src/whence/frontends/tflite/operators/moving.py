@@ -4,7 +4,7 @@ sides mean the same by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -23,9 +23,11 @@ def keeps_codes(call: OperatorCall, index: int = 0, output: int = 0) -> bool:
     return same_scales and len(given.scales) == 1
 
 
-def move(call: OperatorCall, make: Callable[[Ref], Ref]) -> None:
-    """The output is the first input with its values moved by `make`."""
-    if keeps_codes(call):
-        call.output_codes(0, make(call.needed(0)))
+def move(call: OperatorCall, make: Callable[..., Ref], inputs: Sequence[int] = (0,)) -> None:
+    """The output is what `make` makes of the values of these inputs: of their codes where all mean
+    the same as in the output, and no activation follows.
+    """
+    if call.activation == "NONE" and all(keeps_codes(call, index) for index in inputs):
+        call.output_codes(0, make(*map(call.needed, inputs)))
     else:
-        call.output(0, make(call.real(0)))
+        call.output(0, call.activate(make(*map(call.real, inputs))))

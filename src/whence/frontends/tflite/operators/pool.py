@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.conv import window_attrs
-from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -25,12 +25,7 @@ def _average(call: OperatorCall) -> None:
 
 
 def _maximum(call: OperatorCall) -> None:
-    plain = ACTIVATIONS.get(call.integer("fused_activation_function")) == "NONE"
-    if plain and keeps_codes(call):
-        call.output_codes(0, call.emit("ChannelsLastMaxPool", [call.needed(0)], _attrs(call)))
-    else:
-        made = call.activate(call.emit("ChannelsLastMaxPool", [call.real(0)], _attrs(call)))
-        call.output(0, made)
+    move(call, lambda x: call.emit("ChannelsLastMaxPool", [x], _attrs(call)))
 
 
 def _root_mean_square(call: OperatorCall) -> None:

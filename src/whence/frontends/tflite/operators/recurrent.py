@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm import transposed
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -17,10 +17,9 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
     """(time, batch, input) → (time, batch, units), with weights, recurrent weights, bias and state
     from input `first` on.
     """
-    kind = ACTIVATIONS.get(call.integer("fused_activation_function"), "unknown")
-    function = _FUNCTIONS.get(kind)
+    function = _FUNCTIONS.get(call.activation)
     if function is None:
-        call.unsupported(f"a recurrent layer with the activation {kind}")
+        call.unsupported(f"a recurrent layer with the activation {call.activation}")
     units = call.shape(first)[0]
     front = call.ints(0)
     bias = None

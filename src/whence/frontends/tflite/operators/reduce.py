@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -36,10 +36,8 @@ def _extreme(call: OperatorCall, op: str) -> None:
     nothing = _extreme_of_nothing(call, op)
     if nothing is not None:
         call.output_constant(0, nothing)
-    elif keeps_codes(call):
-        call.output_codes(0, call.emit(op, [call.needed(0), axes_of(call)], _attrs(call)))
     else:
-        call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
+        move(call, lambda x: call.emit(op, [x, axes_of(call)], _attrs(call)))
 
 
 def _extreme_of_nothing(call: OperatorCall, op: str) -> np.ndarray | None:

@@ -13,10 +13,7 @@ from whence.types import DType
 
 
 def _choose(call: OperatorCall, condition: Ref) -> None:
-    if keeps_codes(call, 1) and keeps_codes(call, 2):
-        call.output_codes(0, call.op("Where", condition, call.needed(1), call.needed(2)))
-    else:
-        call.output(0, call.op("Where", condition, call.real(1), call.real(2)))
+    move(call, partial(call.op, "Where", condition), (1, 2))
 
 
 def _select(call: OperatorCall) -> None:
