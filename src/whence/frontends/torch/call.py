@@ -147,15 +147,14 @@ class AtenCall(NodeImporter):
 
     def axis(self, name: str, rank: int) -> int:
         """A dimension, counted from the front."""
-        found = self.integer(name)
-        return found + rank if found < 0 else found
+        return self.integer(name) % max(rank, 1)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...]:
-        """Dimensions, counted from the front; all of them where none are given."""
-        given = self.ints(name)
-        if not given:
-            return tuple(range(rank))
-        return tuple(sorted(each + rank if each < 0 else each for each in given))
+        """Dimensions, counted from the front; all of them where none are given. A single number has
+        none, though 0 and -1 may be given for it.
+        """
+        given = self.ints(name) if rank else ()
+        return tuple(sorted(each % rank for each in given)) or tuple(range(rank))
 
     # ---- what PyTorch knows ----
 

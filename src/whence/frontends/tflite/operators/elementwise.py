@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
+from whence.frontends.floor_division import floor_quotient, floor_remainder
 from whence.frontends.tflite.elementwise_names import BINARY, UNARY
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import move
 from whence.frontends.tflite.quantisation import FIXED_POINT
 from whence.frontends.tflite.records import TensorRecord
+from whence.graph.node import Ref
 from whence.types import DType
 
 
@@ -20,6 +23,10 @@ def _unary(call: OperatorCall, op: str) -> None:
 
 def _binary(call: OperatorCall, op: str) -> None:
     call.output(0, call.activate(call.op(op, call.real(0), call.real(1))))
+
+
+def _divided(call: OperatorCall, divide: Callable[[OperatorCall, Ref, Ref], Ref]) -> None:
+    call.output(0, divide(call, call.real(0), call.real(1)))
 
 
 def _extreme(call: OperatorCall, op: str) -> None:
@@ -43,30 +50,6 @@ def _squared_difference(call: OperatorCall) -> None:
 
 def _sum(call: OperatorCall) -> None:
     call.output(0, call.emit("Sum", [call.real(index) for index in range(call.n_inputs)]))
-
-
-def _floor_div(call: OperatorCall) -> None:
-    a, b = call.real(0), call.real(1)
-    if call.tensor_type_of(a).dtype.is_float:
-        call.output(0, call.op("Floor", call.op("Div", a, b)))
-        return
-    # a - (a mod b) is a multiple of b where the remainder has the sign of b, so that division
-    # cannot round.
-    call.output(0, call.op("Div", call.op("Sub", a, call.op("Mod", a, b)), b))
-
-
-def _floor_mod(call: OperatorCall) -> None:
-    """The remainder that has the sign of the divisor."""
-    a, b = call.real(0), call.real(1)
-    kind = call.tensor_type_of(a)
-    if not kind.dtype.is_float:
-        call.output(0, call.op("Mod", a, b))
-        return
-    zero = call.scalar(0, kind.dtype)
-    rest = call.op("Mod", a, b, fmod=1)
-    differ = call.op("Xor", call.op("Less", rest, zero), call.op("Less", b, zero))
-    wrong = call.op("And", differ, call.op("Not", call.op("Equal", rest, zero)))
-    call.output(0, call.op("Where", wrong, call.op("Add", rest, b), rest))
 
 
 def _right_shift(call: OperatorCall) -> None:
@@ -187,8 +170,8 @@ MAPPINGS: Mappings = {
     "CAST": _cast,
     "DEQUANTIZE": _dequantise,
     "FAKE_QUANT": _fake_quantise,
-    "FLOOR_DIV": _floor_div,
-    "FLOOR_MOD": _floor_mod,
+    "FLOOR_DIV": partial(_divided, divide=floor_quotient),
+    "FLOOR_MOD": partial(_divided, divide=floor_remainder),
     "MAXIMUM": partial(_extreme, op="Max"),
     "MINIMUM": partial(_extreme, op="Min"),
     "NOT_EQUAL": _not_equal,

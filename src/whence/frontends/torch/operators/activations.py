@@ -6,6 +6,7 @@ import math
 from functools import partial
 
 from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.operators.arithmetic import truncated
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -42,8 +43,7 @@ def _trunc(call: AtenCall) -> Value:
     x = call.ref("self")
     if not call.dtype("self").is_float:
         return call.op("Identity", x)
-    size = call.op("Floor", call.op("Abs", x))
-    return call.op("Mul", size, call.op("Sign", x))
+    return truncated(call, x)
 
 
 def _scaled_log(call: AtenCall, base: float) -> Value:

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from whence.frontends.floor_division import floor_quotient, floor_remainder
 from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
@@ -57,29 +58,17 @@ def _divide(call: AtenCall) -> Value:
     left, right = _sides(call)
     mode = call.plain("rounding_mode") if "rounding_mode" in call.args else None
     if mode == "floor":
-        return _floor_divided(call, left, right)
+        return floor_quotient(call, left, right)
     quotient = call.op("Div", left, right)
     if mode == "trunc" and call.out_dtype.is_float:
-        size = call.op("Floor", call.op("Abs", quotient))
-        quotient = call.op("Mul", size, call.op("Sign", quotient))
+        return truncated(call, quotient)
     return quotient
 
 
-def _floor_divided(call: AtenCall, left: Ref, right: Ref) -> Ref:
-    if call.out_dtype.is_float:
-        return call.op("Floor", call.op("Div", left, right))
-    # Whole numbers divide towards zero: (a - (a mod b)) / b is exact, mod having b's sign.
-    rest = call.op("Mod", left, right)
-    return call.op("Div", call.op("Sub", left, rest), right)
-
-
-def _remainder(call: AtenCall) -> Value:
-    """With the sign of the divisor."""
-    left, right = _sides(call)
-    if not call.out_dtype.is_float:
-        return call.op("Mod", left, right)
-    whole = call.op("Floor", call.op("Div", left, right))
-    return call.op("Sub", left, call.op("Mul", whole, right))
+def truncated(call: AtenCall, x: Ref) -> Ref:
+    """Towards zero, to a whole number."""
+    size = call.op("Floor", call.op("Abs", x))
+    return call.op("Mul", size, call.op("Sign", x))
 
 
 def _power(call: AtenCall) -> Value:
@@ -116,7 +105,7 @@ def _shift(call: AtenCall, direction: str) -> Value:
     scale = call.op("Pow", call.const(np.array(2, call.out_dtype.numpy)), right)
     if direction == "left":
         return call.op("Mul", left, scale)
-    return _floor_divided(call, left, scale)
+    return floor_quotient(call, left, scale)
 
 
 MAPPINGS: dict[str, Mapper] = {
@@ -126,8 +115,8 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::mul": partial(_binary, op="Mul", logical="And"),
     "aten::div": _divide,
     "aten::true_divide": _divide,
-    "aten::floor_divide": lambda call: _floor_divided(call, *_sides(call)),
-    "aten::remainder": _remainder,
+    "aten::floor_divide": lambda call: floor_quotient(call, *_sides(call)),
+    "aten::remainder": lambda call: floor_remainder(call, *_sides(call)),
     "aten::fmod": lambda call: call.emit("Mod", _sides(call), {"fmod": 1}),
     "aten::pow": _power,
     "aten::maximum": partial(_binary, op="Max", logical="Or"),
