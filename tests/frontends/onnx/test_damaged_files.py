@@ -48,6 +48,19 @@ WHOLE = model(
 ).SerializeToString()
 
 
+@pytest.mark.parametrize("opset", [6, 18])
+def test_axes_that_no_tensor_has_take_no_memory(opset: int) -> None:
+    axis = -(10**12)
+    made = (
+        node("Add", ["x", "w"], ["y"], broadcast=1, axis=axis)
+        if opset == 6
+        else node("SimplifiedLayerNormalization", ["x", "w"], ["y", "factor"], axis=axis)
+    )
+    weights = {"w": np.ones(3, np.float32)}
+    with pytest.raises(ModelError, match="its axis is"):
+        read_onnx(model([made], {"x": X}, list(made.output), opset=opset, constants=weights))
+
+
 def test_files_that_are_no_models(tmp_path: Path) -> None:
     whole = PLAIN.SerializeToString()
     for content in (

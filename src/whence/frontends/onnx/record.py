@@ -73,6 +73,13 @@ class OpRecord:
             raise ModelError(f"{self}: {name} is {value}, and should be at least 1")
         return value
 
+    def axis(self, default: int, rank: int) -> int:
+        """The attribute `axis`, counted from the front."""
+        value = self.integer("axis", default)
+        if not -rank <= value <= rank:
+            raise ModelError(f"{self}: its axis is {value}, of a tensor of {rank} dimensions")
+        return value + rank if value < 0 else value
+
     def number(self, name: str, default: float) -> float:
         value = self.attrs.get(name, default)
         if not isinstance(value, (int, float)):

@@ -28,8 +28,7 @@ def _explicit_broadcast(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     first, second = record.required(0), record.required(1)
     if record.integer("broadcast", 0) and "axis" in record.attrs:
         rank, inner = build.known_rank(first), build.known_rank(second)
-        axis = record.integer("axis", 0)
-        missing = rank - (axis + rank if axis < 0 else axis) - inner
+        missing = rank - record.axis(0, rank) - inner
         if missing > 0:
             second = build.op("Unsqueeze", second, axes=tuple(range(inner, inner + missing)))
     return build.result(record.op, first, second)

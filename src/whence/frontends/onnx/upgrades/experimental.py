@@ -98,7 +98,7 @@ def root_mean_square(build: Rewrite, data: str, scale: str) -> list[OpRecord]:
             "RMSNormalization", data, scale, axis=axis, epsilon=epsilon, stash_type=1
         )
     rank = build.known_rank(record.required(0))
-    axes = build.ints(*range(axis + rank if axis < 0 else axis, rank))
+    axes = build.ints(*range(record.axis(-1, rank), rank))
     square = build.op("ReduceMean", build.op("Mul", data, data), axes, keepdims=1)
     build.into(
         [record.output(1)],
