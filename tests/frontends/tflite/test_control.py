@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -212,7 +214,7 @@ def test_initial_values_are_not_computed_by_a_loop_that_may_never_end():
     model = Model()
     once, preparing = model.subgraph("init")
     made = _add_growing_loop(model, preparing, 0)
-    handle = {"options": "VarHandleOptions", "shared_name": "v"}
+    handle: dict[str, Any] = {"options": "VarHandleOptions", "shared_name": "v"}
     for place in (preparing, model):
         if place is model:
             model.op("CALL_ONCE", [], outputs=[], init_subgraph_index=once)
