@@ -22,7 +22,6 @@ from whence.attribution.local_paths import shorten_location
 from whence.attribution.memory_use import MemoryUse
 from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
-from whence.attribution.row_json import encode_kernel, encode_source
 from whence.attribution.rows import (
     NO_BAND,
     Band,
@@ -37,6 +36,7 @@ from whence.attribution.rows import (
 )
 from whence.attribution.throughput import Throughput
 from whence.building.program import Program
+from whence.calibration.json_records import encoded, in_json
 from whence.calibration.record import encode
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
@@ -127,7 +127,7 @@ class Profile:
     """What was run and with what: the shapes of the inputs, the model's digest, versions, the
     machine, the date.
     """
-    rates: MachineRates | None = field(default=None, repr=False)
+    rates: MachineRates | None = field(default=None, repr=False, metadata=in_json("machine"))
     """How fast the machine is; `None` in profiles of other tools, and of before it was measured."""
     throughput: Throughput | None = None
     """What several callers at once achieve, if that was measured."""
@@ -320,7 +320,7 @@ class Profile:
             >>> [row["name"] for row in whence.profile("model.onnx", runs=10).rows()][:2]
             ['conv1', 'bn1']
         """
-        return [encode_source(row) for row in self.sources]
+        return [encoded(row) for row in self.sources]
 
     def to_dataframe(self) -> Any:
         """The source operators as a pandas DataFrame. Needs pandas; `rows()` does not.
@@ -354,30 +354,12 @@ class Profile:
         """
         return {
             "schema": SCHEMA,
-            "model": self.model,
-            "engine": self.engine,
-            "threads": self.threads,
-            "runs": self.runs,
-            "wall_ns": self.wall_ns,
-            "residual_ns": dict(self.residual_ns),
-            "overhead_ratio": self.overhead_ratio,
-            "environment": dict(self.environment),
+            **encoded(self),
             "machine": None if self.rates is None else encode(self.rates),
-            "memory": None if self.memory is None else dataclasses.asdict(self.memory),
-            "coverage": dataclasses.asdict(self.coverage),
-            "policy": self.policy,
-            "notes": list(self.notes),
-            "runs_ns": list(self.runs_ns),
-            "fixed_products_ns": list(self.fixed_products_ns),
-            "distribution_ns": list(self.distribution),
             "throughput": None if self.throughput is None else self.throughput.to_dict(),
-            "passes": dict(self.passes),
-            "timeline_ns": self.timeline_ns,
-            "timeline": [list(event) for event in self.timeline],
-            "workers": [list(event) for event in self.workers],
-            "findings": [dataclasses.asdict(each) for each in self.findings],
-            "sources": self.rows(),
-            "kernels": [encode_kernel(row) for row in self.kernels],
+            "distribution_ns": list(self.distribution),
+            "findings": encoded(tuple(self.findings)),
+            "kernels": [_kernel_json(row) for row in self.kernels],
         }
 
     def to_json(self, indent: int | None = None) -> str:
@@ -414,6 +396,12 @@ class Profile:
         file = folder / "profile.json"
         file.write_text(shown.to_json() + "\n", encoding="utf-8")
         return [file, *(path for writer in self.writers for path in writer(shown, folder))]
+
+
+def _kernel_json(row: KernelRow) -> dict[str, Any]:
+    """With what its fields tell, for those who read the file without whence."""
+    derived = {name: getattr(row, name) for name in ("gflops", "gbytes", "of_peak")}
+    return {**encoded(row), "origin": [part._asdict() for part in row.origin], **derived}
 
 
 def band_of(times: Sequence[int]) -> Band:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from whence.calibration.json_records import in_json
 
 
 class Part(NamedTuple):
@@ -92,9 +94,9 @@ class SourceRow:
     became: str = ""
     """What happened to it, in a few words."""
     inserted_ns: int = 0
-    band: Band = NO_BAND
-    distribution: Distribution = NO_DISTRIBUTION
-    blocks: tuple[int, ...] = ()
+    band: Band = field(default=NO_BAND, metadata=in_json("band_ns"))
+    distribution: Distribution = field(default=NO_DISTRIBUTION, metadata=in_json("distribution_ns"))
+    blocks: tuple[int, ...] = field(default=(), metadata=in_json("blocks_ns"))
     """What its time was in consecutive blocks of runs, undisturbed ones (see `noise.py`): by how
     much they differ is the noise.
     """

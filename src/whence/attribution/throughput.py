@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from whence.attribution.rows import Distribution, distribution_of
+from whence.calibration.json_records import encoded, in_json
 from whence.ops.definition import Value
 from whence.runtime.executable import Executable
 from whence.runtime.run_many import run_in_order
@@ -27,7 +28,7 @@ class Throughput:
     """Samples in a run."""
     runs: int
     elapsed_ns: int
-    latency: Distribution
+    latency: Distribution = field(metadata=in_json("latency_ns"))
     """Of a run, in nanoseconds, while the others are at work."""
 
     @property
@@ -41,25 +42,10 @@ class Throughput:
     def to_dict(self) -> dict[str, Any]:
         """As it stands in `profile.json`."""
         return {
-            "streams": self.streams,
-            "batch": self.batch,
-            "runs": self.runs,
-            "elapsed_ns": self.elapsed_ns,
-            "latency_ns": list(self.latency),
+            **encoded(self),
             "runs_per_second": self.runs_per_second,
             "samples_per_second": self.samples_per_second,
         }
-
-    @staticmethod
-    def from_dict(content: Mapping[str, Any]) -> Throughput:
-        """What `to_dict` wrote."""
-        return Throughput(
-            int(content["streams"]),
-            int(content["batch"]),
-            int(content["runs"]),
-            int(content["elapsed_ns"]),
-            Distribution(*map(int, content["latency_ns"])),
-        )
 
 
 def measure_throughput(

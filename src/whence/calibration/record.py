@@ -8,27 +8,28 @@ measured has nominal rates (`nominal.py`).
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
+import math
 import re
 from contextlib import suppress
+from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from whence.building.tuning_records import replace_file
+from whence.calibration.json_records import MISREAD, decoded, encoded
 from whence.calibration.nominal import nominal_rates
 from whence.codegen.cache import cache_key
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.toolchain import Toolchain
 from whence.codegen.vectors import VECTORS
 from whence.errors import CacheError
-from whence.rates import REACHED, ArithmeticUnit, MachineRates, MemoryLevel, Rate
+from whence.rates import MachineRates
 
 _FOLDER = "calibration"
 _MICROCODE = re.compile(r"^microcode\s*:\s*(\S+)", re.MULTILINE)
-_MISREAD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def rates_for(toolchain: Toolchain) -> MachineRates:
@@ -40,7 +41,7 @@ def stored(toolchain: Toolchain) -> MachineRates | None:
     """What was measured, if it was."""
     try:
         return decode(json.loads(path_of(toolchain).read_text(encoding="utf-8")))
-    except (OSError, *_MISREAD):
+    except (OSError, *MISREAD):
         return None
 
 
@@ -56,55 +57,20 @@ def store(toolchain: Toolchain, rates: MachineRates) -> Path | None:
 
 def encode(rates: MachineRates) -> dict[str, Any]:
     """As JSON has it."""
-    return {
-        **{
-            name: getattr(rates, name)
-            for name in (
-                "measured", "threads", "clock_ghz", "dispatch_ns", "barrier_ns", "wake_ns", "date", "disturbed", "reached"
-            )
-        },
-        "peak": {str(unit): [rate.one, rate.all] for unit, rate in rates.peak.items()},
-        "levels": [dataclasses.asdict(level) for level in rates.levels],
-        "element_ps": dict(rates.element_ps),
-        "epilogue": dict(rates.epilogue),
-        "transpose_ps": list(rates.transpose_ps),
-    }  # fmt: skip
+    peak = {str(unit): [rate.one, rate.all] for unit, rate in rates.peak.items()}
+    return {**encoded(rates), "peak": peak}
 
 
 def decode(content: Any) -> MachineRates:
-    near, far = content["transpose_ps"]
-    return MachineRates(
-        measured=bool(content["measured"]),
-        threads=int(content["threads"]),
-        clock_ghz=float(content["clock_ghz"]),
-        peak={ArithmeticUnit(name): _rate(*both) for name, both in content["peak"].items()},
-        levels=tuple(
-            MemoryLevel(
-                str(level["name"]),
-                int(level["size"]),
-                _rate(level["bandwidth"]["one"], level["bandwidth"]["all"]),
-                float(level["byte_ps"]),
-                float(level["overlap"]),
-            )
-            for level in content["levels"]
-        ),
-        dispatch_ns=float(content["dispatch_ns"]),
-        barrier_ns=float(content["barrier_ns"]),
-        wake_ns=float(content["wake_ns"]),
-        element_ps={str(op): float(each) for op, each in content["element_ps"].items()},
-        transpose_ps=(float(near), float(far)),
-        epilogue={str(name): float(each) for name, each in content["epilogue"].items()},
-        disturbed=bool(content["disturbed"]),
-        # Profiles from before it was measured do not have it.
-        reached=float(content.get("reached", REACHED)),
-        date=str(content["date"]),
-    )
-
-
-def _rate(one: float, many: float) -> Rate:
-    if not (0 < one < float("inf") and 0 < many < float("inf")):
-        raise ValueError(f"{one} and {many} are no rates")
-    return Rate(float(one), float(many))
+    """Raises one of `MISREAD` where that is no such record."""
+    # Profiles from before it was measured do not have what kernels reach.
+    if missing := {each.name for each in fields(MachineRates)} - {"reached", *content}:
+        raise KeyError(*missing)
+    found = decoded(MachineRates, content)
+    for rate in (*found.peak.values(), *(level.bandwidth for level in found.levels)):
+        if not (0 < rate.one < math.inf and 0 < rate.all < math.inf):
+            raise ValueError(f"{rate.one} and {rate.all} are no rates")
+    return found
 
 
 def path_of(toolchain: Toolchain) -> Path:
