@@ -191,6 +191,27 @@ def test_a_bad_file_gets_one_line(tmp_path: Path, text: str, complaint: str) -> 
         read_profile(file)
 
 
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        ({"threads": float("inf")}, "OverflowError"),
+        ({"residual_ns": []}, "AttributeError"),
+        ({"machine": {"threads": 1}}, "KeyError"),
+        ({"sources": []}, "there is no operator 1"),
+        ({"kernels": []}, "there is no kernel 0"),
+        ({"timeline": [[99, 0, 1]]}, "there is no kernel 99"),
+        ({"runs": 0}, "0 runs"),
+    ],
+)
+def test_damage_inside_a_profile_gets_one_line(
+    profile: Profile, tmp_path: Path, damage: dict[str, object], complaint: str
+) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps({**profile.to_dict(), **damage}))
+    with pytest.raises(ModelError, match=f"is a damaged profile: .*{complaint}"):
+        read_profile(file)
+
+
 def test_a_missing_file_gets_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such file"):
         read_profile(tmp_path / "missing.json")

@@ -32,9 +32,26 @@ def read_profile(path: str | Path) -> Profile:
         raise ModelError(f"'{file}' is not a profile: its schema is {found!r}, not {SCHEMA!r}")
     try:
         found = decoded(Profile, {"policy": "", **content, "machine": None})
+        _check_numbers(found)
         machine = content.get("machine")
         return replace(found, rates=decode(machine) if machine else None)
     except MISREAD as error:
         raise ModelError(
             f"'{file}' is a damaged profile: {type(error).__name__} {error}"
         ) from error
+
+
+def _check_numbers(profile: Profile) -> None:
+    """Raises `ValueError` where a row names an operator or a kernel that has no row, and where there
+    are no runs to divide by.
+    """
+    sources, kernels = ({row.id for row in rows} for rows in (profile.sources, profile.kernels))
+    for kind, known, named in (
+        ("operator", sources, (part.id for row in profile.kernels for part in row.origin)),
+        ("kernel", kernels, (number for row in profile.sources for number in row.kernels)),
+        ("kernel", kernels, (each.kernel for each in (*profile.timeline, *profile.workers))),
+    ):
+        if missing := set(named) - known:
+            raise ValueError(f"there is no {kind} {min(missing)}")
+    if profile.runs < 1:
+        raise ValueError(f"{profile.runs} runs")
