@@ -237,6 +237,41 @@ def test_damaged_dumps_are_refused(tmp_path: Path) -> None:
         import_trace(dump, model, graph=record)
 
 
+def test_what_a_tool_does_not_write_is_one_line(tmp_path: Path) -> None:
+    model = make("residual", tmp_path)
+
+    def complaint(trace: Path, graph: Path | None, kind: str) -> str:
+        with pytest.raises(ModelError) as caught:
+            import_trace(trace, model, graph=graph, format_name=kind)
+        return str(caught.value)
+
+    trace, mappings = inductor_files.write(tmp_path)
+    trace.write_text('{"traceEvents": [{"ph": "X", "name": "a", "dur": 1}]}')
+    assert "is no trace of torch.profiler: KeyError 'ts'" in complaint(trace, mappings, "inductor")
+    mappings.write_text('{"postToPre": {}, "cppCodeToPost": {"a:b": []}}')
+    assert "no mappings of Inductor: ValueError" in complaint(trace, mappings, "inductor")
+    profile, layers = tensorrt_files.write(tmp_path)
+    layers.write_text('{"Layers": [{"Name": "a", "Outputs": 5}]}')
+    assert "layers that trtexec does not write" in complaint(profile, layers, "tensorrt")
+    profile.write_text('[{"name": "a", "averageMs": 1e999}]')
+    assert "OverflowError" in complaint(profile, layers, "tensorrt")
+    report = tmp_path / "counters.csv"
+    report.write_text("layerName;execStatus;realTime (ms)\npool;EXECUTED;soon\n")
+    assert "no detailed counters report: ValueError" in complaint(EXECUTED, report, "openvino")
+    other = tmp_path / "net.xml"
+    other.write_text('<?xml version="1.0" encoding="klingon"?><net></net>')
+    assert "is not XML: " in complaint(other, None, "openvino")
+    events = tmp_path / "events.json"
+    events.write_text('[{"name": "model_run", "ts": 1}]')
+    graph = FOLDER / "onnxruntime" / "residual" / "optimised.onnx"
+    assert "KeyError 'dur'" in complaint(events, graph, "onnxruntime")
+    dump, record = executorch_files.write(tmp_path)
+    content = bytearray(record.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    record.write_bytes(content)
+    assert "is no ETRecord" in complaint(dump, record, "executorch")
+
+
 @pytest.mark.parametrize("name", ["regor_u55.xml", "regor_u85.xml"])
 def test_vela(name: str) -> None:
     assert detect(DATA / name) == "vela"

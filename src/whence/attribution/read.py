@@ -49,7 +49,8 @@ def _check_numbers(profile: Profile) -> None:
     for kind, known, named in (
         ("operator", sources, (part.id for row in profile.kernels for part in row.origin)),
         ("kernel", kernels, (number for row in profile.sources for number in row.kernels)),
-        ("kernel", kernels, (each.kernel for each in (*profile.timeline, *profile.workers))),
+        ("kernel", kernels, (event.kernel for event in profile.timeline)),
+        ("kernel", kernels, (event.kernel for event in profile.workers)),
     ):
         if missing := set(named) - known:
             raise ValueError(f"there is no {kind} {min(missing)}")

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from whence.attribution.rows import Event
-from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.recording import EngineNode, Recording, end_of, one_after_another
 
 
 def averaged(
     engine: str,
-    version: str,
     nodes: Sequence[EngineNode],
     times_ns: Mapping[int, int],
     notes: Sequence[str] = (),
@@ -21,22 +19,18 @@ def averaged(
     ran, by number.
     """
     totals = [times_ns.get(node.number, 0) for node in nodes]
-    events, at = [], 0
-    for node, total in zip(nodes, totals, strict=True):
-        if node.number in times_ns:
-            events.append(Event(node.number, at, at + total))
-            at += total
+    events = one_after_another(
+        (node.number, times_ns[node.number]) for node in nodes if node.number in times_ns
+    )
     return Recording(
         engine=engine,
-        version=version,
-        threads=1,
         nodes=tuple(nodes),
         runs_ns=(sum(totals),),
         node_ns=np.array([totals], np.int64).reshape(1, len(nodes)),
         node_calls=np.array([int(node.number in times_ns) for node in nodes], np.int64),
         residual_ns={},
-        timeline=tuple(events),
-        timeline_ns=at,
+        timeline=events,
+        timeline_ns=end_of(events),
         notes=(
             *notes,
             "a run here is the sum of average times: gaps between kernels are not in it",

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import struct
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ import numpy as np
 from flatbuffers.table import Table
 
 from whence.errors import ModelError
+from whence.foreign.reading import reading
 from whence.foreign.recording import EngineNode, Recording
 from whence.foreign.source import SourceGraph
 
@@ -89,8 +89,6 @@ def read_executorch(source: SourceGraph, dump: Path, record: Path) -> Recording:
     ).reshape(len(runs), len(keys))
     return Recording(
         engine="executorch",
-        version="",
-        threads=1,
         nodes=nodes,
         runs_ns=tuple(run.wall_ns for run in runs),
         node_ns=spent,
@@ -128,7 +126,7 @@ def _run(events: list[ProfileEvent], handles: Mapping[Key, tuple[str, ...]]) -> 
 
 def read_handles(record: Path) -> dict[Key, tuple[str, ...]]:
     """By instruction, or operator of a delegate: the names of the operators it stands for."""
-    try:
+    with reading(record, "is no ETRecord"):
         with zipfile.ZipFile(record) as file:
             listed = file.namelist()
             programs = _programs(file, listed)
@@ -148,11 +146,7 @@ def read_handles(record: Path) -> dict[Key, tuple[str, ...]]:
                 names = _named(operators, handles)
                 # Events do not say which method they are of: what two disagree on is not known.
                 found[key] = names if found.get(key, names) == names else ()
-    except FileNotFoundError:
-        raise ModelError(f"'{record}': no such file") from None
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"'{record}' is no ETRecord: {type(error).__name__} {error}") from error
-    return found
+        return found
 
 
 def _programs(file: zipfile.ZipFile, listed: list[str]) -> dict[str, Any]:
@@ -218,15 +212,12 @@ def root_at(data: bytes) -> int | None:
 
 def read_etdump(path: Path) -> list[list[ProfileEvent]]:
     """The profiling events of every run."""
-    try:
+    with reading(path, "is a damaged ETDump"):
         data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"cannot read '{path}': {error.strerror}") from None
-    begin = root_at(data)
-    if begin is None:
-        raise ModelError(f"'{path}' is no ETDump: it has no identifier {IDENTIFIER.decode()}")
-    data = data[begin:]
-    try:
+        begin = root_at(data)
+        if begin is None:
+            raise ModelError(f"'{path}' is no ETDump: it has no identifier {IDENTIFIER.decode()}")
+        data = data[begin:]
         root = Table(
             bytearray(data), flatbuffers.encode.Get(types.UOffsetTFlags.packer_type, data, 0)
         )
@@ -239,8 +230,6 @@ def read_etdump(path: Path) -> list[list[ProfileEvent]]:
             ]
             for run in _tables(root, 1)
         ]
-    except (ValueError, IndexError, TypeError, struct.error) as error:
-        raise ModelError(f"'{path}' is a damaged ETDump: {error}") from error
 
 
 def _within_limit(count: int) -> bool:

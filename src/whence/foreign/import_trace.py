@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whence.attribution.profile import TRACE, Profile
+from whence.attribution.vela import vela_profile
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
+from whence.debugdb.cycles import estimated_cycles
+from whence.debugdb.join import join_model
+from whence.debugdb.model_operators import model_operators
+from whence.debugdb.vela_xml import read_xml
 from whence.errors import InputError, ModelError
+from whence.foreign.executorch_reader import read_executorch
+from whence.foreign.inductor_reader import read_inductor
+from whence.foreign.onnxruntime_reader import read_onnxruntime
+from whence.foreign.openvino_xml import read_openvino_xml
 from whence.foreign.recording import Recording
 from whence.foreign.run import attribute, prepare
 from whence.foreign.source import SourceGraph
+from whence.foreign.tensorrt_reader import read_tensorrt
+from whence.report.files import WRITERS
 from whence.runtime.environment import version_of
 from whence.types import Dim
 
@@ -25,6 +36,12 @@ FORMATS = {
     "vela": "",
 }
 """What goes with a trace of each, as --graph."""
+_READERS: Mapping[str, Callable[[SourceGraph, Path, Path], Recording]] = {
+    "onnxruntime": read_onnxruntime,
+    "tensorrt": read_tensorrt,
+    "inductor": read_inductor,
+    "executorch": read_executorch,
+}
 _START = 1 << 16
 
 
@@ -44,47 +61,20 @@ def import_trace(
         raise InputError(f"there is no format '{kind}'; there is {', '.join(FORMATS)}")
     if kind == "vela":
         return _vela(trace, model)
-    if graph is None and kind not in ("openvino", "vela"):
+    if graph is None and kind != "openvino":
         raise InputError(f"a trace of {kind} needs a second file: --graph {FORMATS[kind]}")
     subject = prepare(model, shapes=shapes)
     # Where it was made, nobody knows: functions cost what they cost whence here.
-    recording = _read(kind, subject.source, trace, graph)
+    if kind == "openvino":
+        recording = read_openvino_xml(subject.source, trace, graph)
+    else:
+        assert graph is not None
+        recording = _READERS[kind](subject.source, trace, graph)
     made_with = {TRACE: trace.name, "whence": version_of("whence")}
     return attribute(subject, recording, rates=rates_for(Toolchain()), made_with=made_with)[0]
 
 
-def _read(kind: str, source: SourceGraph, trace: Path, graph: Path | None) -> Recording:
-    if kind == "onnxruntime":
-        from whence.foreign.onnxruntime_reader import read_onnxruntime
-
-        assert graph is not None
-        return read_onnxruntime(source, trace, graph)
-    if kind == "openvino":
-        from whence.foreign.openvino_xml import read_openvino_xml
-
-        return read_openvino_xml(source, trace, graph)
-    assert graph is not None
-    if kind == "inductor":
-        from whence.foreign.inductor_reader import read_inductor
-
-        return read_inductor(source, trace, graph)
-    if kind == "executorch":
-        from whence.foreign.executorch_reader import read_executorch
-
-        return read_executorch(source, trace, graph)
-    from whence.foreign.tensorrt_reader import read_tensorrt
-
-    return read_tensorrt(source, trace, graph)
-
-
 def _vela(trace: Path, model: Path) -> Profile:
-    from whence.attribution.vela import vela_profile
-    from whence.debugdb.cycles import estimated_cycles
-    from whence.debugdb.join import join_model
-    from whence.debugdb.model_operators import model_operators
-    from whence.debugdb.vela_xml import read_xml
-    from whence.report.files import WRITERS
-
     found = read_xml(trace)
     join = join_model(found, model_operators(model))
     return vela_profile(

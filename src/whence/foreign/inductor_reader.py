@@ -15,17 +15,17 @@ a change of layout for that call, or does so beside what else it lists.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from whence.errors import ModelError
+from whence.foreign.reading import read_json, reading
 from whence.foreign.recording import EngineNode, Recording
 from whence.foreign.source import SourceGraph
 
@@ -49,13 +49,9 @@ def read_inductor(
     source: SourceGraph,
     trace: Path,
     mappings: Path,
-    *,
-    version: str = "",
-    threads: int = 1,
-    runs_wanted: int = 0,
 ) -> Recording:
     """A run is a call of compiled code, as the trace has it: what the caller waits for besides is
-    torch.profiler, which starts and stops with it. `runs_wanted` is how many there have to be.
+    torch.profiler, which starts and stops with it.
     """
     kernels = _kernels(mappings)
     known = {key.rpartition(":")[0] for key in kernels}
@@ -71,7 +67,7 @@ def read_inductor(
     if not runs:
         raise ModelError(f"'{trace}' has no call of compiled code: is it a trace of torch.compile?")
     wanted = _library_calls(known)
-    order = sorted(kernels, key=lambda key: int(key.rpartition(":")[2] or 0))
+    order = list(kernels)
     number = {key: position for position, key in enumerate(order)}
     spent = np.zeros((len(runs), len(order)), np.int64)
     calls = np.zeros(len(order), np.int64)
@@ -83,8 +79,6 @@ def read_inductor(
             seen[each.name] += 1
             spent[row, number[key]] += round((each.end - each.begin) * 1000)
             calls[number[key]] += 1
-    if runs_wanted and runs_wanted != len(runs):
-        raise ModelError(f"'{trace}' has {len(runs)} runs, {runs_wanted} expected")
     walls = [
         max(round((run.end - run.begin) * 1000), int(mine))
         for run, mine in zip(runs, spent.sum(axis=1), strict=True)
@@ -92,8 +86,6 @@ def read_inductor(
     nodes = _nodes(source, kernels, order)
     return Recording(
         engine="inductor",
-        version=version,
-        threads=threads,
         nodes=nodes,
         runs_ns=tuple(walls),
         node_ns=spent,
@@ -137,42 +129,30 @@ def _nodes(
     return tuple(replace(node, inputs=tuple(prepares[node.number])) for node in made)
 
 
-def _load(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except FileNotFoundError:
-        raise ModelError(f"'{path}': no such file") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"'{path}' is not JSON: {error}") from error
-
-
 def _kernels(path: Path) -> dict[str, _Lowered]:
-    """By kernel and debug handle."""
-    content = _load(path)
-    try:
+    """By kernel and debug handle, in the order of the handles."""
+    content = read_json(path)
+    with reading(path, "has no mappings of Inductor"):
         before: Mapping[str, list[str]] = content["postToPre"]
-        return {
+        found = {
             str(key): {str(node): tuple(map(str, before.get(node, ()))) for node in nodes}
             for key, nodes in content["cppCodeToPost"].items()
         }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ModelError(
-            f"'{path}' has no mappings of Inductor: {type(error).__name__} {error}"
-        ) from error
+        return dict(sorted(found.items(), key=lambda each: int(each[0].rpartition(":")[2] or 0)))
 
 
 def _events(path: Path) -> list[_Called]:
-    content = _load(path)
+    content = read_json(path)
     rows = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(rows, list):
         raise ModelError(f"'{path}' is no Chrome trace: it has no traceEvents")
-    return [
-        _Called(
-            _GRAPH.sub("", str(row["name"])), float(row["ts"]), float(row["ts"]) + float(row["dur"])
-        )
-        for row in rows
-        if isinstance(row, dict) and row.get("ph") == "X" and "dur" in row and "name" in row
-    ]
+    with reading(path, "is no trace of torch.profiler"):
+        return [
+            _Called(_GRAPH.sub("", str(row["name"])), begin, begin + float(row["dur"]))
+            for row in rows
+            if isinstance(row, dict) and row.get("ph") == "X" and "dur" in row and "name" in row
+            for begin in (float(row["ts"]),)
+        ]
 
 
 def _library_calls(known: set[str]) -> dict[str, str]:

@@ -15,7 +15,6 @@ Times are whole microseconds.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whence.attribution.rows import Event
 from whence.errors import ModelError
-from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.reading import read_json, reading
+from whence.foreign.recording import EngineNode, Recording, end_of, one_after_another
 from whence.foreign.source import SourceGraph
 
 _OPERATOR, _DELEGATED = 2, 8
@@ -102,23 +101,14 @@ class _Step(NamedTuple):
     elapsed_us: int
 
 
-def read_litert(
-    source: SourceGraph,
-    path: Path,
-    walls: Sequence[int],
-    *,
-    version: str = "",
-    threads: int = 1,
-) -> Recording:
-    try:
-        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+def read_litert(source: SourceGraph, path: Path, walls: Sequence[int]) -> Recording:
+    with reading(path, "is no recording of LiteRT"):
+        runs = read_json(path)["runs"]
         steps = [_steps(run) for run in runs]
         invoked = [
             max((row[2] for row in run if row[0] == _INVOKE and row[1] == 1), default=0)
             for run in runs
         ]
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise ModelError(f"'{path}' is no recording of LiteRT: {error}") from error
     if not steps or len(steps) != len(walls) or len({len(run) for run in steps}) != 1:
         raise ModelError(f"'{path}': the runs of LiteRT are not alike, or not {len(walls)}")
     nodes = _nodes(source, steps[-1])
@@ -130,21 +120,16 @@ def read_litert(
         wall.append(max(int(outer), within))
         residual["dispatch"] += within - mine
         residual["session"] += wall[-1] - within
-    events, at = [], 0
-    for node, each in zip(nodes, spent[-1].tolist(), strict=True):
-        events.append(Event(node.number, at, at + each))
-        at += each
+    events = one_after_another(enumerate(spent[-1].tolist()))
     return Recording(
         engine="litert",
-        version=version,
-        threads=threads,
         nodes=nodes,
         runs_ns=tuple(wall),
         node_ns=spent,
         node_calls=np.full(len(nodes), len(walls), np.int64),
         residual_ns=residual,
-        timeline=tuple(events),
-        timeline_ns=max(at, wall[-1]),
+        timeline=events,
+        timeline_ns=max(end_of(events), wall[-1]),
         has_edges=False,
         notes=(MICROSECONDS, "LiteRT says nothing of edges between its operators"),
     )

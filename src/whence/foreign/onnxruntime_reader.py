@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from whence.errors import ModelError
 from whence.foreign.onnxruntime_graph import read_graph
 from whence.foreign.onnxruntime_trace import MICROSECONDS, read_trace
+from whence.foreign.reading import reading
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph
 
@@ -20,26 +19,16 @@ def read_onnxruntime(
     source: SourceGraph,
     trace: Path,
     optimised: Path,
-    *,
-    version: str = "",
-    threads: int = 1,
     walls: Sequence[int] = (),
+    *,
     skip: int = 0,
-    overhead_ratio: float = 0.0,
 ) -> Recording:
     """`trace` is what `enable_profiling` wrote, `optimised` what `optimized_model_filepath` did."""
-    try:
-        model = onnx.load(optimised, load_external_data=False)
-    except FileNotFoundError:
-        raise ModelError(f"'{optimised}': no such file") from None
-    except (DecodeError, ValueError) as error:
-        raise ModelError(f"'{optimised}' is not an ONNX model: {error}") from error
-    nodes = read_graph(source, model)
+    with reading(optimised, "is not an ONNX model"):
+        nodes = read_graph(source, onnx.load(optimised, load_external_data=False))
     found = read_trace(trace, nodes, walls, skip=skip)
     return Recording(
         engine="onnxruntime",
-        version=version,
-        threads=threads,
         nodes=tuple(replace(node, shape=found.shapes.get(node.number, "")) for node in nodes),
         runs_ns=found.runs_ns,
         node_ns=found.node_ns,
@@ -47,6 +36,5 @@ def read_onnxruntime(
         residual_ns=found.residual_ns,
         timeline=found.timeline,
         timeline_ns=found.timeline_ns,
-        overhead_ratio=overhead_ratio,
         notes=(MICROSECONDS,),
     )

@@ -6,7 +6,6 @@ nodes of a nested graph lie within the time of the If or Loop that holds it, whi
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from whence.attribution.rows import Event
 from whence.errors import ModelError
 from whence.foreign.onnxruntime_graph import CONTROL
+from whence.foreign.reading import read_json, reading
 from whence.foreign.recording import EngineNode
 
 _SUFFIX = "_kernel_time"
@@ -71,22 +71,18 @@ def read_trace(
     known: dict[str, list[EngineNode]] = defaultdict(list)
     for node in nodes:
         known[node.name].append(node)
-    ran = [_node_event(each, known) for each in events if _is_node(each)]
-    ran.sort(key=lambda each: (each.begin, -each.length))
-    executes = [each for each in events if each.get("name") == "SequentialExecutor::Execute"]
-    book = _Book(len(nodes), len(runs))
-    for position, run in enumerate(runs):
-        book.enter(position, run, ran, executes, nodes, walls[position] if walls else 0)
+    with reading(path, "is not a profile of ONNX Runtime"):
+        ran = [_node_event(each, known) for each in events if _is_node(each)]
+        ran.sort(key=lambda each: (each.begin, -each.length))
+        executes = [each for each in events if each.get("name") == "SequentialExecutor::Execute"]
+        book = _Book(len(nodes), len(runs))
+        for position, run in enumerate(runs):
+            book.enter(position, run, ran, executes, nodes, walls[position] if walls else 0)
     return book.close({each.node: each.shape for each in ran if each.shape})
 
 
 def _load(path: Path) -> list[dict[str, Any]]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except FileNotFoundError:
-        raise ModelError(f"'{path}': no such file") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"'{path}' is not JSON: {error}") from error
+    found = read_json(path)
     if not isinstance(found, list) or not all(
         isinstance(each, dict) and isinstance(each.get("ts"), int) for each in found
     ):

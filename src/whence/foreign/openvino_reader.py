@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
@@ -24,10 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from whence.attribution.rows import Event
 from whence.attribution.split import largest_remainder
-from whence.errors import ModelError
-from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.reading import read_json, reading
+from whence.foreign.recording import EngineNode, Recording, end_of, one_after_another
 from whence.foreign.source import SourceGraph
 
 AVERAGES = (
@@ -54,35 +52,16 @@ _SUFFIX = re.compile(
 )
 
 
-def read_openvino(
-    source: SourceGraph,
-    path: Path,
-    walls: Sequence[int],
-    *,
-    version: str = "",
-    threads: int = 1,
-) -> Recording:
+def read_openvino(source: SourceGraph, path: Path, walls: Sequence[int]) -> Recording:
     """`path` has the nodes of the runtime model and the counters before and after the runs."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path)
+    with reading(path, "is no recording of OpenVINO"):
         nodes = read_nodes(source, content["nodes"])
-        times = _times(nodes, content)
-    except FileNotFoundError:
-        raise ModelError(f"'{path}': no such file") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"'{path}' is no recording of OpenVINO: {type(error).__name__} {error}"
-        ) from error
-    return recording(nodes, times, walls, version=version, threads=threads)
+        return recording(nodes, _times(nodes, content), walls)
 
 
 def recording(
-    nodes: tuple[EngineNode, ...],
-    times: Mapping[int, int],
-    walls: Sequence[int],
-    *,
-    version: str,
-    threads: int,
+    nodes: tuple[EngineNode, ...], times: Mapping[int, int], walls: Sequence[int]
 ) -> Recording:
     """`times` are nanoseconds over all runs, by node."""
     wall, spent, notes = sum(walls), sum(times.values()), [AVERAGES]
@@ -91,22 +70,20 @@ def recording(
         notes.append(SCALED.format(percent=100 * (spent / wall - 1)))
         totals, spent = largest_remainder(wall, totals), wall
     per_run = [largest_remainder(total, list(walls)) for total in totals]
-    events, at = [], 0
-    for node, total in zip(nodes, totals, strict=True):
-        if node.number in times:
-            events.append(Event(node.number, at, at + total // len(walls)))
-            at = events[-1].end_ns
+    events = one_after_another(
+        (node.number, total // len(walls))
+        for node, total in zip(nodes, totals, strict=True)
+        if node.number in times
+    )
     return Recording(
         engine="openvino",
-        version=version,
-        threads=threads,
         nodes=nodes,
         runs_ns=tuple(walls),
         node_ns=np.array(per_run, np.int64).reshape(len(nodes), len(walls)).T,
         node_calls=np.array([len(walls) * (node.number in times) for node in nodes], np.int64),
         residual_ns={"dispatch": wall - spent},
-        timeline=tuple(events),
-        timeline_ns=max(at, wall // len(walls)),
+        timeline=events,
+        timeline_ns=max(end_of(events), wall // len(walls)),
         notes=tuple(notes),
     )
 

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from whence.errors import ModelError
 from whence.foreign.averages import averaged
 from whence.foreign.openvino_reader import read_nodes
+from whence.foreign.reading import reading
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph
 
@@ -36,16 +37,12 @@ def read_openvino_xml(source: SourceGraph, path: Path, counters: Path | None = N
                 times[node.number] = given[node.name]
         elif text.isdecimal():
             times[node.number] = int(text) * 1000
-    return averaged("openvino", "", nodes, times, [FIRST_RUN])
+    return averaged("openvino", nodes, times, [FIRST_RUN])
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    try:
+    with reading(path, "is not XML"):
         root = ElementTree.parse(path).getroot()
-    except FileNotFoundError:
-        raise ModelError(f"'{path}': no such file") from None
-    except ElementTree.ParseError as error:
-        raise ModelError(f"'{path}' is not XML: {error}") from error
     layers = root.findall("./layers/layer")
     if root.tag != "net" or not layers or not all(_is_executed(layer) for layer in layers):
         raise ModelError(f"'{path}' is no execution graph of OpenVINO: nodes have no execOrder")
@@ -82,16 +79,14 @@ def _counters(path: Path) -> Mapping[str, int]:
     """Nanoseconds by node of a detailed counters report, whose columns are separated by
     semicolons.
     """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise ModelError(f"cannot read '{path}': {error.strerror}") from None
     found = {}
-    for row in csv.DictReader(io.StringIO(text), delimiter=";"):
-        name, status = row.get("layerName"), str(row.get("execStatus", ""))
-        time = next((row[key] for key in row if key and key.startswith("realTime")), None)
-        if name and time and status.endswith("EXECUTED"):
-            found[name] = round(float(time) * 1e6)
+    with reading(path, "is no detailed counters report"):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for row in csv.DictReader(io.StringIO(text), delimiter=";"):
+            name, status = row.get("layerName"), str(row.get("execStatus", ""))
+            time = next((row[key] for key in row if key and key.startswith("realTime")), None)
+            if name and time and status.endswith("EXECUTED"):
+                found[name] = round(float(time) * 1e6)
     if not found:
         raise ModelError(f"'{path}' is no detailed counters report: no layerName with a realTime")
     return found

@@ -5,7 +5,7 @@ how long each of its nodes took.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,8 +81,6 @@ class Recording:
     """
 
     engine: str
-    version: str
-    threads: int
     nodes: tuple[EngineNode, ...]
     runs_ns: tuple[int, ...]
     node_ns: np.ndarray
@@ -91,6 +89,9 @@ class Recording:
     """How often each node ran, over all runs."""
     residual_ns: Mapping[str, int]
     """What is in no node, by name, over all runs."""
+    version: str = ""
+    """Of the engine, where it is known."""
+    threads: int = 1
     timeline: tuple[Event, ...] = ()
     """One run of middling length."""
     timeline_ns: int = 0
@@ -98,3 +99,16 @@ class Recording:
     has_edges: bool = True
     """Does the engine say where its nodes get their operands from?"""
     notes: tuple[str, ...] = ()
+
+
+def one_after_another(times: Iterable[tuple[int, int]]) -> tuple[Event, ...]:
+    """A run of nodes, each with its nanoseconds, without gaps."""
+    events, at = [], 0
+    for node, time in times:
+        events.append(Event(node, at, at + time))
+        at += time
+    return tuple(events)
+
+
+def end_of(events: Sequence[Event]) -> int:
+    return events[-1].end_ns if events else 0

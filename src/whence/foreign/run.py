@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from whence.attribution.measure import overhead
 from whence.attribution.profile import DIMENSION, Profile
 from whence.attribution.sample_inputs import declared_shapes, sample_inputs
 from whence.codegen.target import usable_cores
@@ -154,9 +152,7 @@ def finished(subject: Subject, process: EngineProcess, keep: Path | None = None)
     folder = process.finish()
     if keep is not None:
         shutil.copytree(folder, keep, dirs_exist_ok=True)
-    found = read_recording(subject.source, folder)
-    told = json.loads((folder / "recording.json").read_text(encoding="utf-8"))
-    return replace(found, overhead_ratio=overhead(told["runs_ns"], told["plain_ns"]))
+    return read_recording(subject.source, folder)
 
 
 def attribute(

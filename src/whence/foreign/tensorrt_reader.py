@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 from whence.errors import ModelError
 from whence.foreign.averages import averaged
+from whence.foreign.reading import read_json, reading
 from whence.foreign.recording import EngineNode, Recording
 from whence.foreign.source import Attribute, SourceGraph
 
@@ -43,7 +43,8 @@ _WINDOW = {
 def read_tensorrt(source: SourceGraph, profile: Path, layers: Path) -> Recording:
     times, count = _times(profile)
     rows = _layers(layers)
-    nodes = _nodes(source, rows)
+    with reading(layers, "has layers that trtexec does not write"):
+        nodes = _nodes(source, rows)
     known: dict[str, list[int]] = {}
     for node in nodes:
         known.setdefault(node.name, []).append(node.number)
@@ -63,23 +64,19 @@ def read_tensorrt(source: SourceGraph, profile: Path, layers: Path) -> Recording
             EngineNode(number, name, "unlisted layer", holds=layer_members(source, name)),
         )
         spent[number] = time
-    return averaged("tensorrt", "", nodes, spent, [f"averages over {count} runs"] if count else [])
+    return averaged("tensorrt", nodes, spent, [f"averages over {count} runs"] if count else [])
 
 
 def _times(path: Path) -> tuple[list[tuple[str, int]], int]:
-    content = _load(path)
-    try:
+    content = read_json(path)
+    with reading(path, "is no profile of trtexec --exportProfile"):
         rows = [row for row in content if "name" in row]
         count = next((int(row["count"]) for row in content if "count" in row), 0)
         return [(str(row["name"]), round(float(row["averageMs"]) * 1e6)) for row in rows], count
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(
-            f"'{path}' is no profile of trtexec --exportProfile: {type(error).__name__} {error}"
-        ) from error
 
 
 def _layers(path: Path) -> list[Mapping[str, Any]]:
-    content = _load(path)
+    content = read_json(path)
     found = content.get("Layers") if isinstance(content, dict) else None
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise ModelError(
@@ -87,15 +84,6 @@ def _layers(path: Path) -> list[Mapping[str, Any]]:
             " --profilingVerbosity=detailed"
         )
     return found
-
-
-def _load(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except FileNotFoundError:
-        raise ModelError(f"'{path}': no such file") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"'{path}' is not JSON: {error}") from error
 
 
 def _nodes(source: SourceGraph, rows: Sequence[Mapping[str, Any]]) -> tuple[EngineNode, ...]:
