@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, anchor_of, side_bytes
 from whence.attribution.cost_model import VIEWS, CostModel, Traffic, elements_of, is_contraction
+from whence.attribution.kernel_model import KernelModel
 from whence.attribution.rows import Share
 from whence.attribution.source_costs import Kinds, SourceCost
 from whence.attribution.traffic import traffic_of
@@ -168,37 +169,21 @@ class Splitter:
             for member in members
             if member is not anchor and member.op not in VIEWS
         }
-        moving, per_byte = model.moving_ps(traffic), model.byte_ps(traffic)
         computing = sum(arithmetic.values()) + sum(own for own, _ in added.values())
-        alone = 0
+        others = None
         if is_contraction(anchor.op):
-            # What others read, they read between the sums of one tile and those of the next, where
-            # there is no arithmetic for it to hide behind.
             others = sum(read.values()) + sum(each for _, each in added.values())
-            alone = min(moving, round(others * per_byte))
-            moving -= alone
-            # How far a product or convolution stays below the peak rate depends on its shape. How
-            # long the kernel took tells: what it took longer than by this model is the anchor's.
-            within = model.arithmetic_within(max(0, busy_ps - alone), moving, traffic)
-            computing = max(computing, within)
-        whole = alone + model.overlapped_ps(computing, moving, traffic)
-
-        def saved(own: int, read: int) -> int:
-            without = round(read * per_byte)
-            apart = min(alone, without)
-            left = max(0, computing - own), max(0, moving - (without - apart))
-            return whole - (alone - apart) - model.overlapped_ps(*left, traffic)
-
+        kernel = KernelModel(model, traffic, computing, others, busy_ps)
         return Savings(
-            whole,
+            kernel.whole,
             {
-                member.node: saved(arithmetic[member.node], read[member.node])
+                member.node: kernel.saved(arithmetic[member.node], read[member.node])
                 if member.node in read
                 else 0
                 for member in members
                 if member is not anchor
             },
-            {source: saved(*cost) for source, cost in added.items()},
+            {source: kernel.saved(*cost) for source, cost in added.items()},
         )
 
     def _arithmetic(self, member: Member, step: ProgramStep, traffic: Traffic) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from whence.attribution.cost_model import VIEWS, CostModel, Traffic
+from whence.attribution.kernel_model import KernelModel
 from whence.attribution.source_costs import SourceCost
 from whence.calibration.nominal import SIMPLE
 from whence.foreign.function_models import LARGE_BYTES, LIMITS, SUMS
@@ -77,27 +78,13 @@ def weights_of(
         each: sum(size for makers, size in costs[each].reads if not makers & inside)
         for each in reading
     }
-    traffic = Traffic(sum(read.values()), 0)
-    per_byte = model.byte_ps(traffic)
-    computing, moving = sum(arithmetic.values()), model.moving_ps(traffic)
+    traffic, computing = Traffic(sum(read.values()), 0), sum(arithmetic.values())
     anchors = heavy or [max(working, key=lambda each: (arithmetic[each], -each))]
-    alone = 0
-    if heavy:
-        # What others read, they read between the sums of one tile and those of the next, where
-        # there is no arithmetic for it to hide behind.
-        others = sum(reads[each] for each in working if each not in anchors)
-        alone = min(moving, round(others * per_byte))
-        moving -= alone
-        within = model.arithmetic_within(max(0, busy_ps - alone), moving, traffic)
-        computing = max(computing, within)
-    whole = alone + model.overlapped_ps(computing, moving, traffic)
-    for each in working:
-        if each not in anchors:
-            without = round(reads[each] * per_byte)
-            apart = min(alone, without)
-            left = max(0, computing - arithmetic[each]), max(0, moving - (without - apart))
-            weights[each] = whole - (alone - apart) - model.overlapped_ps(*left, traffic)
-    rest = max(0, whole - sum(weights.values()))
+    others = [each for each in working if each not in anchors]
+    others_read = sum(reads[each] for each in others) if heavy else None
+    kernel = KernelModel(model, traffic, computing, others_read, busy_ps)
+    weights |= {each: kernel.saved(arithmetic[each], reads[each]) for each in others}
+    rest = max(0, kernel.whole - sum(weights.values()))
     total = sum(arithmetic[each] for each in anchors)
     for each in anchors:
         weights[each] = rest * arithmetic[each] // total if total else rest // len(anchors)
