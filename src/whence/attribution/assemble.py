@@ -17,10 +17,9 @@ from whence.attribution.executed_work import executed_work
 from whence.attribution.leave_out import Measured
 from whence.attribution.memory_use import is_continued, memory_use
 from whence.attribution.modules import Module, find_modules
-from whence.attribution.noise import block_lows
 from whence.attribution.outcome_text import OutcomeFacts, describe
 from whence.attribution.policy import EXACT, MODELLED, REDUCED_PRECISION
-from whence.attribution.profile import Background, Profile, Writer, band_of
+from whence.attribution.profile import Background, Profile, Writer
 from whence.attribution.rows import (
     Event,
     KernelRow,
@@ -28,10 +27,10 @@ from whence.attribution.rows import (
     Share,
     SourceRow,
     WorkerEvent,
-    distribution_of,
 )
 from whence.attribution.shape_traits import contraction_of, trait_of
 from whence.attribution.source_costs import own_work, source_costs, source_kinds
+from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import Splitter, largest_remainder
 from whence.attribution.traffic import footprint, made_bytes
 from whence.attribution.work_items import NOT_DIVIDED, work_items
@@ -344,10 +343,7 @@ def _sources(
     work: Mapping[int, Cost],
 ) -> tuple[SourceRow, ...]:
     ledger = graph.ledger
-    parts: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
-    for kernel in kernels:
-        for part in kernel.origin:
-            parts[part.id].append((kernel, part))
+    parts = parts_by_source(kernels)
     ends = {end.source_id: end for end in eliminated(graph)}
     holders = _holders(graph, ledger)
     stands_as: dict[int, set[str]] = defaultdict(set)
@@ -356,68 +352,30 @@ def _sources(
             stands_as[number].add(node.op)
     rows = []
     for source, fate in zip(ledger.sources, outcomes(graph), strict=True):
-        own, known = parts[source.id], modules.get(source.id)
-        time = sum(part.time_ns for _, part in own)
+        own = parts.get(source.id, ())
+        others = dict.fromkeys(part.id for kernel, _ in own for part in kernel.origin)
         about = OutcomeFacts(
             source.id,
             fate,
             [kernel.id for kernel, _ in own],
-            list(
-                dict.fromkeys(
-                    other.id
-                    for kernel, _ in own
-                    for other in kernel.origin
-                    if other.id != source.id
-                )
-            ),
+            [other for other in others if other != source.id],
             any(not kernel.native for kernel, _ in own),
             holders.get(source.id),
             stands_as[source.id],
         )
-        each_run = sum(
-            (measured.per_run_ns[:, kernel.id] * part.weight for kernel, part in own),
-            np.zeros(len(measured.per_run_ns)),
-        )
-        runs = [round(value) for value in each_run]
         rows.append(
-            SourceRow(
-                id=source.id,
-                name=source.name,
-                op=source.op,
-                fate=fate.value,
-                time_ns=time,
-                share=time / wall if wall else 0.0,
-                kernels=tuple(kernel.id for kernel, _ in own),
-                module=known.path if known is not None else source.module,
-                module_from=known.evidence.value if known is not None else "",
-                line=source.line,
-                scope=source.scope,
-                positions=source.positions,
-                table_id=source.table_id,
-                became=describe(ledger, ends, about),
-                inserted_ns=sum(part.inserted_ns for _, part in own),
-                band=band_of(runs),
-                distribution=distribution_of(runs),
-                blocks=block_lows(runs),
-                flops=work[source.id].flops if source.id in work else 0,
-                bytes=work[source.id].bytes if source.id in work else 0,
-                of_peak=_mean_of_peak(own),
-                bound=max(own, key=lambda each: each[1].time_ns)[0].bound if time else "",
-                error_ns=round(
-                    math.hypot(
-                        *(kernel.error * kernel.time_ns for kernel, part in own if part.weight)
-                    )
-                ),
+            source_row(
+                source,
+                modules.get(source.id),
+                fate,
+                describe(ledger, ends, about),
+                own,
+                wall_ns=wall,
+                run_ns=run_times(measured.per_run_ns, own),
+                work=work.get(source.id),
             )
         )
     return tuple(rows)
-
-
-def _mean_of_peak(own: Sequence[tuple[KernelRow, Part]]) -> float:
-    """Of the kernels that an operator is in, each by its time there."""
-    known = [(kernel.of_peak, part.time_ns) for kernel, part in own if kernel.of_peak]
-    time = sum(spent for _, spent in known)
-    return sum(each * spent for each, spent in known) / time if time else 0.0
 
 
 def _holders(graph: Graph, ledger: Ledger) -> dict[int, int]:

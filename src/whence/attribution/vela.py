@@ -14,6 +14,7 @@ from whence.debugdb.cycles import Cycles
 from whence.debugdb.join import Join, VelaPlace, Whereabouts
 from whence.debugdb.tables import DebugDatabase
 from whence.graph.outcomes import Coverage
+from whence.provenance import Outcome
 
 _POLICY = (
     "{of}; a cycle is taken as {cycle}. The cycles of a command go to the operator that Vela made"
@@ -22,11 +23,11 @@ _POLICY = (
     " are chained to."
 )
 _FATES = {
-    VelaPlace.COMMAND: "live",
-    VelaPlace.ABSORBED: "live",
-    VelaPlace.CPU: "live",
-    VelaPlace.REMOVED: "removed",
-    VelaPlace.UNKNOWN: "dead",
+    VelaPlace.COMMAND: Outcome.LIVE,
+    VelaPlace.ABSORBED: Outcome.LIVE,
+    VelaPlace.CPU: Outcome.LIVE,
+    VelaPlace.REMOVED: Outcome.REMOVED,
+    VelaPlace.UNKNOWN: Outcome.DEAD,
 }
 UNATTRIBUTED = "unattributed"
 
@@ -69,7 +70,6 @@ def vela_profile(
         events.append(Event(position, at, at + time))
         at += time
     sources = tuple(_source(join, kernels, operator.id, wall) for operator in join.operators)
-    fates = [row.fate for row in sources]
     cycle = "1 ns" if clock_mhz == 1000 else f"{1000 / clock_mhz:g} ns ({clock_mhz:g} MHz)"
     return Profile(
         model=model,
@@ -79,9 +79,7 @@ def vela_profile(
         wall_ns=wall,
         residual_ns=dict(residual),
         overhead_ratio=0.0,
-        coverage=Coverage(
-            len(fates), fates.count("live"), 0, fates.count("removed"), fates.count("dead"), 0
-        ),
+        coverage=Coverage.of(Outcome(row.fate) for row in sources),
         sources=sources,
         kernels=tuple(kernels),
         runs_ns=(wall,),
@@ -116,7 +114,7 @@ def _source(join: Join, kernels: Sequence[KernelRow], number: int, wall: int) ->
         id=number,
         name=operator.name,
         op=operator.op,
-        fate=_FATES[about.place],
+        fate=_FATES[about.place].value,
         time_ns=time,
         share=time / wall if wall else 0.0,
         kernels=about.commands,

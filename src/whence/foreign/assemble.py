@@ -9,11 +9,11 @@ import numpy as np
 
 from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
-from whence.attribution.noise import block_lows
 from whence.attribution.outcome_text import tail
-from whence.attribution.profile import Profile, Writer, band_of
-from whence.attribution.rows import KernelRow, Part, SourceRow, distribution_of
+from whence.attribution.profile import Profile, Writer
+from whence.attribution.rows import KernelRow, Part, SourceRow
 from whence.attribution.source_costs import source_costs
+from whence.attribution.source_row import Own, parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
@@ -73,7 +73,6 @@ def assemble(
     wall = sum(recording.runs_ns)
     ran = [row for row in kernels if row.calls or row.time_ns]
     sources = _sources(source, placement, ran, recording, wall)
-    counts = Counter(row.fate for row in sources)
     profile = Profile(
         model=model,
         engine=f"{recording.engine} {recording.version}".strip(),
@@ -82,14 +81,7 @@ def assemble(
         wall_ns=wall,
         residual_ns=residual,
         overhead_ratio=recording.overhead_ratio,
-        coverage=Coverage(
-            len(sources),
-            counts[Outcome.LIVE],
-            counts[Outcome.FOLDED],
-            counts[Outcome.REMOVED],
-            counts[Outcome.DEAD],
-            counts[Outcome.LOST],
-        ),
+        coverage=Coverage.of(Outcome(row.fate) for row in sources),
         sources=sources,
         kernels=tuple(ran),
         passes=_by_evidence(placement, totals),
@@ -145,48 +137,30 @@ def _sources(
     recording: Recording,
     wall: int,
 ) -> tuple[SourceRow, ...]:
-    columns = {each.node.number: column for column, each in enumerate(placement.places)}
-    parts: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
-    for kernel in kernels:
-        for part in kernel.origin:
-            parts[part.id].append((kernel, part))
+    parts = parts_by_source(kernels)
     claimed = {number for region in placement.regions.values() for number in region.operators}
     uncertain = placement.uncertain
     possible = _possible(recording, claimed)
     known = find_modules(source.graph)
-    placed = {number for number, own in parts.items() if own} | claimed | set(possible)
+    placed = parts.keys() | claimed | set(possible)
     rows = []
     for origin, read in zip(source.graph.ledger.sources, outcomes(source.graph), strict=True):
-        own = parts[origin.id]
-        time = sum(part.time_ns for _, part in own)
+        own = parts.get(origin.id, ())
         fate = _fate(source, origin.id, placed, read)
-        each_run = sum(
-            (recording.node_ns[:, columns[kernel.id]] * part.weight for kernel, part in own),
-            np.zeros(len(recording.runs_ns)),
-        )
-        module = known.get(origin.id)
+        became = possible.get(origin.id)
+        if became is None:
+            became = _became(source, origin.id, own, fate)
+            if origin.id in uncertain:
+                became += f" (uncertain: {uncertain[origin.id]})"
         rows.append(
-            SourceRow(
-                id=origin.id,
-                name=origin.name,
-                op=origin.op,
-                fate=fate.value,
-                time_ns=time,
-                share=time / wall if wall else 0.0,
-                kernels=tuple(kernel.id for kernel, _ in own),
-                module=module.path if module is not None else origin.module,
-                module_from=module.evidence.value if module is not None else "",
-                line=origin.line,
-                scope=origin.scope,
-                positions=origin.positions,
-                table_id=origin.table_id,
-                became=possible.get(origin.id)
-                or _became(source, origin.id, own, fate)
-                + (f" (uncertain: {uncertain[origin.id]})" if origin.id in uncertain else ""),
-                inserted_ns=sum(part.inserted_ns for _, part in own),
-                band=band_of([round(value) for value in each_run]),
-                distribution=distribution_of([round(value) for value in each_run]),
-                blocks=block_lows([round(value) for value in each_run]),
+            source_row(
+                origin,
+                known.get(origin.id),
+                fate,
+                became,
+                own,
+                wall_ns=wall,
+                run_ns=run_times(recording.node_ns, own),
             )
         )
     return tuple(rows)
@@ -235,9 +209,7 @@ def _is_needed(source: SourceGraph, number: int, placed: Collection[int]) -> boo
     return False
 
 
-def _became(
-    source: SourceGraph, number: int, own: Sequence[tuple[KernelRow, Part]], fate: Outcome
-) -> str:
+def _became(source: SourceGraph, number: int, own: Own, fate: Outcome) -> str:
     if not own:
         if source[number].stands_for is not None:
             return "does nothing"

@@ -33,6 +33,7 @@ class EngineNode:
     """One node of an engine's graph."""
 
     number: int
+    """Its position among the nodes of its recording."""
     name: str
     op: str
     """Its type, as the engine calls it."""

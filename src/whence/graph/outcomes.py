@@ -14,6 +14,7 @@ it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whence.graph.graph import Graph
@@ -32,6 +33,12 @@ class Coverage:
     removed: int
     dead: int
     lost: int
+
+    @staticmethod
+    def of(found: Iterable[Outcome]) -> Coverage:
+        """The outcomes of all source operators, counted."""
+        counts = Counter(found)
+        return Coverage(counts.total(), *(counts[each] for each in _COUNTED))
 
     def __str__(self) -> str:
         counts = (
@@ -71,16 +78,9 @@ def outcomes(graph: Graph) -> list[Outcome]:
 
 def coverage(graph: Graph) -> Coverage:
     """The outcomes of all source operators, counted."""
-    counts = Counter(outcomes(graph))
-    return Coverage(
-        graph.ledger.n_sources,
-        counts[Outcome.LIVE],
-        counts[Outcome.FOLDED],
-        counts[Outcome.REMOVED],
-        counts[Outcome.DEAD],
-        counts[Outcome.LOST],
-    )
+    return Coverage.of(outcomes(graph))
 
 
+_COUNTED = (Outcome.LIVE, Outcome.FOLDED, Outcome.REMOVED, Outcome.DEAD, Outcome.LOST)
 # Folded into a constant that itself left the graph since: the work was still done at compile time.
 _BURIED = {Reason.DEAD: Outcome.DEAD, Reason.FOLDED: Outcome.FOLDED}
