@@ -207,10 +207,14 @@ def test_garbage_in_the_other_tables_is_survived() -> None:
         Extra(
             "perf",
             ("id", "op_cycles", "optimised_id"),
-            (("x", "1", "2"), ("108", "99", "²"), ("113", "1", "-")),
+            (("x", "1", "2"), ("108", "99", "²"), ("113", "1", "-"), ("--7", "9" * 5000, "2")),
         ),
         Extra("group", ("id", "group_id"), (("113", "108"), ("", "7"), ("9", "x"))),
-        Extra("queue_extra", ("row", "scheduled_id"), (("0", "108"), ("1", "115"), ("z", "3"))),
+        Extra(
+            "queue_extra",
+            ("row", "scheduled_id"),
+            (("0", "108"), ("1", "115"), ("z", "3"), ("2", "9" * 5000)),
+        ),
     ]
     join = join_model(db, model_operators(MODEL))
     assert estimated_cycles(db, join).per_command[0] == 100

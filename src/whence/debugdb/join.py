@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from whence.debugdb.csv_text import is_integer
 from whence.debugdb.rows import OptimisedRow, SourceOperatorRow
 from whence.debugdb.tables import DebugDatabase
 from whence.errors import ModelError
@@ -246,33 +247,30 @@ class _Groups:
         )
 
 
-def numbered_rows(db: DebugDatabase, name: str) -> list[dict[str, int]]:
-    """The rows of another writer's table, those of their cells that are whole numbers."""
+def numbered_rows(db: DebugDatabase, name: str, *needed: str) -> list[dict[str, int]]:
+    """The rows of another writer's table that have these columns, and `id` unless any are named;
+    those of their cells that are whole numbers.
+    """
     extra = db.extra(name)
     if extra is None:
         return []
-    rows = []
-    for cells in extra.rows:
-        row = {
+    rows = (
+        {
             column: int(cell)
             for column, cell in zip(extra.columns, cells, strict=True)
-            if cell.lstrip("-").isdecimal() and cell.isascii()
+            if is_integer(cell)
         }
-        rows.append(row)
-    return [row for row in rows if "id" in row]
+        for cells in extra.rows
+    )
+    return [row for row in rows if row.keys() >= set(needed or ("id",))]
 
 
 def _scheduled_ids(db: DebugDatabase) -> dict[int, int]:
     """From the position of a queue row to Regor's number of its operation."""
     extra = db.extra("queue_extra")
-    if extra is None or "scheduled_id" not in extra.columns:
-        return {}
-    place = extra.columns.index("scheduled_id")
-    return {
-        int(row[0]): int(row[place])
-        for row in extra.rows
-        if row[0].isdecimal() and row[place].isdecimal() and row[place].isascii()
-    }
+    label = extra.columns[0] if extra is not None else ""
+    rows = numbered_rows(db, "queue_extra", label, "scheduled_id")
+    return {row[label]: row["scheduled_id"] for row in rows}
 
 
 # ---- operators without a command ----
@@ -351,7 +349,7 @@ def _passed_through(db: DebugDatabase) -> set[int]:
     return {
         int(row[source])
         for row in perf.rows
-        if row[kind] == "Passthrough" and row[source].isdecimal() and row[source].isascii()
+        if row[kind] == "Passthrough" and is_integer(row[source])
     }
 
 
