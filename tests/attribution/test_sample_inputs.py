@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,16 @@ def test_sizes_make_sense_and_agree() -> None:
     )
     assert set(np.unique(np.asarray(found.values["tokens"]))) <= {0, 1}
     assert guess_shapes(taking(x=(DType.F32, [1, 2]))) == {}
+
+
+def test_names_are_quoted_for_a_shell() -> None:
+    kind = DType.F32
+    graph = taking(**{"the input": (kind, ["n;rm", 4]), "it's": (kind, [None, 4])})
+    found = sample_inputs(graph)
+    assert shlex.split(found.options) == [
+        *("--dim", "n;rm=1"),
+        *("--shape", "it's=1x4"),
+    ]
 
 
 def test_a_guess_that_does_not_work_says_what_to_do(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ that the model leaves open (`attribution/guess_sizes.py`).
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -55,11 +56,12 @@ class SampleInputs:
                 for axis, (dim, size) in enumerate(zip(declared, shape, strict=True))
             )
             if not follows:
-                shapes.append(f"--shape {name}={'x'.join(map(str, shape)) or 'scalar'}")
+                size = "x".join(map(str, shape)) or "scalar"
+                shapes.append(f"--shape {shlex.quote(name)}={size}")
         return " ".join(
             [
                 *(
-                    f"--dim {quoted(name)}={size}"
+                    f"--dim {shlex.quote(name)}={size}"
                     for name, size in dims.items()
                     if name not in self.given
                     # What is an expression over others follows from those.
@@ -87,11 +89,6 @@ def _others(dims: Mapping[str, int], name: str) -> dict[str, int]:
 
 def _is_name(dim: Dim) -> bool:
     return isinstance(dim, str) and dimension_name("", 0, dim) == dim
-
-
-def quoted(name: str) -> str:
-    """A name as an argument of a shell."""
-    return name if name.replace("_", "").replace(".", "").isalnum() else f"'{name}'"
 
 
 def taken_sizes(graph: Graph) -> SampleInputs:
