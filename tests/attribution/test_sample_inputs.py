@@ -55,8 +55,8 @@ def test_sizes_make_sense_and_agree() -> None:
 
 
 def test_names_are_quoted_for_a_shell() -> None:
-    kind = DType.F32
-    graph = taking(**{"the input": (kind, ["n;rm", 4]), "it's": (kind, [None, 4])})
+    shapes: dict[str, list[int | str | None]] = {"the input": ["n;rm", 4], "it's": [None, 4]}
+    graph = taking(**{name: (DType.F32, shape) for name, shape in shapes.items()})
     found = sample_inputs(graph)
     assert shlex.split(found.options) == [
         *("--dim", "n;rm=1"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Event, KernelRow, SourceRow, WorkerEvent
 from whence.errors import InputError
 from whence.graph.outcomes import Coverage
+
+_Event = TypeVar("_Event", Event, WorkerEvent)
 
 
 def merge_profiles(
@@ -21,7 +25,7 @@ def merge_profiles(
 ) -> Profile:
     """Operators and kernels of all graphs, numbered on; wall time is that of all graphs and
     `outside_ns`, which is a residual named `outside`. What is known of a single graph alone, its
-    nodes and samples, is left out where there are several.
+    memory, nodes and samples, is left out where there are several.
     """
     if not profiles:
         raise InputError("there is no profile to merge")
@@ -49,34 +53,17 @@ def merge_profiles(
         for kernel in each.kernels:
             parts = tuple(part._replace(id=part.id + last_source) for part in kernel.origin)
             kernels.append(dataclasses.replace(kernel, id=kernel.id + last_kernel, origin=parts))
-        timeline += [
-            Event(
-                event.kernel + last_kernel,
-                event.begin_ns + begin_ns,
-                event.end_ns + begin_ns,
-                event.waited_ns,
-            )
-            for event in each.timeline
-        ]
-        workers += [
-            WorkerEvent(
-                event.worker,
-                event.kernel + last_kernel,
-                event.begin_ns + begin_ns,
-                event.end_ns + begin_ns,
-            )
-            for event in each.workers
-        ]
+        timeline += [_later(event, last_kernel, begin_ns) for event in each.timeline]
+        workers += [_later(event, last_kernel, begin_ns) for event in each.workers]
         begin_ns += each.timeline_ns
-    residual = _summed(each.residual_ns for each in profiles)
-    residual[outside] = residual.get(outside, 0) + outside_ns
+    residual = _summed([*(each.residual_ns for each in profiles), {outside: outside_ns}])
     return dataclasses.replace(
         first,
         model=model,
         wall_ns=wall,
         residual_ns=residual,
         overhead_ratio=_mean_overhead(profiles),
-        coverage=_coverage([each.coverage for each in profiles]),
+        coverage=Coverage(**_summed(dataclasses.asdict(each.coverage) for each in profiles)),
         sources=tuple(sources),
         kernels=tuple(kernels),
         passes=_summed(each.passes for each in profiles),
@@ -85,21 +72,25 @@ def merge_profiles(
         timeline_ns=begin_ns,
         workers=tuple(sorted(workers)),
         notes=(*(note for each in profiles for note in each.notes), *notes),
+        memory=first.memory if len(profiles) == 1 else None,
         background=first.background if len(profiles) == 1 else None,
     )
 
 
+def _later(event: _Event, kernels: int, begin_ns: int) -> _Event:
+    """Behind so many kernels and nanoseconds of other graphs."""
+    return event._replace(
+        kernel=event.kernel + kernels,
+        begin_ns=event.begin_ns + begin_ns,
+        end_ns=event.end_ns + begin_ns,
+    )
+
+
 def _summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for part in parts:
-        for name, value in part.items():
-            total[name] = total.get(name, 0) + value
-    return total
-
-
-def _coverage(parts: Sequence[Coverage]) -> Coverage:
-    counts = [dataclasses.asdict(part) for part in parts]
-    return Coverage(**{name: sum(count[name] for count in counts) for name in counts[0]})
+        total.update(part)
+    return dict(total)
 
 
 def _mean_overhead(profiles: Sequence[Profile]) -> float:
