@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from packaging.requirements import Requirement
@@ -17,6 +19,7 @@ from tests.foreign.models import MODELS, make
 from whence.errors import InputError, UnsupportedError
 from whence.foreign.engines import ENGINES
 from whence.foreign.named_model import with_names
+from whence.foreign.process import EngineProcess
 from whence.foreign.recording import Recording
 from whence.foreign.run import Subject, attribute, load_source, prepare, record
 from whence.report.files import WRITERS
@@ -146,6 +149,34 @@ def test_what_an_engine_refuses_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="onnxruntime does not run this model: ") as caught:
         record(subject, "onnxruntime", runs=1)
     assert "\n" not in str(caught.value)
+
+
+WORKER = """
+import json
+from pathlib import Path
+
+class Session:
+    version = "1"
+    def __init__(self, inputs): self.inputs = inputs
+    def run(self, *, counts): pass
+    run_profiled = run
+    def note(self): pass
+    def finish(self, folder, warmup):
+        told = {name: [value.dtype.kind, value.tolist()] for name, value in self.inputs.items()}
+        (folder / "told.json").write_text(json.dumps(told))
+
+def load(model, threads, inputs, folder): return Session(inputs)
+"""
+
+
+def test_inputs_may_have_any_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those of the arguments of the function that writes them."""
+    (tmp_path / "echo_worker.py").write_text(WORKER)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    inputs = {"file": np.ones(2), "allow_pickle": np.array(["a"], object), "a/b.npy": np.ones(1)}
+    with EngineProcess("echo", tmp_path / "m.onnx", 1, inputs, "echo_worker") as process:
+        told = json.loads((process.finish() / "told.json").read_text())
+    assert told == {"file": ["f", [1, 1]], "allow_pickle": ["O", ["a"]], "a/b.npy": ["f", [1]]}
 
 
 def test_importing_whence_loads_no_engine() -> None:

@@ -38,13 +38,16 @@ class EngineProcess:
         self.version = ""
         self._temporary = tempfile.TemporaryDirectory(prefix="whence-foreign-")
         self.folder = Path(self._temporary.name)
-        request = {"engine": engine, "model": str(model.resolve()), "threads": threads}
-        (self.folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        stored = {
-            name: value.astype(str) if value.dtype == object else value
-            for name, value in inputs.items()
+        request = {
+            "engine": engine,
+            "model": str(model.resolve()),
+            "threads": threads,
+            "inputs": list(inputs),
         }
-        np.savez(self.folder / "inputs.npz", **stored)  # type: ignore[arg-type]
+        (self.folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        # By position: a name may be one of an argument of `savez`.
+        stored = [each.astype(str) if each.dtype == object else each for each in inputs.values()]
+        np.savez(self.folder / "inputs.npz", *stored)
         self._log = (self.folder / "log.txt").open("w+", encoding="utf-8", errors="replace")
         module = worker or f"whence.foreign.workers.{engine}_worker"
         command = [sys.executable, "-m", "whence.foreign.workers.serve", module, str(self.folder)]

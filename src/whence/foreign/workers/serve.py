@@ -1,8 +1,9 @@
 """The process that runs one engine: `python -m whence.foreign.workers.serve MODULE FOLDER`, where the
 module has a function `load` for that engine.
 
-The folder has `request.json` and `inputs.npz`. Each line on standard input asks for something, each
-line on standard output that begins with the mark answers; engines may print what they like besides.
+The folder has `request.json` and `inputs.npz`, in the order of their names in the request. Each
+line on standard input asks for something, each line on standard output that begins with the mark
+answers; engines may print what they like besides.
 
     warmup 5    runs that do not count
     runs 10     profiled runs, in turns with runs that are not profiled
@@ -56,7 +57,8 @@ def main() -> None:
 def _serve(name: str, folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     with np.load(folder / "inputs.npz") as stored:
-        inputs = {name: _as_given(stored[name]) for name in stored.files}
+        names = zip(request["inputs"], stored.files, strict=True)
+        inputs = {name: _as_given(stored[file]) for name, file in names}
     module = importlib.import_module(name)
     session: Session = module.load(Path(request["model"]), int(request["threads"]), inputs, folder)
     walls: list[int] = []
