@@ -9,7 +9,9 @@ import zipfile
 import pytest
 
 from tests.fleet.models import tiny_model
+from whence.errors import InputError
 from whence.fleet.cell import Cell
+from whence.fleet.versions import find_version
 
 WHENCE = [sys.executable, "-c", "from whence.cli.main import main; main()"]
 STUB = """
@@ -80,6 +82,24 @@ def test_wheels_are_bisected_too(tmp_path, model):
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert "whence-0.1.0-py3-none-any.whl is the first slow version" in done.stdout
+
+
+def test_a_wheel_that_was_not_unpacked_to_its_end_is_unpacked_again(tmp_path):
+    path = tmp_path / "whence-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("whence/__init__.py", "")
+        wheel.writestr("whence/api.py", "complete")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"complete", b"cOmplete", 1))
+    with pytest.raises(InputError, match="not a wheel: Bad CRC"):
+        find_version(str(path), tmp_path / "unpacked")
+    with pytest.raises(InputError, match="not a wheel: Bad CRC"):
+        find_version(str(path), tmp_path / "unpacked")
+    assert not list((tmp_path / "unpacked").iterdir())
+    path.write_bytes(whole)
+    found = find_version(str(path), tmp_path / "unpacked")
+    assert found.folder is not None
+    assert (found.folder / "whence" / "api.py").read_text() == "complete"
 
 
 def test_nothing_to_find_is_said(tmp_path, model):

@@ -8,7 +8,6 @@ table, so machines need no folder in common.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import socket
@@ -22,7 +21,7 @@ from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult
 from whence.fleet.process import CellLimits, measure
 from whence.fleet.sweep import Finished, Task
-from whence.fleet.versions import Checkout
+from whence.fleet.versions import Checkout, filled
 from whence.runtime.environment import processor_name
 
 SLOT = "bench_slot"
@@ -133,13 +132,11 @@ def place_model(contents: dict[str, bytes], name: str) -> Path:
     folder = Path(tempfile.gettempdir()) / f"whence-models-{os.getuid()}" / digest.hexdigest()
     if not folder.is_dir():
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as part:
+        with filled(folder) as part:
             for path, content in contents.items():
-                file = Path(part) / "model" / path
+                file = part / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
-            with contextlib.suppress(OSError):  # another task of this node was quicker
-                (Path(part) / "model").rename(folder)
     return folder / name
 
 

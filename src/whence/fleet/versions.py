@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,15 +63,26 @@ def find_version(text: str, unpacked: Path) -> Checkout:
 def _from_wheel(path: Path, unpacked: Path) -> Checkout:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     folder = unpacked / digest
-    if not (folder / "whence").is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
         try:
-            with zipfile.ZipFile(path) as wheel:
-                wheel.extractall(folder)
+            with zipfile.ZipFile(path) as wheel, filled(folder) as part:
+                wheel.extractall(part)
         except zipfile.BadZipFile as error:
             raise InputError(f"'{path}' is not a wheel: {error}") from error
     version = path.name.split("-")[1] if path.name.count("-") >= 2 else path.stem
     return Checkout(version, folder)
+
+
+@contextlib.contextmanager
+def filled(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `folder` when it is, unless another process was quicker."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as temporary:
+        part = Path(temporary) / folder.name
+        part.mkdir()
+        yield part
+        with contextlib.suppress(OSError):
+            part.rename(folder)
 
 
 def _here() -> Path:
