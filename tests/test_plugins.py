@@ -51,15 +51,14 @@ FRONTEND = Frontend("chain", (".chain",), read, magic=b"CHAIN ")
 '''
 PASS = """
 from dataclasses import dataclass
-from typing import ClassVar
 from whence.passes.base import RulePass
 from whence.passes.plugins import PlacedPass
 
 @dataclass(frozen=True, slots=True)
 class AbsOfNeg(RulePass):
-    name: ClassVar[str] = "abs_of_neg"
-    summary: ClassVar[str] = "|-x| = |x|"
-    anchors: ClassVar[frozenset[str]] = frozenset({"Abs"})
+    name = "abs_of_neg"
+    summary = "|-x| = |x|"
+    anchors = frozenset({"Abs"})
 
     def visit(self, node, rewriter):
         before = rewriter.graph[node.inputs[0].node]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pytest
 
@@ -20,9 +19,9 @@ from whence.types import DType
 
 @dataclass(frozen=True, slots=True)
 class DropIdentities(RulePass):
-    name: ClassVar[str] = "drop_identities"
-    summary: ClassVar[str] = "identity(x) = x"
-    anchors: ClassVar[frozenset[str]] = frozenset({"Identity"})
+    name = "drop_identities"
+    summary = "identity(x) = x"
+    anchors = frozenset({"Identity"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.inputs[0] is not None:
@@ -31,9 +30,9 @@ class DropIdentities(RulePass):
 
 @dataclass(frozen=True, slots=True)
 class CancelNegations(RulePass):
-    name: ClassVar[str] = "cancel_negations"
-    summary: ClassVar[str] = "-(-x) = x"
-    anchors: ClassVar[frozenset[str]] = frozenset({"Neg"})
+    name = "cancel_negations"
+    summary = "-(-x) = x"
+    anchors = frozenset({"Neg"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         ref = node.inputs[0]
@@ -49,9 +48,9 @@ class CancelNegations(RulePass):
 
 @dataclass(frozen=True, slots=True)
 class OnConvolutions(Pass):
-    name: ClassVar[str] = "on_convolutions"
-    summary: ClassVar[str] = ""
-    classes: ClassVar[OpClass] = OpClass.CONV
+    name = "on_convolutions"
+    summary = ""
+    classes = OpClass.CONV
 
     def run(self, rewriter: Rewriter) -> None:
         raise AssertionError("there are no convolutions")
@@ -133,8 +132,8 @@ class TestNested:
 
         @dataclass(frozen=True, slots=True)
         class DropBranches(Pass):
-            name: ClassVar[str] = "drop_branches"
-            summary: ClassVar[str] = ""
+            name = "drop_branches"
+            summary = ""
 
             def run(self, rewriter: Rewriter) -> None:
                 graph = rewriter.graph
@@ -152,8 +151,8 @@ class TestNested:
 class Careless(Pass):
     """Goes around the rewriter."""
 
-    name: ClassVar[str] = "careless"
-    summary: ClassVar[str] = ""
+    name = "careless"
+    summary = ""
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
@@ -163,8 +162,8 @@ class Careless(Pass):
 
 @dataclass(frozen=True, slots=True)
 class Corrupting(Pass):
-    name: ClassVar[str] = "corrupting"
-    summary: ClassVar[str] = ""
+    name = "corrupting"
+    summary = ""
 
     def run(self, rewriter: Rewriter) -> None:
         rewriter.graph[2].inputs = (rewriter.graph.inputs[0].ref(),)
@@ -172,9 +171,9 @@ class Corrupting(Pass):
 
 @dataclass(frozen=True, slots=True)
 class Miscompiling(RulePass):
-    name: ClassVar[str] = "miscompiling"
-    summary: ClassVar[str] = ""
-    anchors: ClassVar[frozenset[str]] = frozenset({"Relu"})
+    name = "miscompiling"
+    summary = ""
+    anchors = frozenset({"Relu"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         edit = rewriter.edit(node, rule="relu(x) = |x|")
@@ -184,9 +183,9 @@ class Miscompiling(RulePass):
 
 @dataclass(frozen=True, slots=True)
 class Littering(Pass):
-    name: ClassVar[str] = "littering"
-    summary: ClassVar[str] = ""
-    ensures: ClassVar[Check] = Check.DEADNODES | Check.NONCONST
+    name = "littering"
+    summary = ""
+    ensures = Check.DEADNODES | Check.NONCONST
 
     def run(self, rewriter: Rewriter) -> None:
         rewriter.graph.append(
@@ -280,9 +279,9 @@ class TestRulePass:
 
         @dataclass(frozen=True, slots=True)
         class ReplaceTheNext(RulePass):
-            name: ClassVar[str] = "replace_the_next"
-            summary: ClassVar[str] = ""
-            anchors: ClassVar[frozenset[str]] = frozenset({"Relu", "Abs"})
+            name = "replace_the_next"
+            summary = ""
+            anchors = frozenset({"Relu", "Abs"})
 
             def visit(self, node: Node, rewriter: Rewriter) -> None:
                 visited.append(f"{node.op}%{node.id}")
@@ -300,9 +299,9 @@ class TestRulePass:
     def test_rules_that_undo_each_other_are_stopped(self) -> None:
         @dataclass(frozen=True, slots=True)
         class Restless(RulePass):
-            name: ClassVar[str] = "restless"
-            summary: ClassVar[str] = ""
-            anchors: ClassVar[frozenset[str]] = frozenset({"Relu", "Abs"})
+            name = "restless"
+            summary = ""
+            anchors = frozenset({"Relu", "Abs"})
 
             def visit(self, node: Node, rewriter: Rewriter) -> None:
                 edit = rewriter.edit(node, rule="r")
@@ -320,9 +319,9 @@ class TestRulePass:
         # gone.
         @dataclass(frozen=True, slots=True)
         class Both(RulePass):
-            name: ClassVar[str] = "both"
-            summary: ClassVar[str] = ""
-            anchors: ClassVar[frozenset[str]] = frozenset({"Neg", "Identity"})
+            name = "both"
+            summary = ""
+            anchors = frozenset({"Neg", "Identity"})
 
             def visit(self, node: Node, rewriter: Rewriter) -> None:
                 (DropIdentities() if node.op == "Identity" else CancelNegations()).visit(
@@ -343,7 +342,7 @@ class TestRulePass:
     def test_many_anchors_are_named_briefly(self) -> None:
         @dataclass(frozen=True, slots=True)
         class Wide(DropIdentities):
-            anchors: ClassVar[frozenset[str]] = frozenset({"A", "B", "C", "D"})
+            anchors = frozenset({"A", "B", "C", "D"})
 
         assert Wide().why_skip(chain("Relu")) == "no A, B, C, ..."
 

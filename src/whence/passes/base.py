@@ -26,6 +26,10 @@ class Pass(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     """One line for `whence passes`."""
+    anchors: ClassVar[frozenset[str]] = frozenset()
+    """The operators that the pass starts from: it is skipped when the graph holds none of them. Empty
+    never skips.
+    """
     classes: ClassVar[OpClass] = OpClass.NONE
     """Skip the pass when the graph holds no operator of these classes. `NONE` never skips."""
     ensures: ClassVar[Check] = Check.NONE
@@ -38,12 +42,13 @@ class Pass(ABC):
     """
 
     def __post_init__(self) -> None:
-        for each in ("name", "summary", *(["anchors"] if isinstance(self, RulePass) else [])):
-            if not hasattr(self, each):
-                raise TypeError(
-                    f"pass {type(self).__name__} has no '{each}': write `{each}: ClassVar[...] ="
-                    " ...` in its class"
-                )
+        missing = [each for each in ("name", "summary") if not hasattr(self, each)]
+        if isinstance(self, RulePass) and not self.anchors:
+            missing.append("anchors")
+        for each in missing:
+            raise TypeError(
+                f"pass {type(self).__name__} has no '{each}': write `{each} = ...` in its class"
+            )
 
     @abstractmethod
     def run(self, rewriter: Rewriter) -> None:
@@ -55,6 +60,9 @@ class Pass(ABC):
         """Why there is nothing to do, or the empty string. Decided from what operators are present,
         without looking at nodes.
         """
+        if self.anchors and self.anchors.isdisjoint(graph.op_counts):
+            few = sorted(self.anchors)[:3]
+            return f"no {', '.join(few)}{', ...' if len(self.anchors) > 3 else ''}"
         if self.classes and not self.classes & graph.op_classes:
             return f"no operator of class {self.classes.name or self.classes}"
         return ""
@@ -62,10 +70,7 @@ class Pass(ABC):
 
 @dataclass(frozen=True, slots=True)
 class RulePass(Pass):
-    """Local rules, tried at every node of the given operators until none applies any more."""
-
-    anchors: ClassVar[frozenset[str]]
-    """The operators at which rules start."""
+    """Local rules, tried at every node that is one of `anchors` until none applies any more."""
 
     @abstractmethod
     def visit(self, node: Node, rewriter: Rewriter) -> None:
@@ -97,9 +102,3 @@ class RulePass(Pass):
                     f"pass '{self.name}' does not come to an end at {node!r}: two of its rules undo"
                     " each other"
                 )
-
-    def why_skip(self, graph: Graph) -> str:
-        if self.anchors.isdisjoint(graph.op_counts):
-            few = sorted(self.anchors)[:3]
-            return f"no {', '.join(few)}{', ...' if len(self.anchors) > 3 else ''}"
-        return Pass.why_skip(self, graph)

@@ -23,6 +23,7 @@ from whence.graph.builder import infer_types
 from whence.graph.guards import DEEPEST
 from whence.graph.operands import why_it_fails
 from whence.graph.state import BOUNDARY
+from whence.ops.registry import one_of
 from whence.passes.base import Pass
 from whence.passes.control.inlining import Inlining
 from whence.passes.shapes.fold_shapes import FoldShapes
@@ -33,6 +34,7 @@ from whence.types import DType, TensorType, ValueType
 class FlattenBranches(Pass):
     name = "flatten_branches"
     summary = "an If whose branches give the same types becomes both, and a choice"
+    anchors = one_of("If")
 
     folding: FoldShapes = field(default_factory=FoldShapes)
     """What is folded whenever a branch was flattened: more is known of what an If gives then, on
@@ -42,9 +44,6 @@ class FlattenBranches(Pass):
     def run(self, rewriter: Rewriter) -> None:
         while sum(_flatten(rewriter, node) for node in list(rewriter.graph) if node.op == "If"):
             self.folding.run(rewriter)
-
-    def why_skip(self, graph: Graph) -> str:
-        return "" if "If" in graph.op_counts else "no If"
 
 
 def _flatten(rewriter: Rewriter, node: Node) -> bool:

@@ -25,6 +25,7 @@ _CONTROL = one_of("If", "Loop")
 class InlineBranches(Pass):
     name = "inline_branches"
     summary = "branches and loops whose course is certain become plain operators"
+    anchors = _CONTROL
 
     folding: Pass | None = None
     """What is folded whenever something was inlined: further courses may be certain then."""
@@ -35,9 +36,6 @@ class InlineBranches(Pass):
             and self.folding is not None
         ):
             self.folding.run(rewriter)
-
-    def why_skip(self, graph: Graph) -> str:
-        return "" if not graph.op_counts.keys().isdisjoint(_CONTROL) else "no If, no Loop"
 
 
 def _unfold(rewriter: Rewriter, node: Node) -> bool:

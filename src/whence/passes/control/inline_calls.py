@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Node, Rewriter
 from whence.passes.base import Pass
 from whence.passes.control.inlining import Inlining
 
@@ -19,14 +19,12 @@ from whence.passes.control.inlining import Inlining
 class InlineCalls(Pass):
     name = "inline_calls"
     summary = "operators of a file that hold what computes them become that"
+    anchors = frozenset({"Call"})
 
     def run(self, rewriter: Rewriter) -> None:
         for node in list(rewriter.graph):
             if node.op == "Call":
                 _unfold(rewriter, node)
-
-    def why_skip(self, graph: Graph) -> str:
-        return "" if "Call" in graph.op_counts else "no Call"
 
 
 def _unfold(rewriter: Rewriter, node: Node) -> None:

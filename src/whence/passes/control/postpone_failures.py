@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.graph import Graph, Rewriter
+from whence.graph import Rewriter
 from whence.graph.guards import guards_of_nodes
 from whence.graph.operands import why_it_fails
 from whence.passes.base import Pass
@@ -24,6 +24,7 @@ _RULE = "what cannot work says so when it is needed"
 class PostponeFailures(Pass):
     name = "postpone_failures"
     summary = "operators that cannot work fail only in runs that need them"
+    anchors = frozenset({"Choose"})
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
@@ -33,6 +34,3 @@ class PostponeFailures(Pass):
             if why:
                 edit = rewriter.edit(node, rule=_RULE)
                 edit.finish(node, edit.node("Fail", node.inputs, {"why": why}, node.outputs))
-
-    def why_skip(self, graph: Graph) -> str:
-        return "" if "Choose" in graph.op_counts else "no Choose"

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import is_single_consumer, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
-from whence.ops.definition import OpClass
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -46,10 +45,9 @@ class FoldBatchNorm(RulePass):
     such neighbour stays as it is.
     """
 
-    name: ClassVar[str] = "fold_batch_norm"
-    summary: ClassVar[str] = "fold batch normalisation into the weights of its neighbours"
-    classes: ClassVar[OpClass] = OpClass.NORM
-    anchors: ClassVar[frozenset[str]] = frozenset({"BatchNormalization"})
+    name = "fold_batch_norm"
+    summary = "fold batch normalisation into the weights of its neighbours"
+    anchors = frozenset({"BatchNormalization"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         affine = _affine(rewriter.graph, node)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
-from whence.ops.definition import Attr, OpClass
+from whence.ops.definition import Attr
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -39,10 +38,9 @@ class FoldMatmulTranspose(RulePass):
     4. a constant number times the result into alpha and beta, when nothing else reads the result.
     """
 
-    name: ClassVar[str] = "fold_matmul_transpose"
-    summary: ClassVar[str] = "fold transposes and scalar factors into Gemm"
-    classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = one_of("Gemm", "MatMul")
+    name = "fold_matmul_transpose"
+    summary = "fold transposes and scalar factors into Gemm"
+    anchors = one_of("Gemm", "MatMul")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if not _is_of_matrices(rewriter.graph, node):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int, get_ints, get_str
-from whence.ops.definition import Attr, OpClass
+from whence.ops.definition import Attr
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -43,10 +43,9 @@ class FoldPad(RulePass):
     keep reading it.
     """
 
-    name: ClassVar[str] = "fold_pad"
-    summary: ClassVar[str] = "fold explicit padding into convolutions and pools"
-    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL
-    anchors: ClassVar[frozenset[str]] = one_of("Conv", "AveragePool", "MaxPool")
+    name = "fold_pad"
+    summary = "fold explicit padding into convolutions and pools"
+    anchors = one_of("Conv", "AveragePool", "MaxPool")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -5,7 +5,6 @@ beside them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -43,10 +42,10 @@ class FoldScaleBias(RulePass):
     with more axes it stays.
     """
 
-    name: ClassVar[str] = "fold_scale_bias"
-    summary: ClassVar[str] = "fold scales and biases per channel into weights"
-    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.MATMUL | OpClass.NORM
-    anchors: ClassVar[frozenset[str]] = one_of("Mul", "Div", "Add", "Sub", "Sum")
+    name = "fold_scale_bias"
+    summary = "fold scales and biases per channel into weights"
+    classes = OpClass.CONV | OpClass.MATMUL | OpClass.NORM
+    anchors = one_of("Mul", "Div", "Add", "Sub", "Sum")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         operands = with_const(rewriter.graph, node)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float
-from whence.ops.definition import OpClass
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -35,10 +33,9 @@ class FuseMatmulBias(RulePass):
     it.
     """
 
-    name: ClassVar[str] = "fuse_matmul_bias"
-    summary: ClassVar[str] = "fuse a matrix product and an addition into Gemm"
-    classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = one_of("MatMul", "Gemm")
+    name = "fuse_matmul_bias"
+    summary = "fuse a matrix product and an addition into Gemm"
+    anchors = one_of("MatMul", "Gemm")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -68,12 +67,10 @@ class BlockChannels(RulePass):
 
     block: int = 16
 
-    name: ClassVar[str] = "block_channels"
-    summary: ClassVar[str] = "convolutions, and what lies between them, work on blocks of channels"
-    classes: ClassVar[OpClass] = OpClass.CONV
-    anchors: ClassVar[frozenset[str]] = (
-        _CONVOLUTIONS | _TRANSPOSED | HAVE_BLOCKED_FORMS | {"ToBlocked"}
-    )
+    name = "block_channels"
+    summary = "convolutions, and what lies between them, work on blocks of channels"
+    classes = OpClass.CONV
+    anchors = _CONVOLUTIONS | _TRANSPOSED | HAVE_BLOCKED_FORMS | {"ToBlocked"}
 
     def run(self, rewriter: Rewriter) -> None:
         RulePass.run(self, rewriter)

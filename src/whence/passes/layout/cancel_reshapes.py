@@ -11,11 +11,9 @@ Reshape, Flatten, Squeeze and Unsqueeze all give the same elements in the same o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
-from whence.ops.definition import OpClass
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -30,12 +28,9 @@ _RESHAPES = operators(Trait.RESHAPE)
 class CancelReshapes(RulePass):
     """Merge reshapes and drop those that lead back."""
 
-    name: ClassVar[str] = "cancel_reshapes"
-    summary: ClassVar[str] = (
-        "reshapes, squeezes and flattens that follow each other become one or none"
-    )
-    classes: ClassVar[OpClass] = OpClass.MOVEMENT
-    anchors: ClassVar[frozenset[str]] = _RESHAPES
+    name = "cancel_reshapes"
+    summary = "reshapes, squeezes and flattens that follow each other become one or none"
+    anchors = _RESHAPES
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -12,11 +12,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.search import producer_of
-from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import (
     Perm,
@@ -38,10 +36,9 @@ _MANY = 64
 class CancelTransposes(RulePass):
     """Compose transposes and drop those that do nothing."""
 
-    name: ClassVar[str] = "cancel_transposes"
-    summary: ClassVar[str] = "transposes that follow each other become one or none"
-    classes: ClassVar[OpClass] = OpClass.MOVEMENT
-    anchors: ClassVar[frozenset[str]] = frozenset({"Transpose"})
+    name = "cancel_transposes"
+    summary = "transposes that follow each other become one or none"
+    anchors = frozenset({"Transpose"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if (

@@ -9,10 +9,8 @@ operators stay: their kernels work channels last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Node, Rewriter
-from whence.ops.definition import OpClass
 from whence.ops.neural.channels_last import OPS, plain_name
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, tensor_of
@@ -21,12 +19,9 @@ from whence.passes.quantised.integer_convolutions import to_last, to_second
 
 @dataclass(frozen=True, slots=True)
 class ExpandChannelsLast(RulePass):
-    name: ClassVar[str] = "expand_channels_last"
-    summary: ClassVar[str] = (
-        "channels-last convolutions and pools become plain ones between transposes"
-    )
-    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL
-    anchors: ClassVar[frozenset[str]] = frozenset(definition.name for definition in OPS)
+    name = "expand_channels_last"
+    summary = "channels-last convolutions and pools become plain ones between transposes"
+    anchors = frozenset(definition.name for definition in OPS)
 
     # channels_last_f(x) = transpose(f(transpose(x)))
     def visit(self, node: Node, rewriter: Rewriter) -> None:

@@ -10,7 +10,6 @@ as many.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Node, Rewriter
 from whence.graph.search import is_single_consumer
@@ -31,10 +30,10 @@ _ELEMENTWISE = operators(Trait.CODES) | {
 
 @dataclass(frozen=True, slots=True)
 class PostponeTransposes(RulePass):
-    name: ClassVar[str] = "postpone_transposes"
-    summary: ClassVar[str] = "transposes go behind activations and quantisation"
-    classes: ClassVar[OpClass] = OpClass.MOVEMENT
-    anchors: ClassVar[frozenset[str]] = _ELEMENTWISE
+    name = "postpone_transposes"
+    summary = "transposes go behind activations and quantisation"
+    classes = OpClass.MOVEMENT
+    anchors = _ELEMENTWISE
 
     # f(transpose(x, p)) = transpose(f(x), p)
     def visit(self, node: Node, rewriter: Rewriter) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int
-from whence.ops.definition import OpClass
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import reshape_target
@@ -28,10 +26,9 @@ class ReshapeBeforeProduct(RulePass):
     Nothing then stands between the product and the activations and sums after it.
     """
 
-    name: ClassVar[str] = "reshape_before_product"
-    summary: ClassVar[str] = "reshape the rows of a product before it instead of after"
-    classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = one_of("Gemm", "MatMul")
+    name = "reshape_before_product"
+    summary = "reshape the rows of a product before it instead of after"
+    anchors = one_of("Gemm", "MatMul")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -19,14 +19,12 @@ import functools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.graph.state import BOUNDARY
-from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import Perm, compose, is_identity, perm_of
 from whence.passes.layout.cancel_transposes import cancel_pairs, compose_transposes
@@ -143,12 +141,9 @@ def _cost(graph: Graph, ref: Ref, perm: Perm | None) -> int:
 class SinkTransposes(RulePass):
     """Move transposes downstream until they meet."""
 
-    name: ClassVar[str] = "sink_transposes"
-    summary: ClassVar[str] = (
-        "transposes move through elementwise and axis-wise operators to where they cancel"
-    )
-    classes: ClassVar[OpClass] = OpClass.MOVEMENT
-    anchors: ClassVar[frozenset[str]] = frozenset({"Transpose"})
+    name = "sink_transposes"
+    summary = "transposes move through elementwise and axis-wise operators to where they cancel"
+    anchors = frozenset({"Transpose"})
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

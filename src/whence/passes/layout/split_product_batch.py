@@ -16,7 +16,6 @@ product either were divided like that before, or are constant.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
@@ -43,10 +42,10 @@ _MAX_NODES = 16
 class SplitProductBatch(RulePass):
     """Divide the batch of a product before it instead of after."""
 
-    name: ClassVar[str] = "split_product_batch"
-    summary: ClassVar[str] = "divide the batch of a product before it instead of after"
-    classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = _RESHAPES
+    name = "split_product_batch"
+    summary = "divide the batch of a product before it instead of after"
+    classes = OpClass.MATMUL
+    anchors = _RESHAPES
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph, value = rewriter.graph, node.inputs[0]

@@ -12,14 +12,12 @@ the convolutional part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from whence.graph import Node, Rewriter
 from whence.graph.maker import Maker
 from whence.ops.attributes import get_float
-from whence.ops.definition import OpClass
 from whence.ops.neural.channels_last import OPS, PREFIX, plain_name
 from whence.ops.registry import REGISTRY
 from whence.passes.base import RulePass
@@ -33,10 +31,9 @@ _GLOBAL = frozenset(name for name, known in REGISTRY.items() if known.over_space
 
 @dataclass(frozen=True, slots=True)
 class ToChannelsLast(RulePass):
-    name: ClassVar[str] = "to_channels_last"
-    summary: ClassVar[str] = "convolutions and pools become channels-last ones between transposes"
-    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL | OpClass.NORM
-    anchors: ClassVar[frozenset[str]] = _PLAIN | _GLOBAL | {"InstanceNormalization"}
+    name = "to_channels_last"
+    summary = "convolutions and pools become channels-last ones between transposes"
+    anchors = _PLAIN | _GLOBAL | {"InstanceNormalization"}
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         x = tensor_of(rewriter.graph, node.inputs[0])

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -57,9 +56,9 @@ _TWICE = "a transpose back"
 
 @dataclass(frozen=True, slots=True)
 class BoundRunTimeSizes(RulePass):
-    name: ClassVar[str] = "bound_run_time_sizes"
-    summary: ClassVar[str] = "what has its size from the data is made as large as it can be"
-    anchors: ClassVar[frozenset[str]] = _BY_ELEMENT | _VIEWS | _DECIDING | _MOVING
+    name = "bound_run_time_sizes"
+    summary = "what has its size from the data is made as large as it can be"
+    anchors = _BY_ELEMENT | _VIEWS | _DECIDING | _MOVING
 
     def why_skip(self, graph: Graph) -> str:
         return "no NonZero, Unique" if _DECIDING.isdisjoint(graph.op_counts) else ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -36,9 +35,9 @@ _MOST_COLUMNS = 256
 
 @dataclass(frozen=True, slots=True)
 class ExpandFourier(RulePass):
-    name: ClassVar[str] = "expand_fourier"
-    summary: ClassVar[str] = "Fourier transforms in front of a product become part of its weights"
-    anchors: ClassVar[frozenset[str]] = one_of("Gemm", "MatMul")
+    name = "expand_fourier"
+    summary = "Fourier transforms in front of a product become part of its weights"
+    anchors = one_of("Gemm", "MatMul")
 
     def why_skip(self, graph: Graph) -> str:
         return RulePass.why_skip(self, graph) or (

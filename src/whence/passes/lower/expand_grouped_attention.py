@@ -10,7 +10,6 @@ places before the end of the text. One whose total length is known only at run t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -30,9 +29,9 @@ _RULE = "grouped attention = rotate, append, attend"
 
 @dataclass(frozen=True, slots=True)
 class ExpandGroupedAttention(RulePass):
-    name: ClassVar[str] = "expand_grouped_attention"
-    summary: ClassVar[str] = "GroupQueryAttention becomes rotations, CacheAppend and Attention"
-    anchors: ClassVar[frozenset[str]] = one_of(GROUP_QUERY)
+    name = "expand_grouped_attention"
+    summary = "GroupQueryAttention becomes rotations, CacheAppend and Attention"
+    anchors = one_of(GROUP_QUERY)
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -11,7 +11,6 @@ ones whose window or sizes are known only at run time, stay as they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,9 +28,9 @@ _LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class ExpandStft(RulePass):
-    name: ClassVar[str] = "expand_stft"
-    summary: ClassVar[str] = "short-time Fourier transforms become convolutions"
-    anchors: ClassVar[frozenset[str]] = frozenset({"STFT"})
+    name = "expand_stft"
+    summary = "short-time Fourier transforms become convolutions"
+    anchors = frozenset({"STFT"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -7,7 +7,6 @@ present = scatter(past, place, update) along the axis
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,9 +25,9 @@ _RULE = "an update at one place for each batch item = a scatter of its rows"
 
 @dataclass(frozen=True, slots=True)
 class ExpandTensorScatter(RulePass):
-    name: ClassVar[str] = "expand_tensor_scatter"
-    summary: ClassVar[str] = "TensorScatter becomes ScatterElements"
-    anchors: ClassVar[frozenset[str]] = one_of("TensorScatter")
+    name = "expand_tensor_scatter"
+    summary = "TensorScatter becomes ScatterElements"
+    anchors = one_of("TensorScatter")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -47,10 +46,10 @@ _ACTIVATION = "activation"
 
 @dataclass(frozen=True, slots=True)
 class FlattenDepth(RulePass):
-    name: ClassVar[str] = "flatten_depth"
-    summary: ClassVar[str] = "convolutions with three spatial axes become ones with two"
-    classes: ClassVar[OpClass] = OpClass.CONV
-    anchors: ClassVar[frozenset[str]] = _CONVOLUTIONS | one_of("Transpose", "Reshape")
+    name = "flatten_depth"
+    summary = "convolutions with three spatial axes become ones with two"
+    classes = OpClass.CONV
+    anchors = _CONVOLUTIONS | one_of("Transpose", "Reshape")
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

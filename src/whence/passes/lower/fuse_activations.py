@@ -5,12 +5,11 @@ it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.ops.definition import Attr, OpClass
+from whence.ops.definition import Attr
 from whence.ops.registry import REGISTRY, form_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -47,12 +46,9 @@ class FuseActivations(RulePass):
     everything that any of them read, so it can always be placed.
     """
 
-    name: ClassVar[str] = "fuse_activations"
-    summary: ClassVar[str] = (
-        "fuse convolutions and products with bias, residual and activation into supernodes"
-    )
-    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = _SUPERNODES | {REGISTRY[name].plain for name in _SUPERNODES}
+    name = "fuse_activations"
+    summary = "fuse convolutions and products with bias, residual and activation into supernodes"
+    anchors = _SUPERNODES | {REGISTRY[name].plain for name in _SUPERNODES}
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,11 +67,9 @@ _WORTH, _LEAST_PART = 1 << 16, 1 << 10
 class SplitReductions(RulePass):
     """`threads` is how many there are to divide the work for."""
 
-    name: ClassVar[str] = "split_reductions"
-    summary: ClassVar[str] = (
-        "long reductions with few results become two, with work for all threads"
-    )
-    anchors: ClassVar[frozenset[str]] = one_of(*_STEPS)
+    name = "split_reductions"
+    summary = "long reductions with few results become two, with work for all threads"
+    anchors = one_of(*_STEPS)
 
     threads: int = 1
 

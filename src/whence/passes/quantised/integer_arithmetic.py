@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
@@ -71,11 +70,11 @@ _LITERT_RULES: Mapping[str, _Rule] = {
 class IntegerArithmetic(RulePass):
     """Turn dequantise, compute, quantise into arithmetic on codes."""
 
-    name: ClassVar[str] = "integer_arithmetic"
-    summary: ClassVar[str] = "quantised operators compute on their codes"
-    classes: ClassVar[OpClass] = OpClass.QUANTISE
-    rounds_otherwise: ClassVar[bool] = True
-    anchors: ClassVar[frozenset[str]] = HYBRIDS | one_of("QuantizeLinear", "ConvInteger", "MaxPool")
+    name = "integer_arithmetic"
+    summary = "quantised operators compute on their codes"
+    classes = OpClass.QUANTISE
+    rounds_otherwise = True
+    anchors = HYBRIDS | one_of("QuantizeLinear", "ConvInteger", "MaxPool")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.op == "ConvInteger":

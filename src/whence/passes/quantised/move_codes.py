@@ -11,7 +11,6 @@ quantisation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -32,10 +31,10 @@ _MOVES = operators(Trait.MOVES, Trait.STRIDED) - operators(Trait.GROWS)
 
 @dataclass(frozen=True, slots=True)
 class MoveCodes(RulePass):
-    name: ClassVar[str] = "move_codes"
-    summary: ClassVar[str] = "what moves dequantised numbers moves their codes instead"
-    classes: ClassVar[OpClass] = OpClass.QUANTISE
-    anchors: ClassVar[frozenset[str]] = _MOVES
+    name = "move_codes"
+    summary = "what moves dequantised numbers moves their codes instead"
+    classes = OpClass.QUANTISE
+    anchors = _MOVES
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if len(node.outputs) == 1 and not _dequantise_later(node, rewriter):

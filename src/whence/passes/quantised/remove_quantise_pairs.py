@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_int
-from whence.ops.definition import OpClass
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -38,10 +37,9 @@ class RemoveQuantisePairs(RulePass):
     dq(q(x)) rounds, and stays.
     """
 
-    name: ClassVar[str] = "remove_quantise_pairs"
-    summary: ClassVar[str] = "remove dequantise and quantise pairs that cancel"
-    classes: ClassVar[OpClass] = OpClass.QUANTISE
-    anchors: ClassVar[frozenset[str]] = frozenset({"QuantizeLinear"})
+    name = "remove_quantise_pairs"
+    summary = "remove dequantise and quantise pairs that cancel"
+    anchors = frozenset({"QuantizeLinear"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

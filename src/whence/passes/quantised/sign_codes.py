@@ -11,13 +11,11 @@ activations and weights that are both unsigned.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
 from whence.ops.attributes import get_str
-from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
 from whence.passes.operands import tensor_of
 from whence.types import DType
@@ -27,10 +25,9 @@ _RULE = "dq(q(x; zero in u8)) = dq(q(x; zero - 128 in i8))"
 
 @dataclass(frozen=True, slots=True)
 class SignCodes(RulePass):
-    name: ClassVar[str] = "sign_codes"
-    summary: ClassVar[str] = "unsigned activations beside signed weights become signed"
-    classes: ClassVar[OpClass] = OpClass.QUANTISE
-    anchors: ClassVar[frozenset[str]] = frozenset({"QuantizeLinear"})
+    name = "sign_codes"
+    summary = "unsigned activations beside signed weights become signed"
+    anchors = frozenset({"QuantizeLinear"})
 
     def run(self, rewriter: Rewriter) -> None:
         if _weights_are_signed(rewriter.graph):

@@ -16,7 +16,7 @@ hides exactly the keys after each query becomes `is_causal`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
@@ -67,10 +67,10 @@ class _Scores(NamedTuple):
 class RecogniseAttention(RulePass):
     """Find attention between four-dimensional values."""
 
-    name: ClassVar[str] = "recognise_attention"
-    summary: ClassVar[str] = "softmax(s·Q·Kᵀ + mask)·V becomes Attention"
-    classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = frozenset({"Softmax"})
+    name = "recognise_attention"
+    summary = "softmax(s·Q·Kᵀ + mask)·V becomes Attention"
+    classes = OpClass.MATMUL
+    anchors = frozenset({"Softmax"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

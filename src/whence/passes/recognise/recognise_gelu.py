@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from whence.graph import Node, Rewriter
-from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
 from whence.passes.pattern import dtype_of, is_closed, near
 from whence.passes.recognise.gate import Gate, gates
@@ -56,10 +55,9 @@ _FORMS = {
 class RecogniseGelu(RulePass):
     """Find GELU in its exact and its approximate form."""
 
-    name: ClassVar[str] = "recognise_gelu"
-    summary: ClassVar[str] = "x·½(1 + erf(x/√2)) and its tanh approximation become Gelu"
-    classes: ClassVar[OpClass] = OpClass.ELEMENTWISE | OpClass.ACTIVATION
-    anchors: ClassVar[frozenset[str]] = frozenset(_FORMS)
+    name = "recognise_gelu"
+    summary = "x·½(1 + erf(x/√2)) and its tanh approximation become Gelu"
+    anchors = frozenset(_FORMS)
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

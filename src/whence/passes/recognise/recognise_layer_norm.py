@@ -13,7 +13,7 @@ missing; x may be cast to a wider type first and the result cast back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
@@ -51,10 +51,10 @@ class _Centred(NamedTuple):
 class RecogniseLayerNorm(RulePass):
     """Find layer norm over the last axes."""
 
-    name: ClassVar[str] = "recognise_layer_norm"
-    summary: ClassVar[str] = "(x - mean)/√(variance + ε)·scale + bias becomes LayerNormalization"
-    classes: ClassVar[OpClass] = OpClass.REDUCE | OpClass.POOL
-    anchors: ClassVar[frozenset[str]] = ROOTS
+    name = "recognise_layer_norm"
+    summary = "(x - mean)/√(variance + ε)·scale + bias becomes LayerNormalization"
+    classes = OpClass.REDUCE | OpClass.POOL
+    anchors = ROOTS
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

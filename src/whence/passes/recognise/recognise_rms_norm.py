@@ -10,7 +10,6 @@ back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
@@ -32,10 +31,10 @@ from whence.passes.recognise.norm_pattern import (
 class RecogniseRmsNorm(RulePass):
     """Find RMS norm over the last axes."""
 
-    name: ClassVar[str] = "recognise_rms_norm"
-    summary: ClassVar[str] = "x/√(mean(x²) + ε)·scale becomes RMSNormalization"
-    classes: ClassVar[OpClass] = OpClass.REDUCE | OpClass.POOL
-    anchors: ClassVar[frozenset[str]] = ROOTS
+    name = "recognise_rms_norm"
+    summary = "x/√(mean(x²) + ε)·scale becomes RMSNormalization"
+    classes = OpClass.REDUCE | OpClass.POOL
+    anchors = ROOTS
 
     # 1. x / √(mean(x²) + ε) · scale = RMSNormalization(x, scale, ε)
     def visit(self, node: Node, rewriter: Rewriter) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
@@ -60,10 +60,10 @@ class _Exponentials(NamedTuple):
 class RecogniseSoftmax(RulePass):
     """Find softmax and its logarithm along one axis."""
 
-    name: ClassVar[str] = "recognise_softmax"
-    summary: ClassVar[str] = "exp(x - max)/sum becomes Softmax, its logarithm LogSoftmax"
-    classes: ClassVar[OpClass] = OpClass.REDUCE | OpClass.NORM
-    anchors: ClassVar[frozenset[str]] = one_of("Exp", "Softmax", "ReduceLogSumExp")
+    name = "recognise_softmax"
+    summary = "exp(x - max)/sum becomes Softmax, its logarithm LogSoftmax"
+    classes = OpClass.REDUCE | OpClass.NORM
+    anchors = one_of("Exp", "Softmax", "ReduceLogSumExp")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.op == "Softmax":

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_float
-from whence.ops.definition import Attr, OpClass
+from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.pattern import dtype_of, is_closed, near, scalar
@@ -30,12 +29,11 @@ _HARD = {1: 1 / 6, 0: 0.5}
 class RecogniseSwish(RulePass):
     """Find SiLU, hard-swish, hard sigmoid and Mish."""
 
-    name: ClassVar[str] = "recognise_swish"
-    summary: ClassVar[str] = (
+    name = "recognise_swish"
+    summary = (
         "x·sigmoid(αx), x·clip(x+3,0,6)/6 and their kin become Swish, HardSwish, HardSigmoid, Mish"
     )
-    classes: ClassVar[OpClass] = OpClass.ELEMENTWISE | OpClass.ACTIVATION
-    anchors: ClassVar[frozenset[str]] = one_of("Sigmoid", "Clip", "HardSigmoid", "Tanh")
+    anchors = one_of("Sigmoid", "Clip", "HardSigmoid", "Tanh")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

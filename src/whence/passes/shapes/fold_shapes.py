@@ -27,7 +27,7 @@ import numpy as np
 
 from whence.errors import WhenceError
 from whence.extent import is_symbolic
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Node, Ref, Rewriter
 from whence.graph.change import contradict
 from whence.graph.edit import Edit
 from whence.ops.operand import OperandKind
@@ -53,6 +53,7 @@ _TO_THE_END = 2**63 - 1
 class FoldShapes(Pass):
     name = "fold_shapes"
     summary = "shapes computed in the graph become constants, wholly or in part"
+    anchors = _READS_SHAPE | _TAKES_SIZES
 
     folding: FoldConstants = field(default_factory=FoldConstants)
     """Limits for the constants that are folded on the way."""
@@ -61,11 +62,6 @@ class FoldShapes(Pass):
         walk = _Walk(rewriter, self.folding)
         for node in rewriter.graph:
             walk.visit(node)
-
-    def why_skip(self, graph: Graph) -> str:
-        if (_READS_SHAPE | _TAKES_SIZES).isdisjoint(graph.op_counts):
-            return "no operator that reads or takes a shape"
-        return ""
 
 
 class _Walk:

@@ -35,6 +35,7 @@ _ANCHORS = _IDEMPOTENT | {
 class RemoveNeutralArithmetic(Pass):
     name = "remove_neutral_arithmetic"
     summary = "x + 0, x * 1, -(-x) and the like are x"
+    anchors = _ANCHORS
 
     def run(self, rewriter: Rewriter) -> None:
         graph, sweep = rewriter.graph, ForwardSweep(rewriter)
@@ -62,9 +63,6 @@ class RemoveNeutralArithmetic(Pass):
             else:
                 _collapse_pair(sweep, node)
         sweep.finish()
-
-    def why_skip(self, graph: Graph) -> str:
-        return "no arithmetic that may be neutral" if _ANCHORS.isdisjoint(graph.op_counts) else ""
 
 
 def _collapse_pair(sweep: ForwardSweep, node: Node) -> None:
