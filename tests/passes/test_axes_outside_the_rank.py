@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 import whence
 from whence.errors import ModelError, WhenceError
-from whence.passes.pattern import axes_from_front
+from whence.passes.parameters import axes_from_front
 
 
 def computed_axes(nodes, shape, axes):

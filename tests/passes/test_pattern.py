@@ -7,13 +7,13 @@ import pytest
 
 from whence.graph import Node
 from whence.graph.builder import GraphBuilder
+from whence.passes.const_values import const_ints
+from whence.passes.parameters import reduced_axes
 from whence.passes.pattern import (
     few_consumers,
-    integers,
     is_closed,
     near,
     operand_orders,
-    reduced_axes,
     same_but_one,
     same_dim,
     scalar,
@@ -40,7 +40,7 @@ def test_constants_as_numbers() -> None:
     refs = [node.ref() for node in graph if node.is_const]
     assert len(consts) == len(refs)
     assert [scalar(graph, ref) for ref in refs] == [2.5, 3.0, None, None, None, None]
-    assert [integers(graph, ref) for ref in refs[:3]] == [None, (3,), (1, 2)]
+    assert [const_ints(graph, ref) for ref in refs[:3]] == [None, (3,), (1, 2)]
     assert scalar(graph, None) is None
     assert scalar(graph, graph.inputs[0].ref()) is None
 
@@ -109,10 +109,10 @@ def test_axes_of_reductions() -> None:
     build.output("c", build.op("ReduceSum", x, noop_with_empty_axes=1))
     build.output("d", build.op("ReduceSum", x, given))
     graph = build.finish()
-    assert [reduced_axes(graph, graph[index]) for index in range(1, 5)] == [
+    assert [reduced_axes(graph, graph[index], 3) for index in range(1, 5)] == [
         (0, 2),
         (0, 1, 2),
-        None,
+        (),
         None,
     ]
 

@@ -10,10 +10,14 @@ from whence.graph import Graph, Ref
 _MAX_LIST = 4096
 
 
-def const_ints(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
-    """The elements of a constant list of integers (or of one integer); `None` when it is absent,
-    not constant, or something else.
+def const_ints(
+    graph: Graph, ref: Ref | None, absent: tuple[int, ...] | None = None
+) -> tuple[int, ...] | None:
+    """The elements of a constant list of integers (or of one integer), `absent` when there is no
+    list; `None` when it is not constant, or something else.
     """
+    if ref is None:
+        return absent
     value = graph.const_value(ref)
     if value is None or value.dtype.kind not in "iu" or value.size > _MAX_LIST:
         return None

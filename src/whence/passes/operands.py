@@ -31,13 +31,8 @@ class WithConst(NamedTuple):
     const_first: bool
 
 
-def tensor_of(graph: Graph, ref: Ref | None) -> TensorType | None:
-    """The type of `ref` when it is a tensor, else `None`."""
-    return graph.tensor_type(ref)
-
-
 def is_float(graph: Graph, ref: Ref | None) -> bool:
-    kind = tensor_of(graph, ref)
+    kind = graph.tensor_type(ref)
     return kind is not None and kind.dtype in FLOATS
 
 
@@ -83,7 +78,7 @@ def scalar_factor(graph: Graph, node: Node) -> tuple[Ref, float] | None:
     the shape of `x` as it is.
     """
     operands = with_const(graph, node) if node.op in operators(Trait.SCALES) else None
-    kind = None if operands is None else tensor_of(graph, operands.value)
+    kind = None if operands is None else graph.tensor_type(operands.value)
     if operands is None or kind is None or kind.dtype not in FLOATS or operands.const.size != 1:
         return None
     if (

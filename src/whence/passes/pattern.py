@@ -5,17 +5,15 @@ the graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import Ops, unique_consumer
-from whence.passes.operands import FLOATS, tensor_of
+from whence.passes.operands import FLOATS
 from whence.types import Dim, DType, Shape
 from whence.types import same_dim as dims_agree
-
-_MAX_LIST = 64
 
 _TOLERANCE = {DType.F16: 2e-3, DType.BF16: 1e-2}
 """How far a constant may lie from the number it stands for, relative to it: exporters round √2 to
@@ -38,14 +36,6 @@ def scalar(graph: Graph, ref: Ref | None) -> float | None:
     return float(value.reshape(-1)[0])
 
 
-def integers(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
-    """The elements behind `ref` when it is a short constant list of integers, else `None`."""
-    value = graph.const_value(ref)
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or value.size > _MAX_LIST:
-        return None
-    return tuple(int(item) for item in value.reshape(-1))
-
-
 def near(number: float | None, target: float, dtype: DType = DType.F32) -> bool:
     """Is `number` what an exporter would write for `target` in this type?"""
     return number is not None and math.isclose(
@@ -59,12 +49,12 @@ def same_dim(left: Dim, right: Dim) -> bool:
 
 
 def shape_of(graph: Graph, ref: Ref | None) -> Shape | None:
-    kind = tensor_of(graph, ref)
+    kind = graph.tensor_type(ref)
     return None if kind is None else kind.shape
 
 
 def dtype_of(graph: Graph, ref: Ref | None) -> DType:
-    kind = tensor_of(graph, ref)
+    kind = graph.tensor_type(ref)
     return DType.UNDEFINED if kind is None else kind.dtype
 
 
@@ -147,29 +137,3 @@ def without_casts(graph: Graph, ref: Ref) -> tuple[Ref, list[Node]]:
         ref = found[1]
         found = float_cast_source(graph, ref)
     return ref, casts
-
-
-def reduced_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
-    """The axes a Reduce operator works over, counted from the front and sorted; `None` when they or
-    the rank are not known.
-    """
-    shape = shape_of(graph, node.input(0))
-    if shape is None:
-        return None
-    rank = len(shape)
-    given = node.operand("axes")
-    axes = integers(graph, given)
-    if given is None or axes == ():
-        return None if node.attrs.get("noop_with_empty_axes", 0) else tuple(range(rank))
-    found = None if axes is None else axes_from_front(axes, rank)
-    return None if found is None else tuple(sorted(found))
-
-
-def axes_from_front(axes: Iterable[int], rank: int) -> tuple[int, ...] | None:
-    """Axes that may be counted from the end, counted from the front; `None` when one of them does
-    not exist: the model is wrong then, which is for the check of types to say.
-    """
-    found = tuple(axes)
-    if any(not -rank <= axis < rank for axis in found):
-        return None
-    return tuple(axis % rank for axis in found)

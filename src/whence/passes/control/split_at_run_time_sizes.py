@@ -32,7 +32,6 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 from whence.ops.tensor.counted import FIRST_ROWS, PREFIX, ROWS, SIZES
 from whence.passes.base import Pass
-from whence.passes.operands import tensor_of
 from whence.provenance import EdgeKind
 from whence.provenance.ledger import Entry
 from whence.types import DType, TensorType, ValueType
@@ -118,7 +117,7 @@ def _only_sizes(rewriter: Rewriter, late: Sequence[Node]) -> bool:
 
 def _by_size(rewriter: Rewriter, node: Node) -> bool:
     graph = rewriter.graph
-    kind = tensor_of(graph, node.inputs[0])
+    kind = graph.tensor_type(node.inputs[0])
     if kind is None:
         return False
     edit = rewriter.edit(node, rule=_SIZE)

@@ -24,7 +24,6 @@ from whence.passes.fold.linear import (
     linear_of,
     rebuild,
 )
-from whence.passes.operands import tensor_of
 from whence.provenance import EdgeKind
 from whence.types import Shape, same_dim
 
@@ -180,7 +179,7 @@ def _axis_before(graph: Graph, node: Node, axis: int) -> int | None:
     """The axis of input 0 that is `axis` of the output, when the node only moves elements and keeps
     that axis whole.
     """
-    before, after = tensor_of(graph, node.input(0)), tensor_of(graph, node.ref())
+    before, after = graph.tensor_type(node.input(0)), graph.tensor_type(node.ref())
     if (
         before is None
         or after is None

@@ -19,7 +19,6 @@ from whence.passes.operands import (
     is_exact_attribute,
     is_float,
     scalar_factor,
-    tensor_of,
 )
 from whence.types import TensorType
 
@@ -51,7 +50,7 @@ class FoldMatmulTranspose(RulePass):
 
 
 def _is_of_matrices(graph: Graph, node: Node) -> bool:
-    operands = [tensor_of(graph, ref) for ref in node.inputs[:2]]
+    operands = [graph.tensor_type(ref) for ref in node.inputs[:2]]
     return is_float(graph, node.ref()) and all(
         operand is not None and operand.rank == 2 for operand in operands
     )

@@ -14,8 +14,8 @@ from whence.ops.definition import Attr
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin, tensor_of
-from whence.passes.pattern import axes_from_front, integers
+from whence.passes.operands import consts_with_origin
+from whence.passes.parameters import limits, padding_of
 from whence.types import DType
 
 
@@ -81,45 +81,27 @@ class FoldPad(RulePass):
 
 def _padding(graph: Graph, node: Node) -> _Padding | None:
     data = node.input(0)
-    kind, amounts = tensor_of(graph, data), graph.const_value(node.operand("pads"))
+    kind = graph.tensor_type(data)
     if (
         data is None
         or kind is None
-        or kind.rank is None
-        or amounts is None
+        or not kind.rank
         or get_str(node.attrs, "mode", "constant") != "constant"
     ):
         return None
-    rank = kind.rank
-    axes: tuple[int, ...] | None = tuple(range(rank))
-    if node.operand("axes") is not None:
-        given = integers(graph, node.operand("axes"))
-        axes = None if given is None else axes_from_front(given, rank)
-    if axes is None:
-        return None
+    pads = padding_of(graph, node, kind.rank)
     value = (
         np.zeros(())
         if node.operand("constant_value") is None
         else graph.const_value(node.operand("constant_value"))
     )
     # A constant without a value means zero.
-    if (
-        value is None
-        or value.size > 1
-        or amounts.size != 2 * len(axes)
-        or len(set(axes)) != len(axes)
-    ):
+    if pads is None or value is None or value.size > 1:
         return None
-    begins, ends = [0] * rank, [0] * rank
-    for position, axis in enumerate(axes):
-        begins[axis], ends[axis] = (
-            int(amounts.reshape(-1)[index]) for index in (position, len(axes) + position)
-        )
+    begins, ends = zip(*pads, strict=True)
     if any(begins[:2]) or any(ends[:2]) or min(*begins, *ends) < 0:
         return None
-    return _Padding(
-        data, float(value.reshape(-1)[0]) if value.size else 0.0, tuple(begins[2:]), tuple(ends[2:])
-    )
+    return _Padding(data, float(value.reshape(-1)[0]) if value.size else 0.0, begins[2:], ends[2:])
 
 
 def _merged(node: Node, padding: _Padding) -> dict[str, Attr] | None:
@@ -161,7 +143,7 @@ def _counts_padding(node: Node) -> bool:
 
 
 def _is_never_the_maximum(graph: Graph, node: Node, padding: _Padding) -> bool:
-    kind = tensor_of(graph, padding.data)
+    kind = graph.tensor_type(padding.data)
     if kind is not None and kind.dtype.is_integer:
         return padding.value == {DType.I8: -128, DType.U8: 0}.get(kind.dtype)
     if padding.value == -np.inf:
@@ -180,11 +162,6 @@ def _lower_bound(graph: Graph, ref: Ref) -> float:
     node = graph.producer(ref)
     if node.op in operators(Trait.NOT_NEGATIVE):
         return 0.0
-    bounds = [graph.const_value(ref) for ref in node.inputs[1:] if ref is not None]
-    if node.op != "Clip" or node.operand("min") is None:
-        return -np.inf
+    ends = limits(graph, node) if node.op == "Clip" else None
     # The upper bound wins where the two contradict each other.
-    return min(
-        -np.inf if bound is None or bound.size != 1 else float(bound.reshape(()))
-        for bound in bounds
-    )
+    return -np.inf if ends is None else min(ends)

@@ -18,7 +18,6 @@ from whence.passes.operands import (
     is_addition,
     is_float,
     other_operand,
-    tensor_of,
 )
 
 
@@ -48,7 +47,7 @@ class FuseMatmulBias(RulePass):
         ):
             return
         addend = other_operand(addition, node.ref())
-        kind, product = tensor_of(graph, addend), tensor_of(graph, node.ref())
+        kind, product = graph.tensor_type(addend), graph.tensor_type(node.ref())
         if (
             kind is None
             or product is None
@@ -69,7 +68,7 @@ class FuseMatmulBias(RulePass):
 def _adds_nothing(graph: Graph, node: Node) -> bool:
     """Is it a product of two matrices and no more?"""
     if node.op == "MatMul":
-        operands = [tensor_of(graph, ref) for ref in node.inputs]
+        operands = [graph.tensor_type(ref) for ref in node.inputs]
         return all(operand is not None and operand.rank == 2 for operand in operands)
     bias = graph.const_value(node.operand("C"))
     return (

@@ -19,7 +19,7 @@ from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.neural.channels_last import plain_name
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import FLOATS, consts_with_origin, tensor_of
+from whence.passes.operands import FLOATS, consts_with_origin
 from whence.types import DType, Shape, ValueType
 
 CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(
@@ -164,7 +164,7 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
         return None
     if node.op in CONVOLUTIONS:
         return _convolution(graph, node, weights)
-    x = tensor_of(graph, node.input(0))
+    x = graph.tensor_type(node.input(0))
     rank = None if x is None else x.rank
     if weights.ndim != 2 or rank is None or rank < 2:
         return None

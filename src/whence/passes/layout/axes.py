@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.graph import Graph, Node
-from whence.passes.operands import tensor_of
 from whence.passes.pattern import same_dim
 from whence.types import Shape
 
@@ -18,7 +17,7 @@ def perm_of(graph: Graph, transpose: Node) -> Perm | None:
     which is said where its type is inferred.
     """
     perm = transpose.attrs.get("perm")
-    kind = tensor_of(graph, transpose.input(0))
+    kind = graph.tensor_type(transpose.input(0))
     rank = None if kind is None else kind.rank
     if not isinstance(perm, tuple) or not perm:
         return None if rank is None else tuple(reversed(range(rank)))

@@ -43,7 +43,6 @@ from whence.passes.layout.blocked_op import (
     static_float,
 )
 from whence.passes.layout.blocked_transpose import transposed_form
-from whence.passes.operands import tensor_of
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, same_shape
@@ -293,7 +292,7 @@ def _block_of(graph: Graph, ref: Ref | None) -> int | None:
 
 
 def _is_float_or_absent(graph: Graph, ref: Ref | None, shape: tuple[int, ...]) -> bool:
-    kind = tensor_of(graph, ref)
+    kind = graph.tensor_type(ref)
     return ref is None or (
         kind is not None and kind.dtype is DType.F32 and same_shape(kind.static_shape, shape)
     )

@@ -22,8 +22,7 @@ from whence.ops.neural.window import make_window
 from whence.ops.registry import REGISTRY, form_of, operators
 from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
-from whence.passes.operands import tensor_of
-from whence.passes.pattern import integers, reduced_axes
+from whence.passes.parameters import Cut, cuts_of, padding_of, reduced_axes
 from whence.types import DType, same_dim, same_shape
 
 
@@ -100,7 +99,7 @@ def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
 
 def static_float(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
     """The shape of a float32 value all of whose dimensions are known and not 0, else `None`."""
-    kind = tensor_of(graph, ref)
+    kind = graph.tensor_type(ref)
     shape = None if kind is None or kind.dtype is not DType.F32 else kind.static_shape
     return None if shape is None or 0 in shape else shape
 
@@ -239,7 +238,7 @@ def _reduce(
     spatial = tuple(range(2, layout.rank))
     reduction = REGISTRY[node.op].over_space
     if not reduction and (
-        reduced_axes(graph, node) != spatial or not get_int(node.attrs, "keepdims", 1)
+        reduced_axes(graph, node, layout.rank) != spatial or not get_int(node.attrs, "keepdims", 1)
     ):
         return None
     op = reduction or node.op
@@ -305,35 +304,26 @@ def _split(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
 
 
 def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
-    starts, ends, axes, steps = (integers(graph, node.input(index)) for index in range(1, 5))
-    if (
-        starts is None
-        or ends is None
-        or (axes is None) != (node.operand("axes") is None)
-        or (steps is None) != (node.operand("steps") is None)
-    ):
+    cuts, channels = cuts_of(graph, node), layout.channels
+    if not cuts:
         return None
-    axes = tuple(axis % layout.rank for axis in (range(len(starts)) if axes is None else axes))
-    steps = (1,) * len(starts) if steps is None else steps
-    first, last, channels = list(starts), list(ends), layout.channels
-    if 1 in axes:
-        place = axes.index(1)
-        begin, end, _ = slice(starts[place], ends[place]).indices(layout.channels)
-        if steps[place] != 1 or begin % block or (end % block and end != layout.channels):
+    if 1 in cuts:
+        begin, end, _ = slice(cuts[1].start, cuts[1].end).indices(channels)
+        if cuts[1].step != 1 or begin % block or (end % block and end != channels):
             return None
-        first[place], last[place], channels = begin // block, -(-end // block), end - begin
-    lists = (first, last, [_axis(axis, layout.rank) for axis in axes], list(steps))
+        cuts[1], channels = Cut(begin // block, -(-end // block), 1), end - begin
+    starts, ends, steps = zip(*cuts.values(), strict=True)
+    lists = (starts, ends, [_axis(axis, layout.rank) for axis in cuts], steps)
     inputs: tuple[Input, ...] = (Twin(source), *(size_array(values) for values in lists))
     return Form((BlockedStep("Slice", inputs, {}),), (BlockedLayout(channels, layout.rank),))
 
 
 def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
-    pads, axes = integers(graph, node.operand("pads")), integers(graph, node.operand("axes"))
-    if pads is None or (axes is None) != (node.operand("axes") is None):
+    pads = padding_of(graph, node, layout.rank)
+    if pads is None:
         return None
-    axes = tuple(axis % layout.rank for axis in (range(layout.rank) if axes is None else axes))
     wanted = [0] * 10
-    for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+    for axis, (begin, end) in enumerate(pads):
         wanted[_axis(axis, layout.rank)], wanted[5 + _axis(axis, layout.rank)] = begin, end
     if wanted[1] or wanted[6]:
         return None

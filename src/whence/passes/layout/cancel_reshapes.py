@@ -17,8 +17,10 @@ from whence.graph.search import producer_of
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
+from whence.passes.const_values import const_ints
 from whence.passes.layout.axes import reshape_target
-from whence.passes.pattern import axes_from_front, integers, same_but_one, shape_of
+from whence.passes.parameters import axes_from_front
+from whence.passes.pattern import same_but_one, shape_of
 from whence.provenance import Reason
 
 _RESHAPES = operators(Trait.RESHAPE)
@@ -65,7 +67,10 @@ def _cancel(rewriter: Rewriter, before: Node, node: Node, x: Ref, rule: str) -> 
 def _are_opposite(graph: Graph, before: Node, node: Node) -> bool:
     if {before.op, node.op} != one_of("Squeeze", "Unsqueeze"):
         return False
-    first, second = integers(graph, before.operand("axes")), integers(graph, node.operand("axes"))
+    first, second = (
+        const_ints(graph, before.operand("axes")),
+        const_ints(graph, node.operand("axes")),
+    )
     if first is None or second is None:
         return False
     # Both count axes in the longer of the two shapes.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.neural.channels_last import OPS, plain_name
 from whence.passes.base import RulePass
-from whence.passes.operands import FLOATS, tensor_of
+from whence.passes.operands import FLOATS
 from whence.passes.quantised.integer_convolutions import to_last, to_second
 
 
@@ -25,7 +25,7 @@ class ExpandChannelsLast(RulePass):
 
     # channels_last_f(x) = transpose(f(transpose(x)))
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        x = tensor_of(rewriter.graph, node.inputs[0])
+        x = rewriter.graph.tensor_type(node.inputs[0])
         if x is None or x.rank is None or x.dtype not in FLOATS:
             return
         edit = rewriter.edit(node, rule="channels_last_f(x) = transpose(f(transpose(x)))")

@@ -18,7 +18,6 @@ from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
-from whence.passes.operands import tensor_of
 from whence.types import TensorType
 
 _ELEMENTWISE = operators(Trait.CODES) | {
@@ -47,7 +46,7 @@ class PostponeTransposes(RulePass):
         ):
             return
         perm = perm_of(graph, transpose)
-        kind = tensor_of(graph, transpose.inputs[0])
+        kind = graph.tensor_type(transpose.inputs[0])
         made = node.type
         if (
             perm is None
@@ -76,5 +75,5 @@ def _is_number(rewriter: Rewriter, node: Node, index: int) -> bool:
     """Is an operand one number, or absent?"""
     if node.input(index) is None:
         return True
-    kind = tensor_of(rewriter.graph, node.input(index))
+    kind = rewriter.graph.tensor_type(node.input(index))
     return kind is not None and kind.elements == 1

@@ -21,7 +21,6 @@ from whence.ops.attributes import get_float
 from whence.ops.neural.channels_last import OPS, PREFIX, plain_name
 from whence.ops.registry import REGISTRY
 from whence.passes.base import RulePass
-from whence.passes.operands import tensor_of
 from whence.passes.quantised.integer_convolutions import to_last, to_second
 from whence.types import DType, TensorType
 
@@ -36,7 +35,7 @@ class ToChannelsLast(RulePass):
     anchors = _PLAIN | _GLOBAL | {"InstanceNormalization"}
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        x = tensor_of(rewriter.graph, node.inputs[0])
+        x = rewriter.graph.tensor_type(node.inputs[0])
         if (
             x is None
             or x.rank is None

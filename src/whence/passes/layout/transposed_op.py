@@ -17,9 +17,10 @@ from whence.ops.definition import Attr, Pattern
 from whence.ops.registry import lookup
 from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
+from whence.passes.const_values import const_ints
 from whence.passes.layout.axes import Perm, inverse_perm
-from whence.passes.operands import tensor_of
-from whence.passes.pattern import axes_from_front, integers, same_dim, shape_of
+from whence.passes.parameters import axes_from_front, padding_of, reduced_axes
+from whence.passes.pattern import same_dim, shape_of
 
 
 class Reshaped(NamedTuple):
@@ -106,7 +107,7 @@ def _operands(
         if ref is None or ref in sources:
             result.append(ref if ref is None else sources[ref])
             continue
-        kind, value = tensor_of(graph, ref), graph.const_value(ref)
+        kind, value = graph.tensor_type(ref), graph.const_value(ref)
         if (
             kind is None
             or kind.shape is None
@@ -146,43 +147,31 @@ def _without(perm: Perm, gone: set[int], node: Node) -> Perm:
 
 
 def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
-    axes = integers(graph, node.operand("axes"))
-    if node.operand("axes") is not None and axes is None:
+    gone = reduced_axes(graph, node, len(perm))
+    if gone is None:
         return None
-    if not axes and get_int(node.attrs, "noop_with_empty_axes", 0):
-        return Rewritten((data, *node.inputs[1:]), node.attrs, perm)
-    if not axes:
-        return Rewritten(
-            (data, *node.inputs[1:]), node.attrs, _without(perm, set(range(len(perm))), node)
-        )
-    found = axes_from_front(axes, len(perm))
-    if found is None:
-        return None
-    gone = set(found)
-    return Rewritten(
-        (data, _ints(sorted(perm[axis] for axis in gone))), node.attrs, _without(perm, gone, node)
-    )
+    rest: tuple[Input, ...] = node.inputs[1:]
+    if const_ints(graph, node.operand("axes")):
+        rest = (_ints(sorted(perm[axis] for axis in gone)),)
+    return Rewritten((data, *rest), node.attrs, _without(perm, set(gone), node))
 
 
 def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
-    pads, axes = integers(graph, node.operand("pads")), integers(graph, node.operand("axes"))
-    if pads is None or (node.operand("axes") is not None and axes is None):
+    pads = padding_of(graph, node, len(perm))
+    if not pads:
         return None
-    axes = axes_from_front(range(len(perm)) if axes is None else axes, len(perm))
-    if axes is None or len(pads) != 2 * len(axes):
-        return None
-    moved = sorted(
-        (perm[axis], begin, end)
-        for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)
-    )
-    new = _ints([begin for _, begin, _ in moved] + [end for _, _, end in moved])
-    new_axes = None if node.operand("axes") is None else _ints([axis for axis, _, _ in moved])
-    return Rewritten((data, new, node.operand("constant_value"), new_axes), node.attrs, perm)
+    listed = const_ints(graph, node.operand("axes"))
+    axes = range(len(perm)) if listed is None else listed
+    moved = sorted((perm[axis], *pads[axis]) for axis in axes)
+    new_axes, begins, ends = zip(*moved, strict=True)
+    new, value = _ints([*begins, *ends]), node.operand("constant_value")
+    inputs = (data, new, value, None if listed is None else _ints(new_axes))
+    return Rewritten(inputs, node.attrs, perm)
 
 
 def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     starts = shape_of(graph, node.operand("starts"))
-    axes = integers(graph, node.operand("axes"))
+    axes = const_ints(graph, node.operand("axes"))
     if (
         node.operand("axes") is None
         and starts is not None

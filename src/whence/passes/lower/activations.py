@@ -7,15 +7,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from whence.graph import Graph, Node, Ref
+from whence.graph import Graph, Node
 from whence.graph.search import is_single_consumer, unique_consumer
 from whence.ops.attributes import get_float, get_str
 from whence.ops.definition import Attr
 from whence.ops.neural.activation import ACTIVATIONS
 from whence.ops.neural.fused import FUSED_ACTIVATIONS
-from whence.passes.operands import other_operand, tensor_of
+from whence.passes.operands import other_operand
+from whence.passes.parameters import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,8 @@ def _single(graph: Graph, node: Node) -> ActivationMatch | None:
     if name == "Gelu" and get_str(node.attrs, "approximate", "none") == "tanh":
         name = "GeluTanh"
     if name == "Clip":
-        return _clip(graph, node)
+        ends = limits(graph, node)
+        return None if ends is None else ActivationMatch("Clip", *ends, (node,))
     if name == "PRelu":
         return _prelu(graph, node)
     if name not in FUSED_ACTIVATIONS:
@@ -65,7 +65,7 @@ def _single(graph: Graph, node: Node) -> ActivationMatch | None:
 
 def _prelu(graph: Graph, node: Node) -> ActivationMatch | None:
     """One slope for all elements is LeakyRelu."""
-    slope, kind = graph.const_value(node.operand("slope")), tensor_of(graph, node.input(0))
+    slope, kind = graph.const_value(node.operand("slope")), graph.tensor_type(node.input(0))
     if (
         slope is None
         or slope.size != 1
@@ -75,20 +75,6 @@ def _prelu(graph: Graph, node: Node) -> ActivationMatch | None:
     ):
         return None
     return ActivationMatch("LeakyRelu", float(slope.reshape(())), None, (node,))
-
-
-def _clip(graph: Graph, node: Node) -> ActivationMatch | None:
-    low = _bound(graph, node.operand("min"), -math.inf)
-    high = _bound(graph, node.operand("max"), math.inf)
-    return None if low is None or high is None else ActivationMatch("Clip", low, high, (node,))
-
-
-def _bound(graph: Graph, ref: Ref | None, default: float) -> float | None:
-    """A constant bound; `None` when it is not constant."""
-    if ref is None:
-        return default
-    value = graph.const_value(ref)
-    return None if value is None or value.size != 1 else float(np.asarray(value).reshape(()))
 
 
 def _gate(graph: Graph, node: Node) -> ActivationMatch | None:

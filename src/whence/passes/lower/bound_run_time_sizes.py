@@ -31,7 +31,6 @@ from whence.ops.registry import REGISTRY, one_of, operators
 from whence.ops.tensor.counted import DISTINCT, PLACES, PREFIX
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import tensor_of
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, TensorType
 
@@ -89,7 +88,7 @@ class BoundRunTimeSizes(RulePass):
 
 def _count(node: Node, rewriter: Rewriter) -> None:
     """Rule 1."""
-    kind = tensor_of(rewriter.graph, node.inputs[0])
+    kind = rewriter.graph.tensor_type(node.inputs[0])
     if (
         kind is None
         or not kind.static_shape
@@ -137,7 +136,7 @@ def _undo(node: Node, rewriter: Rewriter) -> None:
         rewriter.bypass(node, prefix.ref(), reason=Reason.CANCELLED, rule=_TWICE)
     elif is_row and node.op in _VIEWS:
         # A row and a column have the same elements in the same order.
-        shape = tensor_of(graph, node.ref())
+        shape = graph.tensor_type(node.ref())
         if shape is not None and shape.shape is not None and len(shape.shape) == 1:
             edit = rewriter.edit(node, rule=_TWICE)
             flat = edit.node("Reshape", (prefix.ref(), edit.const(np.array([-1], np.int64))))
@@ -149,19 +148,19 @@ def _is_swap(node: Node) -> bool:
 
 
 def _is_one_column(graph: Graph, node: Node) -> bool:
-    kind = tensor_of(graph, node.ref())
+    kind = graph.tensor_type(node.ref())
     return kind is not None and kind.shape is not None and kind.shape[1:] == (1,)
 
 
 def _rows(graph: Graph, ref: Ref | None) -> tuple[int | str | None, ...]:
-    kind = tensor_of(graph, ref)
+    kind = graph.tensor_type(ref)
     return () if kind is None or kind.shape is None else kind.shape
 
 
 def _shape(node: Node, prefix: Node, rewriter: Rewriter) -> None:
     """Rule 3."""
     graph = rewriter.graph
-    data = tensor_of(graph, prefix.operand("data"))
+    data = graph.tensor_type(prefix.operand("data"))
     count = prefix.operand("count")
     if (
         node.attrs.get("start")
@@ -213,7 +212,7 @@ def _on_all_rows(
     row by row, or there are too many.
     """
     graph = edit.graph
-    kinds = [tensor_of(graph, ref) for ref in inputs]
+    kinds = [graph.tensor_type(ref) for ref in inputs]
     if any(kind is not None and kind.static_shape is None for kind in kinds):
         return None
     shapes = [() if kind is None else kind.static_shape or () for kind in kinds]
@@ -305,7 +304,7 @@ def _scatter(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) ->
     """Rule 4."""
     graph = rewriter.graph
     data, indices, updates = node.inputs[0], prefixes[1], prefixes[2]
-    kind = tensor_of(graph, data)
+    kind = graph.tensor_type(data)
     if (
         prefixes[0] is not None
         or indices is None

@@ -22,7 +22,7 @@ from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -50,9 +50,9 @@ class ExpandFourier(RulePass):
         if weights is None or not chain:
             return
         fourier, part = chain[0], next(each for each in chain if each.op in _PARTS)
-        signal = tensor_of(graph, fourier.inputs[0])
+        signal = graph.tensor_type(fourier.inputs[0])
         lengths = graph.const_value(fourier.operand("fft_length"))
-        data, result = tensor_of(graph, node.inputs[0]), tensor_of(graph, node.ref())
+        data, result = graph.tensor_type(node.inputs[0]), graph.tensor_type(node.ref())
         if (
             signal is None
             or data is None

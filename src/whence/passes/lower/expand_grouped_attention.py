@@ -20,7 +20,7 @@ from whence.ops.definition import Attr
 from whence.ops.neural.grouped_attention import APPEND, GROUP_QUERY, Heads, heads_of
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -35,9 +35,9 @@ class ExpandGroupedAttention(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        query = tensor_of(graph, node.operand("query"))
+        query = graph.tensor_type(node.operand("query"))
         total = graph.const_value(node.operand("total_sequence_length"))
-        past = tensor_of(graph, node.operand("past_key"))
+        past = graph.tensor_type(node.operand("past_key"))
         shape = None if query is None else query.static_shape
         if shape is None or total is None or (past is not None and past.static_shape is None):
             return
@@ -125,7 +125,7 @@ class _Expansion:
             "num_heads": heads,
             "interleaved": get_int(node.attrs, "rotary_interleaved", 0),
         }
-        cosines = tensor_of(self._edit.graph, node.operand("cos_cache"))
+        cosines = self._edit.graph.tensor_type(node.operand("cos_cache"))
         shape = None if cosines is None else cosines.static_shape
         if shape is not None and 2 * shape[-1] < self._size:
             attrs["rotary_embedding_dim"] = 2 * shape[-1]

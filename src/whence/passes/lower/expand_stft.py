@@ -18,7 +18,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -35,7 +35,7 @@ class ExpandStft(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         found = _waves(graph, node)
-        signal, result = tensor_of(graph, node.inputs[0]), tensor_of(graph, node.ref())
+        signal, result = graph.tensor_type(node.inputs[0]), graph.tensor_type(node.ref())
         if (
             found is None
             or signal is None
@@ -68,7 +68,7 @@ def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
     """The real and the imaginary wave of every bin, in turn, through the window, and the step
     between frames.
     """
-    signal = tensor_of(graph, node.inputs[0])
+    signal = graph.tensor_type(node.inputs[0])
     window = graph.const_value(node.operand("window"))
     step = graph.const_value(node.operand("frame_step"))
     given = graph.const_value(node.operand("frame_length"))

@@ -16,7 +16,7 @@ from whence.graph.maker import Maker
 from whence.ops.attributes import get_int, get_str
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -32,7 +32,7 @@ class ExpandTensorScatter(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         past, update = node.operand("past_cache"), node.operand("update")
-        cache, new = tensor_of(graph, past), tensor_of(graph, update)
+        cache, new = graph.tensor_type(past), graph.tensor_type(update)
         if cache is None or new is None or cache.static_shape is None or new.static_shape is None:
             return
         shape, rank = new.static_shape, len(new.static_shape)

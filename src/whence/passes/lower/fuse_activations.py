@@ -22,7 +22,6 @@ from whence.passes.operands import (
     other_operand,
     same_shape,
     scalar_factor,
-    tensor_of,
 )
 from whence.passes.pattern import same_dim
 
@@ -132,7 +131,7 @@ def _variable_input(graph: Graph, node: Node) -> Ref | None:
 
 
 def _swaps_last_two(graph: Graph, transpose: Node) -> bool:
-    kind = tensor_of(graph, transpose.inputs[0])
+    kind = graph.tensor_type(transpose.inputs[0])
     if kind is None or kind.rank is None or kind.rank < 2:
         return False
     rank = kind.rank
@@ -147,7 +146,7 @@ def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> bool:
     """Multiply alpha by the constant number that the node multiplies by, if it is one that alpha
     can hold.
     """
-    found, kind = scalar_factor(graph, scaling), tensor_of(graph, scaling.ref())
+    found, kind = scalar_factor(graph, scaling), graph.tensor_type(scaling.ref())
     if found is None or kind is None:
         return False
     alpha = get_float(plan.attrs, "alpha", 1.0) * found[1]
@@ -173,7 +172,7 @@ def _take_addition(graph: Graph, plan: _Plan) -> None:
     if place is None or len(plan.inputs) > place or addition is None or not is_addition(addition):
         return
     addend = other_operand(addition, plan.last.ref())
-    kind, total = tensor_of(graph, addend), tensor_of(graph, plan.last.ref())
+    kind, total = graph.tensor_type(addend), graph.tensor_type(plan.last.ref())
     if kind is None or total is None:
         return
     is_vector = (

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.extent import estimate, is_symbolic
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Node, Rewriter
 from whence.graph.maker import Maker
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin, tensor_of
-from whence.passes.pattern import axes_from_front
+from whence.passes.operands import consts_with_origin
+from whence.passes.parameters import reduced_axes
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -75,11 +75,11 @@ class SplitReductions(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph, steps = rewriter.graph, _STEPS[node.op]
-        source = tensor_of(graph, node.inputs[0])
+        source = graph.tensor_type(node.inputs[0])
         if self.threads < 2 or source is None or source.static_shape is None:
             return
         allowed = _FLOATS | _INTEGERS if steps.integers else _FLOATS
-        axes = _axes(graph, node, len(source.static_shape))
+        axes = reduced_axes(graph, node, len(source.static_shape))
         if source.dtype not in allowed or not axes:
             return
         shape = source.static_shape
@@ -102,23 +102,6 @@ class SplitReductions(RulePass):
         keep = node.attrs.get("keepdims", 1)
         whole = make(steps.whole, data, np.array(axes), keepdims=keep)
         edit.finish(node.ref(), whole)
-
-
-def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...]:
-    """Those that are reduced, empty where nobody knows."""
-    if node.op.startswith("Global"):
-        return tuple(range(2, rank))
-    given = node.operand("axes")
-    values = None if given is None else graph.const_value(given)
-    if given is not None and values is None:
-        return ()
-    found = axes_from_front([] if values is None else map(int, values.flat), rank)
-    if found is None:
-        return ()
-    axes = tuple(sorted(set(found)))
-    if axes or node.attrs.get("noop_with_empty_axes"):
-        return axes
-    return tuple(range(rank))
 
 
 def _division(shape: Sequence[int], axes: tuple[int, ...], threads: int) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import Pass
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, TensorType, ValueType
@@ -190,7 +190,7 @@ def _widen_cast(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
     rounding for its consumers.
     """
     graph, source = rewriter.graph, node.inputs[0]
-    before, after = tensor_of(graph, source), tensor_of(graph, node.ref())
+    before, after = graph.tensor_type(source), graph.tensor_type(node.ref())
     if source is None or before is None or after is None or before.dtype is after.dtype:
         return
     if source in wide and after.dtype is DType.F32:

@@ -19,7 +19,6 @@ from whence.ops.operand import OperandKind
 from whence.ops.quantised.quantise import integer_range, round_away
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
-from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_convolutions import to_last, to_second
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOp, QuantisedOperand, coding_of
@@ -188,7 +187,7 @@ def limited(edit: Edit, codes: Ref, match: QuantisedOp) -> Ref:
 # max_pool(x) = transpose(channels_last_max_pool(transpose(x)))
 def rewrite_max_pool(node: Node, rewriter: Rewriter) -> None:
     """Rule 3."""
-    kind = tensor_of(rewriter.graph, node.inputs[0])
+    kind = rewriter.graph.tensor_type(node.inputs[0])
     if (
         kind is None
         or kind.dtype not in {DType.I8, DType.U8}

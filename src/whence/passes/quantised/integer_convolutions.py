@@ -16,7 +16,7 @@ from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
     bias_of,
@@ -112,10 +112,10 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
 # conv_integer(x, w, zeros) = integer_conv(x, w, zeros)
 def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
-    x, weights = tensor_of(graph, node.inputs[0]), graph.const_value(node.operand("w"))
+    x, weights = graph.tensor_type(node.inputs[0]), graph.const_value(node.operand("w"))
     zero = None
     if node.operand("x_zero_point") is not None:
-        zero = tensor_of(graph, node.operand("x_zero_point"))
+        zero = graph.tensor_type(node.operand("x_zero_point"))
     if x is None or x.rank is None or weights is None or weights.ndim != x.rank or x.rank < 3:
         return
     if node.operand("x_zero_point") is not None and (zero is None or zero.elements != 1):

@@ -23,6 +23,7 @@ from whence.graph.maker import Maker
 from whence.ops.attributes import get_float
 from whence.ops.quantised.quantise import integer_range, is_fixed_point
 from whence.passes.operands import consts_with_origin
+from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.integer_tail import narrowed
 from whence.passes.quantised.quantised_op import (
@@ -30,7 +31,6 @@ from whence.passes.quantised.quantised_op import (
     QuantisedOp,
     QuantisedOperand,
     coding_of,
-    limits,
     operand_of,
 )
 from whence.types import DType

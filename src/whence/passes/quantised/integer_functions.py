@@ -13,8 +13,9 @@ from whence.graph import Graph, Node
 from whence.ops.attributes import get_float
 from whence.ops.quantised.integer import scale_fixed_point
 from whence.ops.quantised.quantise import integer_range, round_away
+from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import all_codes, fixed_point
-from whence.passes.quantised.quantised_op import Coding, limits
+from whence.passes.quantised.quantised_op import Coding
 from whence.types import DType
 
 _Function = Callable[[Graph, Node, Coding, Coding], np.ndarray | None]

@@ -18,7 +18,7 @@ from whence.graph.maker import Maker
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.passes.quantised.integer_sums import whole_bytes
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOperand, operand_of, scales_along
 from whence.types import DType
@@ -32,7 +32,7 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
     graph = rewriter.graph
     x, ref = node.inputs[0], node.operand("W", "B")
-    kind, w = tensor_of(graph, x), None if ref is None else operand_of(graph, ref)
+    kind, w = graph.tensor_type(x), None if ref is None else operand_of(graph, ref)
     if (
         x is None
         or kind is None

@@ -20,7 +20,7 @@ from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.operands import consts_with_origin
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
     bias_of,
@@ -96,7 +96,7 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
         bias = addition.inputs[1 - addition.inputs.index(node.ref())]
     if bias is None:
         return _Product(node, a, b, transposed, None, None, None)
-    kind, columns = tensor_of(graph, bias), b.shape[-2 if transposed else -1]
+    kind, columns = graph.tensor_type(bias), b.shape[-2 if transposed else -1]
     if (
         kind is None
         or kind.static_shape is None

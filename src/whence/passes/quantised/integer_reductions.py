@@ -14,13 +14,13 @@ import math
 
 import numpy as np
 
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Rewriter
 from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin
-from whence.passes.pattern import axes_from_front, integers
+from whence.passes.parameters import reduced_axes
 from whence.passes.quantised.fixed_point import fixed_point
 from whence.passes.quantised.integer_codes import limited
 from whence.passes.quantised.integer_tail import Tail, tail_of
@@ -35,15 +35,11 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
     graph, node, x = rewriter.graph, match.op, match.operand(0)
     if x is None or not x.coding.is_single or x.coding.dtype not in CODES or x.shape is None:
         return False
-    axes = _axes(graph, node, len(x.shape))
-    sizes = None if axes is None else [x.shape[axis] for axis in axes]
-    if (
-        axes is None
-        or sizes is None
-        or not all(isinstance(size, int) and size > 0 for size in sizes)
-    ):
+    axes = reduced_axes(graph, node, len(x.shape))
+    sizes = [size for axis in axes or () if isinstance(size := x.shape[axis], int) and size > 0]
+    if not axes or len(sizes) < len(axes):
         return False
-    count = math.prod(size for size in sizes if isinstance(size, int))
+    count = math.prod(sizes)
     tail = _tail(match, x.coding.step, 1 if node.op == "ReduceSum" else count)
     if tail is None or count * (1 << x.coding.dtype.bits) >= 1 << 31:
         return False
@@ -58,19 +54,6 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
     if x.coding.zero:
         value = make("Sub", value, np.int32(count * x.coding.zero))
     return edit.finish(match.last.ref(), tail.build(edit, value))
-
-
-def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...] | None:
-    if node.op == "GlobalAveragePool":
-        return tuple(range(2, rank))
-    ref = node.operand("axes")
-    found = integers(graph, ref)
-    if ref is not None and found is None:
-        return None
-    if not found:
-        return None if get_int(node.attrs, "noop_with_empty_axes", 0) else tuple(range(rank))
-    axes = axes_from_front(found, rank)
-    return None if axes is None else tuple(sorted(set(axes)))
 
 
 def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:

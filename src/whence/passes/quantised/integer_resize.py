@@ -14,7 +14,6 @@ import numpy as np
 from whence.graph import Ref, Rewriter
 from whence.graph.maker import Maker
 from whence.ops.attributes import get_int, get_str
-from whence.passes.operands import tensor_of
 from whence.passes.quantised.quantised_op import QuantisedOp
 from whence.types import DType
 
@@ -39,7 +38,7 @@ def rewrite_resize(match: QuantisedOp, rewriter: Rewriter) -> bool:
     node, x = match.op, match.operand(0)
     before, after = (
         None if kind is None else kind.static_shape
-        for kind in (tensor_of(rewriter.graph, ref) for ref in (node.inputs[0], node.ref()))
+        for kind in (rewriter.graph.tensor_type(ref) for ref in (node.inputs[0], node.ref()))
     )
     if (
         x is None

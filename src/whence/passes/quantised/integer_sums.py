@@ -10,7 +10,6 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.graph.edit import Edit
-from whence.passes.operands import tensor_of
 from whence.passes.quantised.quantised_op import QuantisedOp, QuantisedOperand
 from whence.types import DType, TensorType
 
@@ -70,7 +69,7 @@ def bias_of(
 ) -> Bias | None:
     """A bias as integers in units of the sums of x · w; `None` when it cannot be said so."""
     units = np.float64(x.coding.step) * w.coding.scale.astype(np.float64)
-    kind = tensor_of(graph, ref)
+    kind = graph.tensor_type(ref)
     if kind is None or kind.elements is None or units.size not in {1, kind.elements}:
         return None
     if operand is None:

@@ -18,7 +18,7 @@ from whence.ops.definition import Call
 from whence.ops.quantised.quantise import integer_range, is_fixed_point, round_away
 from whence.ops.registry import REGISTRY, evaluate
 from whence.ops.traits import Trait
-from whence.passes.operands import tensor_of
+from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_functions import interpolated, litert_function
 from whence.passes.quantised.quantised_op import (
@@ -26,7 +26,6 @@ from whence.passes.quantised.quantised_op import (
     Coding,
     QuantisedOperand,
     coding_of,
-    limits,
     operand_of,
 )
 from whence.types import DType
@@ -95,10 +94,10 @@ def _region(graph: Graph, last: Node) -> tuple[QuantisedOperand, list[Node]] | N
     if len(sources) != 1:
         return None
     (source,) = sources.values()
-    shape = tensor_of(graph, source.codes)
+    shape = graph.tensor_type(source.codes)
     kept = {*region, last.id}
     for node in region.values():
-        kind = tensor_of(graph, node.ref())
+        kind = graph.tensor_type(node.ref())
         if (
             any(user not in kept for user in node._uses)
             or kind is None

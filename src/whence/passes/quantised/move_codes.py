@@ -22,7 +22,6 @@ from whence.ops.registry import evaluate, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
-from whence.passes.operands import tensor_of
 from whence.passes.quantised.quantised_op import CODES, coding_of
 from whence.types import DType, TensorType
 
@@ -49,7 +48,7 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
     if before is None or codes is None:
         return False
     coding = coding_of(graph, before, codes)
-    kind = tensor_of(graph, node.ref())
+    kind = graph.tensor_type(node.ref())
     value = graph.const_value(codes)
     if coding is None or kind is None or (value is None and coding.dtype not in CODES):
         return False
@@ -90,7 +89,7 @@ def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
     last = unique_consumer(graph, node, "QuantizeLinear")
     if last is None or source is None or last.input(0) != node.ref():
         return
-    coding, kind = coding_of(graph, last, last.ref()), tensor_of(graph, source)
+    coding, kind = coding_of(graph, last, last.ref()), graph.tensor_type(source)
     if (
         coding is None
         or not coding.is_single

@@ -15,7 +15,7 @@ from whence.graph.search import is_single_consumer, producer_of
 from whence.graph.state import SOURCES
 from whence.ops.attributes import get_int
 from whence.ops.quantised.quantise import integer_range, is_fixed_point, rounds_away
-from whence.passes.operands import tensor_of
+from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import code_of
 from whence.types import DType, Shape
 
@@ -146,20 +146,6 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
     return QuantisedOp(node, tuple(activations), last, operands, result, low, high, fixed)
 
 
-def limits(graph: Graph, node: Node) -> tuple[float, float] | None:
-    """The numbers between which a Relu or Clip keeps its input, when they are known."""
-    if node.op == "Relu":
-        return 0.0, math.inf
-    ends = [-math.inf, math.inf]
-    for index in (1, 2):
-        if node.input(index) is not None:
-            value = graph.const_value(node.input(index))
-            if value is None or value.size != 1:
-                return None
-            ends[index - 1] = float(value.reshape(()))
-    return ends[0], ends[1]
-
-
 def _narrowed(
     low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool
 ) -> tuple[int, int]:
@@ -184,7 +170,7 @@ def operand_of(graph: Graph, ref: Ref) -> QuantisedOperand | None:
     codes = None if node is None else node.input(0)
     if node is None or codes is None:
         return None
-    coding, kind = coding_of(graph, node, codes), tensor_of(graph, codes)
+    coding, kind = coding_of(graph, node, codes), graph.tensor_type(codes)
     if coding is None or kind is None:
         return None
     return QuantisedOperand(node, codes, coding, graph.const_value(codes), kind.shape)
@@ -194,8 +180,8 @@ def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
     """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant and for
     float32, for a tensor or an axis.
     """
-    kind, scale = tensor_of(graph, codes), graph.const_value(node.operand("x_scale", "y_scale"))
-    real = tensor_of(graph, node.ref() if node.op == "DequantizeLinear" else node.input(0))
+    kind, scale = graph.tensor_type(codes), graph.const_value(node.operand("x_scale", "y_scale"))
+    real = graph.tensor_type(node.ref() if node.op == "DequantizeLinear" else node.input(0))
     if (
         kind is None
         or real is None

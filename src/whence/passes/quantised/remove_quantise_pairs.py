@@ -13,7 +13,7 @@ from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import FLOATS, tensor_of
+from whence.passes.operands import FLOATS
 from whence.provenance import Reason
 from whence.types import DType, TensorType
 
@@ -121,8 +121,8 @@ def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
     """The parameters of a QuantizeLinear or DequantizeLinear between `codes` and `reals`, when they
     are constant.
     """
-    code_type = tensor_of(graph, codes)
-    real_type = tensor_of(graph, reals)
+    code_type = graph.tensor_type(codes)
+    real_type = graph.tensor_type(reals)
     scale = graph.const_value(node.operand("x_scale", "y_scale"))
     if (
         code_type is None

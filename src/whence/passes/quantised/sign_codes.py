@@ -17,7 +17,6 @@ import numpy as np
 from whence.graph import Graph, Node, Rewriter
 from whence.ops.attributes import get_str
 from whence.passes.base import RulePass
-from whence.passes.operands import tensor_of
 from whence.types import DType
 
 _RULE = "dq(q(x; zero in u8)) = dq(q(x; zero - 128 in i8))"
@@ -36,7 +35,7 @@ class SignCodes(RulePass):
     # dq(q(x; zero in u8)) = dq(q(x; zero - 128 in i8))
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        kind, zero = tensor_of(graph, node.ref()), graph.const_value(node.operand("y_zero_point"))
+        kind, zero = graph.tensor_type(node.ref()), graph.const_value(node.operand("y_zero_point"))
         if (
             kind is None
             or kind.dtype is not DType.U8
@@ -87,7 +86,7 @@ def _weights_are_signed(graph: Graph) -> bool:
     """
     found = False
     for node in graph:
-        kind = tensor_of(graph, node.inputs[0]) if node.op == "DequantizeLinear" else None
+        kind = graph.tensor_type(node.inputs[0]) if node.op == "DequantizeLinear" else None
         if (
             kind is None
             or kind.rank is None

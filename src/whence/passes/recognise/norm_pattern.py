@@ -12,13 +12,13 @@ import numpy as np
 from whence.graph import Edit, Graph, Node, Ref
 from whence.graph.search import producer_of
 from whence.ops.registry import one_of
-from whence.passes.operands import FLOATS, other_operand, tensor_of
+from whence.passes.operands import FLOATS, other_operand
+from whence.passes.parameters import reduced_axes
 from whence.passes.pattern import (
     dtype_of,
     is_open,
     only_user,
     operand_orders,
-    reduced_axes,
     same_dim,
     scalar,
     shape_of,
@@ -123,12 +123,10 @@ def mean_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
     shape = shape_of(graph, node.input(0))
     if shape is None or dtype_of(graph, node.input(0)) not in FLOATS:
         return None
+    if not node.is_a("ReduceMean", "GlobalAveragePool") or not node.attrs.get("keepdims", 1):
+        return None
     rank = len(shape)
-    axes: tuple[int, ...] | None = None
-    if node.op == "ReduceMean" and node.attrs.get("keepdims", 1):
-        axes = reduced_axes(graph, node)
-    elif node.op == "GlobalAveragePool":
-        axes = tuple(range(2, rank))
+    axes = reduced_axes(graph, node, rank)
     return axes if axes and axes == tuple(range(rank - len(axes), rank)) else None
 
 
@@ -205,7 +203,7 @@ def with_casts_in_front(
 
 def is_parameter(graph: Graph, ref: Ref, x: Ref, axes: tuple[int, ...]) -> bool:
     """May `ref` be the scale or bias of a norm of `x` over `axes`?"""
-    kind, shape = tensor_of(graph, ref), shape_of(graph, x)
+    kind, shape = graph.tensor_type(ref), shape_of(graph, x)
     if kind is None or shape is None or kind.shape is None or kind.dtype != dtype_of(graph, x):
         return False
     wanted = shape[axes[0] :]

@@ -20,13 +20,13 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, other_operand
+from whence.passes.parameters import reduced_axes
 from whence.passes.pattern import (
     dtype_of,
     few_consumers,
     is_closed,
     only_user,
     operand_orders,
-    reduced_axes,
     same_but_one,
     scalar,
     shape_of,
@@ -210,8 +210,10 @@ def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None
             return None
         ref = below
     reduce = nodes[-1]
-    axes = reduced_axes(graph, reduce) if reduce.op == op and reduce.input(0) == source else None
-    if axes is None or len(axes) != 1 or shape is None or here is None:
+    if reduce.op != op or reduce.input(0) != source or shape is None or here is None:
+        return None
+    axes = reduced_axes(graph, reduce, len(shape))
+    if axes is None or len(axes) != 1:
         return None
     wanted = (*shape[: axes[0]], 1, *shape[axes[0] + 1 :])
     is_shaped = len(nodes) == 1 and reduce.attrs.get("keepdims", 1)

@@ -18,7 +18,8 @@ from whence.ops.attributes import get_float
 from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
-from whence.passes.pattern import dtype_of, is_closed, near, scalar
+from whence.passes.parameters import limits
+from whence.passes.pattern import dtype_of, is_closed, near
 from whence.passes.recognise.gate import Gate, Polynomial, gates, scaled
 from whence.types import DType
 
@@ -145,8 +146,8 @@ def _ramp(gate: Gate, top: float) -> Polynomial:
 
 def _clip_top(graph: Graph, clip: Node) -> float | None:
     """The upper bound of a Clip from 0 to a positive number."""
-    low, high = scalar(graph, clip.operand("min")), scalar(graph, clip.operand("max"))
-    return high if low == 0 and high is not None and 0 < high < math.inf else None
+    low, high = limits(graph, clip) or (None, 0)
+    return high if low == 0 and 0 < high < math.inf else None
 
 
 def _apply(rewriter: Rewriter, gate: Gate, op: str, attrs: dict[str, Attr], rule: str) -> bool:

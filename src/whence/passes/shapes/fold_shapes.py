@@ -222,16 +222,8 @@ class _Walk:
             or node.retained
         ):
             return
-        axes = (
-            tuple(range(len(starts)))
-            if node.operand("axes") is None
-            else self.values.numbers(node.operand("axes"))
-        )
-        steps = (
-            (1,) * len(starts)
-            if node.operand("steps") is None
-            else self.values.numbers(node.operand("steps"))
-        )
+        axes = self.values.numbers(node.operand("axes"), tuple(range(len(starts))))
+        steps = self.values.numbers(node.operand("steps"), (1,) * len(starts))
         if (
             axes is None
             or steps is None

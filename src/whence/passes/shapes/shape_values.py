@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Ref
+from whence.ops.attributes import get_int
+from whence.ops.registry import one_of
 from whence.passes.shapes import size_algebra
 from whence.passes.shapes.size_algebra import Size, SizeTable, number
 from whence.types import DType, TensorType
@@ -146,9 +148,14 @@ class ShapeValues:
         found = [elements for ref in node.inputs if (elements := self.of(ref)) is not None]
         return found if len(found) == len(node.inputs) else None
 
-    def numbers(self, ref: Ref | None) -> tuple[int, ...] | None:
+    def numbers(
+        self, ref: Ref | None, absent: tuple[int, ...] | None = None
+    ) -> tuple[int, ...] | None:
+        """All elements as numbers, `absent` when there is no such value."""
         elements = self.of(ref)
-        return None if elements is None else elements.numbers
+        if elements is None:
+            return absent if ref is None else None
+        return elements.numbers
 
 
 def _is_within(item: Item, limit: int) -> bool:
@@ -160,18 +167,13 @@ def _is_within(item: Item, limit: int) -> bool:
 # ---- how operators act on elements ----
 
 
-def _attr(node: Node, name: str, default: int) -> int:
-    value = node.attrs.get(name, default)
-    return value if isinstance(value, int) else default
-
-
 def _shape(values: ShapeValues, node: Node) -> KnownElements | None:
     dims = values.dims(node.inputs[0]) if node.inputs[0] is not None else None
     if dims is None:
         return None
     rank = len(dims)
     # Both ends are clamped, as Python's slices are.
-    return KnownElements(dims[_attr(node, "start", 0) : _attr(node, "end", rank)])
+    return KnownElements(dims[get_int(node.attrs, "start", 0) : get_int(node.attrs, "end", rank)])
 
 
 def _size(values: ShapeValues, node: Node) -> KnownElements | None:
@@ -231,7 +233,7 @@ def _slice(values: ShapeValues, node: Node) -> KnownElements | None:
     data = values.of(node.inputs[0])
     start = values.numbers(node.operand("starts"))
     end = values.numbers(node.operand("ends"))
-    step = (1,) if node.operand("steps") is None else values.numbers(node.operand("steps"))
+    step = values.numbers(node.operand("steps"), (1,))
     if (
         data is None
         or data.scalar
@@ -303,7 +305,7 @@ def _elementwise(
 
 
 def _mod(values: ShapeValues, node: Node) -> KnownElements | None:
-    if _attr(node, "fmod", 0):
+    if get_int(node.attrs, "fmod", 0):
         return None
     return _elementwise(lambda sizes: sizes.remainder)(values, node)
 
@@ -341,15 +343,14 @@ def _reduced(
 ) -> Callable[[ShapeValues, Node], KnownElements | None]:
     def rule(values: ShapeValues, node: Node) -> KnownElements | None:
         found = values.of(node.inputs[0])
-        given = node.operand("axes")
-        axes = () if given is None else values.numbers(given)
+        axes = values.numbers(node.operand("axes"), ())
         if found is None or found.scalar or not found.items or axes not in ((), (0,), (-1,)):
             return None
-        if not axes and _attr(node, "noop_with_empty_axes", 0):
+        if not axes and get_int(node.attrs, "noop_with_empty_axes", 0):
             return found
         return KnownElements(
             (reduce(_lift(choose(values.sizes)), found.items),),
-            scalar=not _attr(node, "keepdims", 1),
+            scalar=not get_int(node.attrs, "keepdims", 1),
         )
 
     return rule
@@ -398,20 +399,9 @@ _RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
     "Range": _range,
 }
 _WHOLE_RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
-    "Gather": _gather,
-    "Slice": _slice,
-    "Concat": _concat,
-    "Squeeze": _regrouped,
-    "Unsqueeze": _regrouped,
-    "Reshape": _regrouped,
-    "Identity": _same,
-    "Cast": _cast,
-    "Floor": _same,
-    "Ceil": _same,
-    "Round": _same,
-    "Add": _elementwise(lambda sizes: size_algebra.add),
-    "Sub": _elementwise(lambda sizes: size_algebra.subtract),
-    "Mul": _elementwise(lambda sizes: size_algebra.multiply),
+    **{op: _RULES[op] for op in one_of("Gather", "Slice", "Concat", "Squeeze", "Unsqueeze")},
+    **{op: _RULES[op] for op in one_of("Reshape", "Identity", "Cast", "Add", "Sub", "Mul")},
+    **dict.fromkeys(one_of("Floor", "Ceil", "Round"), _same),
 }
 """The operators that make whole real numbers of such."""
 FOLLOWED: frozenset[str] = frozenset(_RULES) | frozenset(_WHOLE_RULES)

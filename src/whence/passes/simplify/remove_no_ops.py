@@ -17,15 +17,16 @@ one equals nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
 from whence.graph import Graph, Node, Ref, Rewriter
+from whence.ops.attributes import get_int, get_str
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints, is_filled_with
+from whence.passes.parameters import limits, reduced_axes
 from whence.passes.pattern import dtype_of, shape_of
 from whence.passes.simplify.forward_sweep import ForwardSweep
 from whence.provenance import Reason
@@ -81,16 +82,6 @@ def _same_shape(graph: Graph, node: Node) -> bool:
     )
 
 
-def _int(node: Node, name: str, default: int) -> int:
-    value = node.attrs.get(name, default)
-    return value if isinstance(value, int) else default
-
-
-def _text(node: Node, name: str, default: str) -> str:
-    value = node.attrs.get(name, default)
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
 def _is_read(graph: Graph, node: Node, index: int) -> bool:
     return len(node.outputs) > index and bool(graph.uses(node.ref(index)))
 
@@ -119,30 +110,19 @@ def _only_input(graph: Graph, node: Node) -> Ref | None:
 
 # Clip(x, -inf, inf) = x
 def _clip(graph: Graph, node: Node) -> Ref | None:
-    for ref, bound in ((node.operand("min"), -np.inf), (node.operand("max"), np.inf)):
-        value = graph.const_value(ref)
-        if ref is not None and (
-            value is None or value.dtype.kind != "f" or not is_filled_with(value, bound)
-        ):
-            return None
-    return node.inputs[0]
+    return node.inputs[0] if limits(graph, node) == (-math.inf, math.inf) else None
 
 
 # a reduction over nothing, or over axes of length 1 that stay, is x
 def _reduce(graph: Graph, node: Node) -> Ref | None:
-    axes = () if node.operand("axes") is None else const_ints(graph, node.operand("axes"))
+    listed = const_ints(graph, node.operand("axes"), ())
+    if listed == () and get_int(node.attrs, "noop_with_empty_axes", 0):
+        return node.inputs[0]
     shape = shape_of(graph, node.inputs[0])
-    if axes is None:
+    if shape is None or not get_int(node.attrs, "keepdims", 1):
         return None
-    if not axes:
-        if _int(node, "noop_with_empty_axes", 0):
-            return node.inputs[0]
-        axes = () if shape is None else tuple(range(len(shape)))
-    is_same = (
-        _int(node, "keepdims", 1)
-        and shape is not None
-        and all(-len(shape) <= axis < len(shape) and same_dim(shape[axis], 1) for axis in axes)
-    )
+    axes = reduced_axes(graph, node, len(shape))
+    is_same = axes is not None and all(same_dim(shape[axis], 1) for axis in axes)
     return node.inputs[0] if is_same else None
 
 
@@ -172,7 +152,7 @@ def _reshape(graph: Graph, node: Node) -> Ref | None:
     before, target = shape_of(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(before) != len(target):
         return None
-    copies = not _int(node, "allowzero", 0)
+    copies = not get_int(node.attrs, "allowzero", 0)
     # When all dimensions but one are proven to stay, so does the one that is worked out from them.
     proven = all(
         (dim == 0 and copies) or dim in (-1, was) for dim, was in zip(target, before, strict=True)
@@ -183,7 +163,7 @@ def _reshape(graph: Graph, node: Node) -> Ref | None:
 # Flatten(x) = x for a matrix, around its axis 1
 def _flatten(graph: Graph, node: Node) -> Ref | None:
     before = shape_of(graph, node.inputs[0])
-    matrix = before is not None and len(before) == 2 and _int(node, "axis", 1) in (1, -1)
+    matrix = before is not None and len(before) == 2 and get_int(node.attrs, "axis", 1) in (1, -1)
     return node.inputs[0] if matrix or _same_shape(graph, node) else None
 
 
@@ -229,11 +209,7 @@ def _pad(graph: Graph, node: Node) -> Ref | None:
 def _slice(graph: Graph, node: Node) -> Ref | None:
     starts = const_ints(graph, node.operand("starts"))
     ends = const_ints(graph, node.operand("ends"))
-    steps = (
-        (1,) * len(starts or ())
-        if node.operand("steps") is None
-        else const_ints(graph, node.operand("steps"))
-    )
+    steps = const_ints(graph, node.operand("steps"), ())
     if steps is None or any(step != 1 for step in steps):
         return None
     if (
@@ -259,7 +235,7 @@ def _same_static_shape(graph: Graph, node: Node) -> bool:
 
 # Concat(x, []) = Concat(x) = x
 def _concat(graph: Graph, node: Node) -> Ref | None:
-    axis = _int(node, "axis", 0)
+    axis = get_int(node.attrs, "axis", 0)
     shapes = [shape_of(graph, ref) for ref in node.inputs]
     parts = [
         ref
@@ -274,14 +250,14 @@ def _split(graph: Graph, node: Node) -> Ref | None:
     if len(node.outputs) != 1:
         return None
     if node.operand("split") is None:
-        return node.inputs[0] if _int(node, "num_outputs", 1) == 1 else None
+        return node.inputs[0] if get_int(node.attrs, "num_outputs", 1) == 1 else None
     sizes = const_ints(graph, node.operand("split"))
     return node.inputs[0] if sizes is not None and len(sizes) == 1 else None
 
 
 # blocks of one element move nothing
 def _blocks(graph: Graph, node: Node) -> Ref | None:
-    return node.inputs[0] if _int(node, "blocksize", 0) == 1 else None
+    return node.inputs[0] if get_int(node.attrs, "blocksize", 0) == 1 else None
 
 
 # ---- sampling and pooling ----
@@ -289,7 +265,7 @@ def _blocks(graph: Graph, node: Node) -> Ref | None:
 
 # Resize(x, scale 1) = x
 def _resize(graph: Graph, node: Node) -> Ref | None:
-    if _text(node, "coordinate_transformation_mode", "half_pixel").startswith("tf_"):
+    if get_str(node.attrs, "coordinate_transformation_mode", "half_pixel").startswith("tf_"):
         return None
     scales = graph.const_value(node.operand("scales"))
     if scales is not None and scales.size:
@@ -310,7 +286,7 @@ def _pool(graph: Graph, node: Node) -> Ref | None:
         value = node.attrs.get(name, ())
         return isinstance(value, tuple) and all(each == item for each in value)
 
-    plain = _text(node, "auto_pad", "NOTSET") in ("NOTSET", "VALID") and all_are("pads", 0)
+    plain = get_str(node.attrs, "auto_pad", "NOTSET") in ("NOTSET", "VALID") and all_are("pads", 0)
     window = "kernel_shape" in node.attrs and all_are("kernel_shape", 1) and all_are("strides", 1)
     return node.inputs[0] if plain and window and not _is_read(graph, node, 1) else None
 
@@ -363,7 +339,7 @@ def _sequence_at(graph: Graph, node: Node) -> Ref | None:
 # ConcatFromSequence([x]) = x
 def _concat_from_sequence(graph: Graph, node: Node) -> Ref | None:
     items = _items(graph, node)
-    if items is not None and len(items) == 1 and not _int(node, "new_axis", 0):
+    if items is not None and len(items) == 1 and not get_int(node.attrs, "new_axis", 0):
         return items[0]
     return None
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.const_values import const_ints
 from whence.passes.layout.axes import reshape_target
+from whence.passes.parameters import Cut, cuts_of
 from whence.passes.pattern import shape_of
 from whence.provenance import Reason
 from whence.types import TensorType, ValueType
@@ -37,14 +37,6 @@ _LARGEST = 2**63 - 1
 # Looking for the part an element lies in walks over the parts; a concatenation of thousands has
 # thousands of readers.
 _MAX_PARTS = 256
-
-
-class Cut(NamedTuple):
-    """What a slice takes of one axis, in the operator's own numbers."""
-
-    start: int
-    end: int
-    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +82,6 @@ def _axis(graph: Graph, node: Node, ref: Ref | None) -> int | None:
     return axis if axis >= 0 or rank is None else axis + rank
 
 
-def _cuts(graph: Graph, node: Node) -> dict[int, Cut] | None:
-    """What a `Slice` takes, by axis; `None` unless all of it is constant."""
-    starts = const_ints(graph, node.operand("starts"))
-    ends = const_ints(graph, node.operand("ends"))
-    if starts is None or ends is None or node.inputs[0] is None:
-        return None
-    axes: Sequence[int] | None = range(len(starts))
-    if node.operand("axes") is not None:
-        axes = const_ints(graph, node.operand("axes"))
-    steps: Sequence[int] | None = (1,) * len(starts)
-    if node.operand("steps") is not None:
-        steps = const_ints(graph, node.operand("steps"))
-    kind = graph.tensor_type(node.inputs[0])
-    rank = None if kind is None else kind.rank
-    if axes is None or steps is None or (rank is None and min(axes, default=0) < 0) or 0 in steps:
-        return None
-    places = [axis if axis >= 0 or rank is None else axis + rank for axis in axes]
-    return {axis: Cut(*numbers) for axis, *numbers in zip(places, starts, ends, steps, strict=True)}
-
-
 def _parts(graph: Graph, node: Node) -> list[tuple[Ref, int]] | None:
     """The inputs of a `Concat` and their lengths along its axis; `None` unless all are known."""
     axis = _axis(graph, node, node.inputs[0])
@@ -148,14 +120,14 @@ def _merge_slices(node: Node, rewriter: Rewriter) -> bool:
     if (
         consumer is not None
         and consumer.inputs[0] == node.ref()
-        and _cuts(graph, consumer) is not None
+        and cuts_of(graph, consumer) is not None
     ):
         # The last of a chain takes in all before it, so that a long chain is rewritten once.
         return False
-    cuts, chain = _cuts(graph, node), [node]
+    cuts, chain = cuts_of(graph, node), [node]
     while cuts is not None:
         inner = producer_of(graph, chain[-1].inputs[0], "Slice")
-        inner_cuts = _cuts(graph, inner) if inner is not None and len(inner._uses) == 1 else None
+        inner_cuts = cuts_of(graph, inner) if inner is not None and len(inner._uses) == 1 else None
         combined = (
             None
             if inner is None or inner_cuts is None
@@ -198,7 +170,7 @@ def _compose(
 # [x, y][0 : len x] = x
 def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
     graph, source = rewriter.graph, producer_of(rewriter.graph, node.inputs[0], "Concat")
-    cuts, parts = _cuts(graph, node), _parts(graph, source) if source is not None else None
+    cuts, parts = cuts_of(graph, node), _parts(graph, source) if source is not None else None
     axis = _axis(graph, source, source.inputs[0]) if source is not None else None
     if cuts is None or parts is None or axis is None or axis not in cuts or cuts[axis].step != 1:
         return False
@@ -283,7 +255,7 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
     taken = range(0)
     for ref in node.inputs:
         piece = producer_of(graph, ref, "Slice")
-        cuts = _cuts(graph, piece) if piece is not None else None
+        cuts = cuts_of(graph, piece) if piece is not None else None
         if (
             piece is None
             or cuts is None
