@@ -229,6 +229,20 @@ def test_splits_and_slices_are_views(engine: Engine) -> None:
     check(graph, engine, [numbered_rows(4)[None]])
 
 
+def test_a_slice_whose_step_only_the_call_knows_is_no_view(engine: Engine) -> None:
+    build = GraphBuilder()
+    x, unit = build.input("x", DType.F32, ["n", 64]), build.const(np.eye(64, dtype=np.float32))
+    whole, zero = build.op("MatMul", x, unit), build.const(np.array([0]))
+    quarter = build.op("Div", build.op("Shape", x, end=1), build.const(np.array([4])))
+    rows = build.op("Slice", whole, zero, build.const(np.array([1 << 40])), zero, quarter)
+    build.output("y", build.op("MatMul", rows, unit))
+    build.output("z", build.op("MatMul", whole, unit))
+    model = compile_model(build.finish(), engine=engine)
+    for size in (8, 16):
+        data = np.arange(size * 64, dtype=np.float32).reshape(size, 64)
+        np.testing.assert_array_equal(model(data)[0], data[:: size // 4])
+
+
 def test_views_of_what_the_caller_gives_and_gets(engine: Engine) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 16])

@@ -16,6 +16,7 @@ from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
+from whence.passes.const_values import const_ints
 from whence.types import DType, TensorType
 
 MAY_BE_CONTIGUOUS = operators(Trait.CONTIGUOUS_PARTS)
@@ -67,18 +68,20 @@ def _begins_a_line(offset: int) -> bool:
 
 
 def _slice_offset(graph: Graph, node: Node, source: Ref) -> list[int] | None:
-    starts, axes, steps = (_ints(graph, node.input(slot)) for slot in (1, 3, 4))
+    # With a step that is known only in a call, the rows of the whole are not those of the part.
+    starts = const_ints(graph, node.operand("starts"))
+    axes = const_ints(graph, node.operand("axes"), (0,))
     before, after = _shape(graph, source), _shape(graph, node.ref())
     if (
         starts is None
+        or axes is None
         or before is None
         or after is None
         or len(starts) != 1
-        or (steps or [1]) != [1]
-        or len(before) != len(after)
+        or const_ints(graph, node.operand("steps"), (1,)) != (1,)
     ):
         return None
-    (axis,) = axes or [0]
+    (axis,) = axes
     row = _row_bytes(graph, source, axis)
     start = starts[0] + before[axis] if starts[0] < 0 else starts[0]
     if (
@@ -115,8 +118,3 @@ def _shape(graph: Graph, ref: Ref) -> tuple[int, ...] | None:
     ):
         return None
     return kind.static_shape
-
-
-def _ints(graph: Graph, ref: Ref | None) -> list[int] | None:
-    value = graph.const_value(ref)
-    return None if value is None else [int(item) for item in value.reshape(-1)]
