@@ -128,8 +128,12 @@ def labelled(operator: str, text: str) -> str:
     return f"{operator}: {text.removeprefix(f'{kind}: ')}"
 
 
-Infer: TypeAlias = Callable[[TypeQuery], Sequence[ValueType]]
-Reference: TypeAlias = Callable[[Call], Sequence[Value]]
+Infer: TypeAlias = Callable[[TypeQuery], ValueType | tuple[ValueType, ...]]
+"""The type of the only output, or a tuple of those of several: of those, what a call does not ask
+for is left out.
+"""
+Reference: TypeAlias = Callable[[Call], Value]
+"""The value of the only output, or a tuple of those of several; as `Infer`."""
 Check: TypeAlias = Callable[[TypeQuery], None]
 """Raises `ModelError` when operands or attributes certainly do not fit each other."""
 Flops: TypeAlias = Callable[[TypeQuery, Sequence[ValueType]], int | None]

@@ -175,11 +175,12 @@ def evaluate(call: Call) -> tuple[Value, ...]:
     try:
         # Operators are defined on overflow, division by zero and NaN; they are no reason to warn.
         with np.errstate(all="ignore"):
-            results = (definition.reference or onnx_reference)(call)
+            made = (definition.reference or onnx_reference)(call)
     except WhenceError as error:
         raise naming(call.op, error) from error
     except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
         raise ModelError(f"{call.op}: {first_line(error)}") from error
+    results = made if isinstance(made, tuple) else (made,)
     if len(results) < call.n_outputs:
         raise ModelError(
             f"{call.op}: {call.n_outputs} outputs are asked for, it has {len(results)}"

@@ -193,7 +193,7 @@ def test_unknown_dimensions_stay_unknown():
     assert definition.infer is not None
     types = (TensorType(DType.F32, ("batch", 3, None, 224)), TensorType(DType.F32, (64, 3, 7, 7)))
     query = TypeQuery("Conv", {"strides": (2, 2), "pads": (3, 3, 3, 3)}, types, (None, None), 1)
-    assert definition.infer(query) == (TensorType(DType.F32, ("batch", 64, None, 112)),)
+    assert definition.infer(query) == TensorType(DType.F32, ("batch", 64, None, 112))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,7 @@ def test_they_are_opaque_and_left_to_the_interpreter() -> None:
         assert definition.pattern is Pattern.OPAQUE
         assert definition.reference is None
         assert definition.infer is not None
-        assert list(definition.infer(TypeQuery(definition.name, {}, (), (), 2))) == [
-            UNKNOWN,
-            UNKNOWN,
-        ]
+        assert definition.infer(TypeQuery(definition.name, {}, (), (), 2)) == (UNKNOWN, UNKNOWN)
 
 
 def test_those_with_nested_graphs_are_control() -> None:

@@ -10,7 +10,8 @@ import pytest
 from whence.errors import ModelError, UnsupportedError
 from whence.ops.definition import Call, TypeQuery
 from whence.ops.registry import REGISTRY
-from whence.types import DType, TensorType, ValueType
+from whence.ops.types.inference import infer
+from whence.types import DType, TensorType
 
 BYTES = np.arange(16, dtype=np.uint8)
 
@@ -25,12 +26,6 @@ def test_without_pillow_one_line_says_what_to_install(monkeypatch: pytest.Monkey
         decode(Call("ImageDecoder", {}, (BYTES,), 1))
 
 
-def infer(query: TypeQuery) -> tuple[ValueType, ...]:
-    rule = REGISTRY["ImageDecoder"].infer
-    assert rule is not None
-    return tuple(rule(query))
-
-
 @pytest.mark.parametrize(("pixel_format", "channels"), [("RGB", 3), ("BGR", 3), ("Grayscale", 1)])
 def test_the_format_decides_the_channels(pixel_format: str, channels: int) -> None:
     types = (TensorType(DType.U8, (None,)),)
@@ -39,6 +34,6 @@ def test_the_format_decides_the_channels(pixel_format: str, channels: int) -> No
 
 
 def test_an_unknown_format_is_refused() -> None:
-    query = TypeQuery("ImageDecoder", {"pixel_format": "CMYK"}, (None,), (None,), 1)
+    query = TypeQuery("ImageDecoder", {"pixel_format": "CMYK"}, (TensorType(DType.U8, (None,)),), (None,), 1)
     with pytest.raises(ModelError, match="'CMYK'"):
         infer(query)

@@ -129,16 +129,16 @@ def test_product(dims: Shape, result: Dim) -> None:
 
 
 def test_concat() -> None:
-    assert concat(TypeQuery("Concat", {"axis": -1}, (f32("b", 3), f32(2, 4)), (None, None), 1)) == (
-        f32(2, 7),
-    )
+    assert concat(
+        TypeQuery("Concat", {"axis": -1}, (f32("b", 3), f32(2, 4)), (None, None), 1)
+    ) == f32(2, 7)
     assert concat(
         TypeQuery("Concat", {"axis": 0}, (f32("b", 3), f32(2, None)), (None, None), 1)
-    ) == (f32(None, 3),)
-    assert concat(TypeQuery("Concat", {"axis": 0}, (f32("b", 3),), (None,), 1)) == (f32("b", 3),)
+    ) == f32(None, 3)
+    assert concat(TypeQuery("Concat", {"axis": 0}, (f32("b", 3),), (None,), 1)) == f32("b", 3)
     assert concat(
         TypeQuery("Concat", {"axis": 0}, (f32(2, 3), TensorType(DType.F32)), (None, None), 1)
-    ) == (f32(None, 3),)
+    ) == f32(None, 3)
 
 
 @pytest.mark.parametrize(
@@ -152,37 +152,37 @@ def test_concat() -> None:
     ],
 )
 def test_matmul(left: Shape, right: Shape, result: Shape) -> None:
-    assert matmul(TypeQuery("MatMul", {}, (f32(*left), f32(*right)), (None, None), 1)) == (
-        f32(*result),
+    assert matmul(TypeQuery("MatMul", {}, (f32(*left), f32(*right)), (None, None), 1)) == f32(
+        *result
     )
 
 
 def test_where_and_gather() -> None:
     condition = TensorType(DType.BOOL, ("b", 1))
-    assert where(TypeQuery("Where", {}, (condition, f32(1, 3), f32()), (None,) * 3, 1)) == (
-        f32("b", 3),
+    assert where(TypeQuery("Where", {}, (condition, f32(1, 3), f32()), (None,) * 3, 1)) == f32(
+        "b", 3
     )
     indices = TensorType(DType.I64, ("n", 2))
-    assert gather(TypeQuery("Gather", {"axis": -1}, (f32("b", 3), indices), (None, None), 1)) == (
-        f32("b", "n", 2),
-    )
+    assert gather(
+        TypeQuery("Gather", {"axis": -1}, (f32("b", 3), indices), (None, None), 1)
+    ) == f32("b", "n", 2)
 
 
 def test_reduce() -> None:
     axes = TensorType(DType.I64, (1,))
-    assert reduce(TypeQuery("ReduceSum", {}, (f32("b", 3), axes), (None, np.array([-1])), 1)) == (
-        f32("b", 1),
-    )
-    assert reduce(TypeQuery("ReduceSum", {"keepdims": 0}, (f32("b", 3),), (None,), 1)) == (f32(),)
+    assert reduce(
+        TypeQuery("ReduceSum", {}, (f32("b", 3), axes), (None, np.array([-1])), 1)
+    ) == f32("b", 1)
+    assert reduce(TypeQuery("ReduceSum", {"keepdims": 0}, (f32("b", 3),), (None,), 1)) == f32()
     assert reduce(
         TypeQuery("ReduceSum", {"noop_with_empty_axes": 1}, (f32("b", 3),), (None,), 1)
-    ) == (f32("b", 3),)
-    assert reduce(TypeQuery("ReduceSum", {}, (f32("b", 3), axes), (None, None), 1)) == (
-        f32(None, None),
+    ) == f32("b", 3)
+    assert reduce(TypeQuery("ReduceSum", {}, (f32("b", 3), axes), (None, None), 1)) == f32(
+        None, None
     )
     assert reduce(
         TypeQuery("ReduceSum", {"keepdims": 0}, (f32("b", 3), axes), (None, None), 1)
-    ) == (TensorType(DType.F32),)
+    ) == TensorType(DType.F32)
 
 
 def test_a_type_without_element_type_has_no_size() -> None:

@@ -15,29 +15,29 @@ from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
 from whence.ops.operand import UNARY, named, variadic
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import same_type, tensor_type
-from whence.types import Dim, DType, TensorType, ValueType
+from whence.types import Dim, DType, TensorType
 
 
-def _array_feature_extractor(call: Call) -> tuple[Value]:
+def _array_feature_extractor(call: Call) -> Value:
     x, places = tensor(call, 0), tensor(call, 1).reshape(-1)
     chosen = np.take(x, places, axis=-1)
-    return (chosen.reshape(1, -1) if x.ndim == 1 else chosen,)
+    return chosen.reshape(1, -1) if x.ndim == 1 else chosen
 
 
-def _binarizer(call: Call) -> tuple[Value]:
+def _binarizer(call: Call) -> Value:
     x = tensor(call, 0)
-    return ((x > get_float(call.attrs, "threshold", 0.0)).astype(x.dtype),)
+    return (x > get_float(call.attrs, "threshold", 0.0)).astype(x.dtype)
 
 
-def _scaler(call: Call) -> tuple[Value]:
+def _scaler(call: Call) -> Value:
     x = tensor(call, 0).astype(np.float32)
     offset, scale = floats(call.attrs, "offset"), floats(call.attrs, "scale")
-    return (
-        (x - (offset if offset.size else np.float32(0))) * (scale if scale.size else np.float32(1)),
+    return (x - (offset if offset.size else np.float32(0))) * (
+        scale if scale.size else np.float32(1)
     )
 
 
-def _normalizer(call: Call) -> tuple[Value]:
+def _normalizer(call: Call) -> Value:
     x, norm = tensor(call, 0).astype(np.float32), get_str(call.attrs, "norm", "MAX")
     sizes: dict[str, Callable[[], Any]] = {
         "MAX": lambda: x.max(axis=-1, keepdims=True),
@@ -47,10 +47,10 @@ def _normalizer(call: Call) -> tuple[Value]:
     if norm not in sizes:
         raise ModelError(f"unknown norm {norm!r}")
     size = sizes[norm]()
-    return (np.where(size != 0, x / np.where(size != 0, size, 1), x).astype(np.float32),)
+    return np.where(size != 0, x / np.where(size != 0, size, 1), x).astype(np.float32)
 
 
-def _imputer(call: Call) -> tuple[Value]:
+def _imputer(call: Call) -> Value:
     x = tensor(call, 0)
     if x.dtype.kind == "f":
         wanted = get_float(call.attrs, "replaced_value_float", 0.0)
@@ -61,10 +61,10 @@ def _imputer(call: Call) -> tuple[Value]:
         found = x == get_int(call.attrs, "replaced_value_int64", 0)
     if filling.size not in {1, x.shape[-1] if x.ndim else 1}:
         raise ModelError(f"{filling.size} imputed values do not fit shape {list(x.shape)}")
-    return (np.where(found, filling.astype(x.dtype), x),)
+    return np.where(found, filling.astype(x.dtype), x)
 
 
-def _feature_vectorizer(call: Call) -> tuple[Value]:
+def _feature_vectorizer(call: Call) -> Value:
     columns = []
     widths = get_ints(call.attrs, "inputdimensions")
     for index, value in enumerate(call.inputs):
@@ -72,16 +72,16 @@ def _feature_vectorizer(call: Call) -> tuple[Value]:
         x = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], -1)
         width = widths[index] if index < len(widths) else x.shape[1]
         columns.append(np.pad(x[:, :width], ((0, 0), (0, max(width - x.shape[1], 0)))))
-    return (np.concatenate(columns, axis=1),)
+    return np.concatenate(columns, axis=1)
 
 
-def _feature_vectorizer_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _feature_vectorizer_type(query: TypeQuery) -> TensorType:
     first = tensor_type(query, 0).shape
     rows: Dim = None if first is None else first[0] if len(first) > 1 else 1
-    return (TensorType(DType.F32, (rows, sum(get_ints(query.attrs, "inputdimensions")) or None)),)
+    return TensorType(DType.F32, (rows, sum(get_ints(query.attrs, "inputdimensions")) or None))
 
 
-def _one_hot_encoder(call: Call) -> tuple[Value]:
+def _one_hot_encoder(call: Call) -> Value:
     x, texts = tensor(call, 0), get_strs(call.attrs, "cats_strings")
     known: Sequence[Any] = texts or get_ints(call.attrs, "cats_int64s")
     if x.dtype == np.object_:
@@ -90,7 +90,7 @@ def _one_hot_encoder(call: Call) -> tuple[Value]:
         hot = x.astype(np.int64)[..., np.newaxis] == np.array(known, np.int64)
     if not get_int(call.attrs, "zeros", 1) and not hot.any(axis=-1).all():
         raise ModelError(f"a value is in none of the {len(known)} categories")
-    return (hot.astype(np.float32),)
+    return hot.astype(np.float32)
 
 
 def _mapped(x: np.ndarray, table: dict[Any, Any], default: Any, dtype: np.dtype[Any]) -> np.ndarray:
@@ -127,7 +127,7 @@ _COLUMN_TYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def _label_encoder(call: Call) -> tuple[Value]:
+def _label_encoder(call: Call) -> Value:
     x, keys, values = tensor(call, 0), _column(call.attrs, "keys"), _column(call.attrs, "values")
     if keys is None or values is None or keys.size != values.size:
         raise ModelError("keys and values must be given, as many of one as of the other")
@@ -142,31 +142,25 @@ def _label_encoder(call: Call) -> tuple[Value]:
             if values.dtype.kind == "f"
             else get_int(call.attrs, "default_int64", -1)
         )
-    return (
-        _mapped(x, dict(zip(keys.tolist(), values.tolist(), strict=True)), other, values.dtype),
-    )
+    return _mapped(x, dict(zip(keys.tolist(), values.tolist(), strict=True)), other, values.dtype)
 
 
-def _category_mapper(call: Call) -> tuple[Value]:
+def _category_mapper(call: Call) -> Value:
     x = tensor(call, 0)
     texts = get_strs(call.attrs, "cats_strings")
     numbers = get_ints(call.attrs, "cats_int64s")
     if x.dtype == np.object_:
-        return (
-            _mapped(
-                x,
-                dict(zip(texts, numbers, strict=True)),
-                get_int(call.attrs, "default_int64", -1),
-                np.dtype(np.int64),
-            ),
-        )
-    return (
-        _mapped(
+        return _mapped(
             x,
-            dict(zip(numbers, texts, strict=True)),
-            get_str(call.attrs, "default_string", "_Unused"),
-            np.dtype(np.object_),
-        ),
+            dict(zip(texts, numbers, strict=True)),
+            get_int(call.attrs, "default_int64", -1),
+            np.dtype(np.int64),
+        )
+    return _mapped(
+        x,
+        dict(zip(numbers, texts, strict=True)),
+        get_str(call.attrs, "default_string", "_Unused"),
+        np.dtype(np.object_),
     )
 
 
@@ -185,17 +179,17 @@ def _of_map(items: Sequence[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if all(type(item) is float for item in items) else array.dtype
 
 
-def _dict_vectorizer(call: Call) -> tuple[Value]:
+def _dict_vectorizer(call: Call) -> Value:
     given = _map(call)
     known: Sequence[Any] = get_strs(call.attrs, "string_vocabulary") or get_ints(
         call.attrs, "int64_vocabulary"
     )
     dtype = _of_map(list(given.values()))
     blank = "" if dtype == np.object_ else 0
-    return (np.array([[given.get(key, blank) for key in known]], dtype),)
+    return np.array([[given.get(key, blank) for key in known]], dtype)
 
 
-def _cast_map(call: Call) -> tuple[Value]:
+def _cast_map(call: Call) -> Value:
     given, target = _map(call), get_str(call.attrs, "cast_to", "TO_FLOAT")
     if target not in _CASTS:
         raise ModelError(f"unknown cast_to {target!r}")
@@ -206,7 +200,7 @@ def _cast_map(call: Call) -> tuple[Value]:
     convert, dtype = _CASTS[target]
     result = np.empty((1, len(row)), dtype)
     result[0, :] = [convert(item) for item in row]
-    return (result,)
+    return result
 
 
 _CASTS: dict[str, tuple[Callable[[Any], Any], Any]] = {
@@ -216,7 +210,7 @@ _CASTS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-def _zip_map(call: Call) -> tuple[Value]:
+def _zip_map(call: Call) -> Value:
     x = tensor(call, 0)
     keys: Sequence[Any] = get_strs(call.attrs, "classlabels_strings") or get_ints(
         call.attrs, "classlabels_int64s"
@@ -224,11 +218,11 @@ def _zip_map(call: Call) -> tuple[Value]:
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     if rows.shape[1] != len(keys):
         raise ModelError(f"{rows.shape[1]} columns do not fit {len(keys)} labels")
-    return ([dict(zip(keys, row, strict=True)) for row in rows.tolist()],)
+    return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
 
 
-def _as_float(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (TensorType(DType.F32, tensor_type(query, 0).shape),)
+def _as_float(query: TypeQuery) -> TensorType:
+    return TensorType(DType.F32, tensor_type(query, 0).shape)
 
 
 OPS: tuple[OpDef, ...] = (

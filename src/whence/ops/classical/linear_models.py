@@ -46,9 +46,9 @@ def linear_scores(call: Call, rows: int) -> np.ndarray:
     return np.asarray(scores + offsets if offsets.size else scores)
 
 
-def _linear_regressor(call: Call) -> tuple[Value]:
+def _linear_regressor(call: Call) -> Value:
     scores = linear_scores(call, get_int(call.attrs, "targets", 1))
-    return (transform_single(scores, get_str(call.attrs, "post_transform", "NONE")),)
+    return transform_single(scores, get_str(call.attrs, "post_transform", "NONE"))
 
 
 def _linear_classifier(call: Call) -> tuple[Value, Value]:
@@ -79,7 +79,7 @@ def kernel(call: Call, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     )
 
 
-def _svm_regressor(call: Call) -> tuple[Value]:
+def _svm_regressor(call: Call) -> Value:
     x, weights, rho = features(call), floats(call.attrs, "coefficients"), floats(call.attrs, "rho")
     count = get_int(call.attrs, "n_supports", 0)
     vectors = (
@@ -91,7 +91,7 @@ def _svm_regressor(call: Call) -> tuple[Value]:
     value = (similar @ weights if count else similar[:, 0]) + rho[0]
     if get_int(call.attrs, "one_class", 0):
         value = np.where(value > 0, 1, -1)
-    return (value.reshape(-1, 1).astype(np.float32),)
+    return value.reshape(-1, 1).astype(np.float32)
 
 
 def _svm_classifier(call: Call) -> tuple[Value, Value]:
@@ -185,14 +185,14 @@ OPS: tuple[OpDef, ...] = (
     OpDef("ai.onnx.ml::LinearClassifier", reference=_linear_classifier, operands=UNARY),
     OpDef(
         "ai.onnx.ml::LinearRegressor",
-        infer=lambda query: (rows_type(query, get_int(query.attrs, "targets", 1)),),
+        infer=lambda query: rows_type(query, get_int(query.attrs, "targets", 1)),
         reference=_linear_regressor,
         operands=UNARY,
     ),
     OpDef("ai.onnx.ml::SVMClassifier", reference=_svm_classifier, operands=UNARY),
     OpDef(
         "ai.onnx.ml::SVMRegressor",
-        infer=lambda query: (rows_type(query, 1),),
+        infer=lambda query: rows_type(query, 1),
         reference=_svm_regressor,
         operands=UNARY,
     ),

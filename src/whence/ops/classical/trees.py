@@ -194,12 +194,12 @@ def _inputs(call: Call) -> np.ndarray:
     )
 
 
-def _regressor(call: Call) -> tuple[Value]:
+def _regressor(call: Call) -> Value:
     ensemble = _from_lists(call, "target", get_int(call.attrs, "n_targets", 1))
     scores, _ = ensemble.scores(_inputs(call), get_str(call.attrs, "aggregate_function", "SUM"))
     base = _number_array(call.attrs, "base_values")
     scores = (scores + base if base.size else scores).astype(np.float32)
-    return (transform_single(scores, get_str(call.attrs, "post_transform", "NONE")),)
+    return transform_single(scores, get_str(call.attrs, "post_transform", "NONE"))
 
 
 def _classifier(call: Call) -> tuple[Value, Value]:
@@ -241,7 +241,7 @@ def _two_classes(
     )
 
 
-def _tree_ensemble(call: Call) -> tuple[Value]:
+def _tree_ensemble(call: Call) -> Value:
     """The newer form: leaves apart from inner nodes, everything by index."""
     attrs, x = call.attrs, _inputs(call)
     inner = len(get_ints(attrs, "nodes_featureids"))
@@ -281,11 +281,9 @@ def _tree_ensemble(call: Call) -> tuple[Value]:
         ),
     )
     scores, _ = ensemble.scores(x, _AGGREGATES[get_int(attrs, "aggregate_function", 1)])
-    return (
-        transform_single(
-            scores.astype(np.float32), _TRANSFORMS[get_int(attrs, "post_transform", 0)]
-        ).astype(x.dtype),
-    )
+    return transform_single(
+        scores.astype(np.float32), _TRANSFORMS[get_int(attrs, "post_transform", 0)]
+    ).astype(x.dtype)
 
 
 def _members(attrs: Attrs, modes: np.ndarray) -> dict[int, np.ndarray]:
@@ -309,12 +307,9 @@ def _classifier_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return TensorType(DType.of(labels), scores.shape[:1]), scores
 
 
-def _tree_ensemble_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (
-        TensorType(
-            tensor_type(query, 0).dtype,
-            rows_type(query, get_int(query.attrs, "n_targets", 1)).shape,
-        ),
+def _tree_ensemble_type(query: TypeQuery) -> TensorType:
+    return TensorType(
+        tensor_type(query, 0).dtype, rows_type(query, get_int(query.attrs, "n_targets", 1)).shape
     )
 
 
@@ -333,7 +328,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "ai.onnx.ml::TreeEnsembleRegressor",
-        infer=lambda query: (rows_type(query, get_int(query.attrs, "n_targets", 1)),),
+        infer=lambda query: rows_type(query, get_int(query.attrs, "n_targets", 1)),
         reference=_regressor,
         operands=UNARY,
     ),

@@ -123,9 +123,7 @@ def _attention(call: Call) -> tuple[Value, ...]:
     if packed:
         y = np.ascontiguousarray(y.transpose(0, 2, 1, 3)).reshape(batch, queries, -1)
     mode = get_int(call.attrs, "qk_matmul_output_mode", 0)
-    return (narrow(y, dtype), present_key, present_value, narrow(shown[mode], dtype))[
-        : call.n_outputs
-    ]
+    return narrow(y, dtype), present_key, present_value, narrow(shown[mode], dtype)
 
 
 def _masked_softmax(scores: np.ndarray, bias: np.ndarray | None, precision: int) -> np.ndarray:
@@ -147,7 +145,7 @@ def _masked_softmax(scores: np.ndarray, bias: np.ndarray | None, precision: int)
     return weights
 
 
-def _rotary_embedding(call: Call) -> tuple[Value]:
+def _rotary_embedding(call: Call) -> Value:
     x = tensor(call, 0)
     heads = get_int(call.attrs, "num_heads", 1)
     packed = x.ndim == 3
@@ -162,7 +160,7 @@ def _rotary_embedding(call: Call) -> tuple[Value]:
     )
     if packed:
         y = np.ascontiguousarray(y.transpose(0, 2, 1, 3)).reshape(x.shape)
-    return (y,)
+    return y
 
 
 def rotary_embedding(

@@ -76,19 +76,17 @@ def block_size(op: str, attrs: Attrs) -> int:
 # ---- evaluation ----
 
 
-def _to_blocked(call: Call) -> tuple[Value]:
-    return (to_blocked(tensor(call, 0), block_size(call.op, call.attrs)),)
+def _to_blocked(call: Call) -> Value:
+    return to_blocked(tensor(call, 0), block_size(call.op, call.attrs))
 
 
-def _from_blocked(call: Call) -> tuple[Value]:
-    return (
-        from_blocked(
-            tensor(call, 0), get_int(call.attrs, "channels", 0), get_int(call.attrs, "rank", 4)
-        ),
+def _from_blocked(call: Call) -> Value:
+    return from_blocked(
+        tensor(call, 0), get_int(call.attrs, "channels", 0), get_int(call.attrs, "rank", 4)
     )
 
 
-def _blocked_conv(call: Call) -> tuple[Value]:
+def _blocked_conv(call: Call) -> Value:
     x, z = tensor(call, 0), optional_tensor(call, 3)
     channels_in = get_int(call.attrs, "channels_in", 0)
     channels_out = get_int(call.attrs, "channels_out", 0)
@@ -97,16 +95,16 @@ def _blocked_conv(call: Call) -> tuple[Value]:
     if z is not None:
         y = y + widen(from_blocked(z, channels_out))
     y = narrow(apply_activation(call.op, call.attrs, y), x.dtype)
-    return (to_blocked(y, block_size(call.op, call.attrs)),)
+    return to_blocked(y, block_size(call.op, call.attrs))
 
 
-def _blocked_pool(call: Call) -> tuple[Value]:
+def _blocked_pool(call: Call) -> Value:
     op, x = call.op.removeprefix("Blocked"), tensor(call, 0)
     block = x.shape[-1]
     reference = _POOLS[op].reference
     assert reference is not None
-    (y,) = reference(Call(op, call.attrs, (from_blocked(x, x.shape[1] * block),), 1))
-    return (to_blocked(y, block),)
+    y = reference(Call(op, call.attrs, (from_blocked(x, x.shape[1] * block),), 1))
+    return to_blocked(y, block)
 
 
 # ---- types and cost ----
@@ -116,8 +114,7 @@ def _blocks(channels: Dim, block: int) -> Dim:
     return blocks_of(channels, block) if isinstance(channels, int) else None
 
 
-def _as_blocked(kind: ValueType, block: int) -> TensorType:
-    assert isinstance(kind, TensorType)
+def _as_blocked(kind: TensorType, block: int) -> TensorType:
     shape = kind.shape
     if shape is None:
         return kind
@@ -134,27 +131,25 @@ def _of_rank(query: TypeQuery, *ranks: int) -> TensorType:
     return x
 
 
-def _infer_to_blocked(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (_as_blocked(_of_rank(query, 3, 4), block_size(query.op, query.attrs)),)
+def _infer_to_blocked(query: TypeQuery) -> TensorType:
+    return _as_blocked(_of_rank(query, 3, 4), block_size(query.op, query.attrs))
 
 
-def _infer_from_blocked(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_from_blocked(query: TypeQuery) -> TensorType:
     x = _of_rank(query, 5)
     if x.shape is None:
-        return (x,)
+        return x
     rank = get_int(query.attrs, "rank", 4)
     if rank not in {3, 4} or (rank == 3 and x.shape[2] != 1):
         raise ModelError(f"{x} cannot become a plain tensor of {rank} axes")
-    return (
-        TensorType(
-            x.dtype, (x.shape[0], get_int(query.attrs, "channels", 0), *x.shape[6 - rank : 4])
-        ),
+    return TensorType(
+        x.dtype, (x.shape[0], get_int(query.attrs, "channels", 0), *x.shape[6 - rank : 4])
     )
 
 
-def _infer_conv(query: TypeQuery) -> tuple[ValueType, ...]:
-    (y,) = infer_conv(_plain_query(query))
-    return (_as_blocked(y, block_size(query.op, query.attrs)),)
+def _infer_conv(query: TypeQuery) -> TensorType:
+    y = infer_conv(_plain_query(query))
+    return _as_blocked(y, block_size(query.op, query.attrs))
 
 
 def _plain_query(query: TypeQuery) -> TypeQuery:
@@ -169,14 +164,13 @@ def _plain_query(query: TypeQuery) -> TypeQuery:
     )
 
 
-def _infer_pool(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_pool(query: TypeQuery) -> TensorType:
     x = _of_rank(query, 5)
     if x.shape is None:
-        return (x,)
+        return x
     inner = TypeQuery(query.op, query.attrs, (TensorType(x.dtype, x.shape[:4]),), query.values, 1)
-    (y,) = infer_pool(inner)
-    assert isinstance(y, TensorType)
-    return (TensorType(x.dtype, None if y.shape is None else (*y.shape, x.shape[4])),)
+    y = infer_pool(inner)[0]
+    return TensorType(x.dtype, None if y.shape is None else (*y.shape, x.shape[4]))
 
 
 def _conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -184,8 +178,8 @@ def _conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     filter's channels of other groups are zeros, which nobody asked for.
     """
     plain = _plain_query(query)
-    (y,) = infer_conv(plain)
-    base, count = conv_flops(plain, (y,)), y.elements if isinstance(y, TensorType) else None
+    y = infer_conv(plain)
+    base, count = conv_flops(plain, (y,)), y.elements
     if base is None or count is None:
         return None
     return base // get_int(query.attrs, "joined", 1) + count * (

@@ -15,8 +15,6 @@ the number of its elements, rounded to the nearest integer, halves away from zer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from whence.errors import ModelError
@@ -27,7 +25,7 @@ from whence.ops.precision import tensor
 from whence.ops.quantised.quantise import round_away
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import tensor_type
-from whence.types import Shape, TensorType, ValueType
+from whence.types import Shape, TensorType
 
 PREFIX = "ChannelsLast"
 _BASES = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
@@ -57,16 +55,17 @@ def _plain_query(query: TypeQuery) -> TypeQuery:
 
 
 def _inferring(base: Infer) -> Infer:
-    def infer(query: TypeQuery) -> Sequence[ValueType]:
-        (y,) = base(_plain_query(query))
+    def infer(query: TypeQuery) -> TensorType:
+        found = base(_plain_query(query))
+        y = found[0] if isinstance(found, tuple) else found
         assert isinstance(y, TensorType)
-        return (TensorType(y.dtype, None if y.shape is None else channels_last(y.shape)),)
+        return TensorType(y.dtype, None if y.shape is None else channels_last(y.shape))
 
     return infer
 
 
 def _evaluating(op: str, base: Reference) -> Reference:
-    def evaluate(call: Call) -> Sequence[Value]:
+    def evaluate(call: Call) -> Value:
         x = tensor(call, 0)
         if x.ndim < 3:
             raise ModelError(f"the input needs at least three axes, found {list(x.shape)}")
@@ -74,9 +73,9 @@ def _evaluating(op: str, base: Reference) -> Reference:
         # Float64 holds the sums of windows exactly, and their quotients well enough to tell on
         # which side of a half they are.
         first = np.moveaxis(x.astype(np.float64) if averages_integers else x, -1, 1)
-        (y,) = base(Call(call.op, call.attrs, (np.ascontiguousarray(first), *call.inputs[1:]), 1))
+        y = base(Call(call.op, call.attrs, (np.ascontiguousarray(first), *call.inputs[1:]), 1))
         y = np.moveaxis(np.asarray(y), 1, -1)
-        return (np.ascontiguousarray(round_away(y).astype(x.dtype) if averages_integers else y),)
+        return np.ascontiguousarray(round_away(y).astype(x.dtype) if averages_integers else y)
 
     return evaluate
 

@@ -123,22 +123,20 @@ def _integer_convolution(
     return convolve(x, w, window, get_int(call.attrs, "group", 1))
 
 
-def _conv_integer(call: Call) -> tuple[Value]:
-    return (
-        wrap_int32(
-            _integer_convolution(call, 0, 1, optional_tensor(call, 2), optional_tensor(call, 3))
-        ),
+def _conv_integer(call: Call) -> Value:
+    return wrap_int32(
+        _integer_convolution(call, 0, 1, optional_tensor(call, 2), optional_tensor(call, 3))
     )
 
 
-def _qlinear_conv(call: Call) -> tuple[Value]:
+def _qlinear_conv(call: Call) -> Value:
     total = _integer_convolution(call, 0, 3, tensor(call, 2), tensor(call, 5))
     bias, y_zero = optional_tensor(call, 8), tensor(call, 7)
     if bias is not None:
         total += _channelwise(bias.astype(np.float64), total.ndim)
     x_scale, w_scale, y_scale = (tensor(call, index).astype(np.float32) for index in (1, 4, 6))
     scale = _channelwise(x_scale.reshape(()) * w_scale / y_scale.reshape(()), total.ndim)
-    return (requantise(total.astype(np.float32) * scale, y_zero.reshape(()), DType.of(y_zero)),)
+    return requantise(total.astype(np.float32) * scale, y_zero.reshape(()), DType.of(y_zero))
 
 
 def conv_transpose(call: Call) -> np.ndarray:
@@ -173,7 +171,7 @@ def conv_transpose(call: Call) -> np.ndarray:
     return y
 
 
-def _col2im(call: Call) -> tuple[Value]:
+def _col2im(call: Call) -> Value:
     x = tensor(call, 0)
     image = tuple(int(size) for size in tensor(call, 1))
     block = tuple(int(size) for size in tensor(call, 2))
@@ -191,7 +189,7 @@ def _col2im(call: Call) -> tuple[Value]:
     canvas = np.zeros((*columns.shape[len(block) : len(block) + 2], *lengths), dtype=columns.dtype)
     for tap in window.taps():
         canvas[window.tap_index(tap)] += columns[tap]
-    return (narrow(canvas[spatial_index(window.begins, image)], x.dtype),)
+    return narrow(canvas[spatial_index(window.begins, image)], x.dtype)
 
 
 def _causal_conv(call: Call) -> tuple[Value, ...]:
@@ -211,7 +209,7 @@ def _causal_conv(call: Call) -> tuple[Value, ...]:
     return narrow(y, x.dtype), joined[:, :, joined.shape[2] - overlap :]
 
 
-def _deform_conv(call: Call) -> tuple[Value]:
+def _deform_conv(call: Call) -> Value:
     x, w, bias = tensor(call, 0), widen(tensor(call, 1)), optional_tensor(call, 3)
     group = get_int(call.attrs, "group", 1)
     window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
@@ -221,7 +219,7 @@ def _deform_conv(call: Call) -> tuple[Value]:
         y[image] = (matrix @ columns.reshape(group, matrix.shape[2], -1)).reshape(y.shape[1:])
     if bias is not None:
         y += _channelwise(widen(bias), y.ndim)
-    return (narrow(y, x.dtype),)
+    return narrow(y, x.dtype)
 
 
 def conv_flops(query: TypeQuery, outputs: Sequence[ValueType], weight: int = 1) -> int | None:
@@ -252,7 +250,7 @@ OPS: tuple[OpDef, ...] = (
         "Conv",
         pattern=_ANCHOR,
         infer=infer_conv,
-        reference=lambda call: (narrow(conv(call), tensor(call, 0).dtype),),
+        reference=lambda call: narrow(conv(call), tensor(call, 0).dtype),
         operands=named("X", "W", "B"),
         traits=Trait.CONVOLUTION,
     ),
@@ -261,7 +259,7 @@ OPS: tuple[OpDef, ...] = (
         _ANCHOR,
         OpClass.CONV,
         infer=infer_conv_transpose,
-        reference=lambda call: (narrow(conv_transpose(call), tensor(call, 0).dtype),),
+        reference=lambda call: narrow(conv_transpose(call), tensor(call, 0).dtype),
         flops=conv_transpose_flops,
         operands=named("X", "W", "B"),
         traits=Trait.TRANSPOSED_CONVOLUTION,

@@ -109,12 +109,12 @@ def _matmul(call: Call) -> np.ndarray:
 def _reference(anchor: Callable[[Call], np.ndarray], added: int | None) -> Reference:
     """The anchor's sum, plus input `added` if there is one, then the activation, rounded once."""
 
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         y = anchor(call)
         extra = None if added is None else optional_tensor(call, added)
         if extra is not None:
             y = y + widen(extra)
-        return (narrow(apply_activation(call.op, call.attrs, y), tensor(call, 0).dtype),)
+        return narrow(apply_activation(call.op, call.attrs, y), tensor(call, 0).dtype)
 
     return reference
 
@@ -122,17 +122,15 @@ def _reference(anchor: Callable[[Call], np.ndarray], added: int | None) -> Refer
 # ---- types and cost ----
 
 
-def _infer(anchor: Infer, added: int | None) -> Infer:
-    def infer(query: TypeQuery) -> tuple[ValueType, ...]:
-        (base,) = anchor(query)
-        if not isinstance(base, TensorType) or added is None:
-            return (base,)
-        return (with_added(query, base, added),)
+def _infer(anchor: Callable[[TypeQuery], TensorType], added: int | None) -> Infer:
+    def infer(query: TypeQuery) -> TensorType:
+        base = anchor(query)
+        return base if added is None else with_added(query, base, added)
 
     return infer
 
 
-def _infer_matmul(query: TypeQuery) -> Sequence[ValueType]:
+def _infer_matmul(query: TypeQuery) -> TensorType:
     operands = [tensor_type(query, 0), tensor_type(query, 1)]
     for index, name in enumerate(("trans_a", "trans_b")):
         shape = operands[index].shape

@@ -114,7 +114,7 @@ def _group_query(call: Call) -> tuple[Value, ...]:
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     y = (weights @ np.repeat(values, shared, axis=1)).transpose(0, 2, 1, 3)
-    return (np.ascontiguousarray(y).reshape(*x.shape[:2], -1), keys, values)[: call.n_outputs]
+    return (np.ascontiguousarray(y).reshape(*x.shape[:2], -1), keys, values)
 
 
 def appended(
@@ -144,7 +144,7 @@ def _infer_group_query(query: TypeQuery) -> tuple[ValueType, ...]:
     known: Dim = 0 if is_absent(query, 3) else past[2] if past is not None else None
     length = cache_length(known, shape[1], total[0] if total else None)
     cache = TensorType(x.dtype, (shape[0], heads.keys, length, heads.size))
-    return (TensorType(x.dtype, (*shape[:2], width)), cache, cache)[: query.n_outputs]
+    return (TensorType(x.dtype, (*shape[:2], width)), cache, cache)
 
 
 def _check_group_query(query: TypeQuery) -> None:
@@ -186,17 +186,17 @@ def _group_query_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | 
     return 4 * y.elements * length
 
 
-def _append(call: Call) -> tuple[Value]:
+def _append(call: Call) -> Value:
     past, update, first = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     length = get_int(call.attrs, "length", 0) or past.shape[2]
-    return (appended(call.op, past, update, first.reshape(-1), length),)
+    return appended(call.op, past, update, first.reshape(-1), length)
 
 
-def _infer_append(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_append(query: TypeQuery) -> TensorType:
     past, length = tensor_type(query, 0), get_int(query.attrs, "length", 0)
     if past.shape is None or not length:
-        return (past,)
-    return (TensorType(past.dtype, (*past.shape[:2], length, past.shape[3])),)
+        return past
+    return TensorType(past.dtype, (*past.shape[:2], length, past.shape[3]))
 
 
 def _check_append(query: TypeQuery) -> None:

@@ -33,9 +33,9 @@ def wrap_int32(exact: np.ndarray) -> np.ndarray:
     return exact.astype(np.int64).astype(np.int32)
 
 
-def _matmul(call: Call) -> tuple[Value]:
+def _matmul(call: Call) -> Value:
     a, b = tensor(call, 0), tensor(call, 1)
-    return (narrow(multiply(widen(a), widen(b)), a.dtype),)
+    return narrow(multiply(widen(a), widen(b)), a.dtype)
 
 
 def gemm(call: Call) -> np.ndarray:
@@ -53,11 +53,11 @@ def gemm(call: Call) -> np.ndarray:
     return y
 
 
-def _gemm(call: Call) -> tuple[Value]:
-    return (narrow(gemm(call), tensor(call, 0).dtype),)
+def _gemm(call: Call) -> Value:
+    return narrow(gemm(call), tensor(call, 0).dtype)
 
 
-def _einsum(call: Call) -> tuple[Value]:
+def _einsum(call: Call) -> Value:
     operands = [tensor(call, index) for index in range(len(call.inputs))]
     equation = get_str(call.attrs, "equation", "").replace(" ", "")
     try:
@@ -66,12 +66,12 @@ def _einsum(call: Call) -> tuple[Value]:
         raise ModelError(
             f"{call.op}: equation {equation!r} does not fit its operands: {error}"
         ) from error
-    return (narrow(np.asarray(result), operands[0].dtype),)
+    return narrow(np.asarray(result), operands[0].dtype)
 
 
-def _det(call: Call) -> tuple[Value]:
+def _det(call: Call) -> Value:
     x = tensor(call, 0)
-    return (np.asarray(narrow(np.asarray(np.linalg.det(widen(x))), x.dtype)),)
+    return np.asarray(narrow(np.asarray(np.linalg.det(widen(x))), x.dtype))
 
 
 def _per_row(parameter: np.ndarray) -> np.ndarray:
@@ -94,23 +94,21 @@ def _centre(x: np.ndarray, zero_point: np.ndarray | None) -> np.ndarray:
     return x.astype(np.float64) - zero_point.astype(np.float64)
 
 
-def _matmul_integer(call: Call) -> tuple[Value]:
+def _matmul_integer(call: Call) -> Value:
     a_zero, b_zero = optional_tensor(call, 2), optional_tensor(call, 3)
     a = _centre(tensor(call, 0), None if a_zero is None else _per_row(a_zero))
     b = _centre(tensor(call, 1), None if b_zero is None else _per_column(b_zero))
-    return (wrap_int32(multiply(a, b)),)
+    return wrap_int32(multiply(a, b))
 
 
-def _qlinear_matmul(call: Call) -> tuple[Value]:
+def _qlinear_matmul(call: Call) -> Value:
     a = _centre(tensor(call, 0), _per_row(tensor(call, 2)))
     b = _centre(tensor(call, 3), _per_column(tensor(call, 5)))
     a_scale, b_scale, y_scale = (tensor(call, index).astype(np.float32) for index in (1, 4, 6))
     y_zero = tensor(call, 7)
     scale = _per_row(a_scale) * _per_column(b_scale) / _per_column(y_scale)
-    return (
-        requantise(
-            multiply(a, b).astype(np.float32) * scale, _per_column(y_zero), DType.of(y_zero)
-        ),
+    return requantise(
+        multiply(a, b).astype(np.float32) * scale, _per_column(y_zero), DType.of(y_zero)
     )
 
 

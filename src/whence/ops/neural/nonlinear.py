@@ -46,25 +46,25 @@ def _shrink(x: np.ndarray, attrs: Attrs) -> Any:
     return np.where(x < -limit, x + bias, np.where(x > limit, x - bias, 0)).astype(x.dtype)
 
 
-def _swiglu(call: Call) -> tuple[Value]:
+def _swiglu(call: Call) -> Value:
     gate, linear, alpha = tensor(call, 0), tensor(call, 1), get_float(call.attrs, "alpha", 1.0)
     if gate.shape != linear.shape:
         raise ModelError(
             f"the gate {list(gate.shape)} and the value {list(linear.shape)} must have one shape"
         )
     wide = widen(gate)
-    return (narrow(wide * sigmoid(alpha * wide) * widen(linear), gate.dtype),)
+    return narrow(wide * sigmoid(alpha * wide) * widen(linear), gate.dtype)
 
 
-def _prelu(call: Call) -> tuple[Value]:
+def _prelu(call: Call) -> Value:
     x, slope = tensor(call, 0), tensor(call, 1)
-    return (narrow(np.where(x < 0, widen(x) * widen(slope), widen(x)), x.dtype),)
+    return narrow(np.where(x < 0, widen(x) * widen(slope), widen(x)), x.dtype)
 
 
 def _operator(name: str, function: _Function, flops: int, **facts: Unpack[Facts]) -> OpDef:
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         x = tensor(call, 0)
-        return (narrow(np.asarray(function(widen(x), call.attrs)), x.dtype),)
+        return narrow(np.asarray(function(widen(x), call.attrs)), x.dtype)
 
     facts.setdefault("operands", UNARY)
     return OpDef(name, Pattern.ELEMWISE, _CLASSES, same_type, reference, flops, **facts)

@@ -16,7 +16,7 @@ from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
 from whence.ops.types.type_rules import same_type, tensor_type
-from whence.types import DType, ValueType
+from whence.types import DType, TensorType
 
 _DEFAULT_EPSILON = 1e-5
 
@@ -53,7 +53,7 @@ def _batch_normalisation(call: Call) -> tuple[Value, ...]:
     shift = widen(bias) - widen(mean) * factor
     y = wide * _channels(factor, x)
     y += _channels(shift, x)
-    return (narrow(y, x.dtype), *results)[: call.n_outputs]
+    return (narrow(y, x.dtype), *results)
 
 
 def standardise(
@@ -68,21 +68,21 @@ def standardise(
     return centred, mean, inverse
 
 
-def _instance_normalisation(call: Call) -> tuple[Value]:
+def _instance_normalisation(call: Call) -> Value:
     x, scale, bias = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     y, _, _ = standardise(widen(x), range(2, x.ndim), _epsilon(call))
     y *= _channels(scale, x)
     y += _channels(bias, x)
-    return (narrow(y, x.dtype),)
+    return narrow(y, x.dtype)
 
 
-def _group_normalisation(call: Call) -> tuple[Value]:
+def _group_normalisation(call: Call) -> Value:
     x, scale, bias = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     grouped = widen(x).reshape(x.shape[0], get_int(call.attrs, "num_groups", 1), -1)
     y = standardise(grouped, (2,), _epsilon(call))[0].reshape(x.shape)
     y *= _channels(scale, x)
     y += _channels(bias, x)
-    return (narrow(y, x.dtype),)
+    return narrow(y, x.dtype)
 
 
 def _trailing_axes(call: Call, x: np.ndarray) -> range:
@@ -96,25 +96,25 @@ def _layer_normalisation(call: Call) -> tuple[Value, ...]:
     if bias is not None:
         y += widen(bias)
     stash = DType(get_int(call.attrs, "stash_type", DType.F32)).numpy
-    return (narrow(y, x.dtype), narrow(mean, stash), narrow(inverse, stash))[: call.n_outputs]
+    return (narrow(y, x.dtype), narrow(mean, stash), narrow(inverse, stash))
 
 
-def _rms_normalisation(call: Call) -> tuple[Value]:
+def _rms_normalisation(call: Call) -> Value:
     x, scale = tensor(call, 0), tensor(call, 1)
     wide = widen(x)
     power = np.square(wide).mean(axis=tuple(_trailing_axes(call, x)), keepdims=True)
     y = wide * (1 / np.sqrt(power + _epsilon(call))).astype(wide.dtype, copy=False)
     y *= widen(scale)
-    return (narrow(y, scale.dtype),)
+    return narrow(y, scale.dtype)
 
 
-def _like_scale(query: TypeQuery) -> tuple[ValueType, ...]:
+def _like_scale(query: TypeQuery) -> TensorType:
     """The shape of what is normalised, and the elements of what it is scaled by."""
     x, scale = tensor_type(query, 0), tensor_type(query, 1)
-    return (replace(x, dtype=scale.dtype),)
+    return replace(x, dtype=scale.dtype)
 
 
-def _lp_normalisation(call: Call) -> tuple[Value]:
+def _lp_normalisation(call: Call) -> Value:
     x = tensor(call, 0)
     wide, axis = widen(x), get_int(call.attrs, "axis", -1)
     if get_int(call.attrs, "p", 2) == 1:
@@ -122,18 +122,18 @@ def _lp_normalisation(call: Call) -> tuple[Value]:
     else:
         norm = np.sqrt(np.square(wide).sum(axis=axis, keepdims=True))
     # A vector of zeros stays a vector of zeros.
-    return (narrow(wide / np.where(norm == 0, norm.dtype.type(1), norm), x.dtype),)
+    return narrow(wide / np.where(norm == 0, norm.dtype.type(1), norm), x.dtype)
 
 
-def _mean_variance_normalisation(call: Call) -> tuple[Value]:
+def _mean_variance_normalisation(call: Call) -> Value:
     x = tensor(call, 0)
     wide, axes = widen(x), get_ints(call.attrs, "axes", (0, 2, 3))
     centred = wide - wide.mean(axis=axes, keepdims=True)
     deviation = np.sqrt(np.square(centred).mean(axis=axes, keepdims=True))
-    return (narrow(centred / (deviation + wide.dtype.type(1e-9)), x.dtype),)
+    return narrow(centred / (deviation + wide.dtype.type(1e-9)), x.dtype)
 
 
-def _local_response_normalisation(call: Call) -> tuple[Value]:
+def _local_response_normalisation(call: Call) -> Value:
     x = tensor(call, 0)
     wide, size, channels = widen(x), get_int(call.attrs, "size", 1), x.shape[1]
     alpha, beta, bias = (
@@ -148,7 +148,7 @@ def _local_response_normalisation(call: Call) -> tuple[Value]:
         first, last = max(0, -offset), min(channels, channels - offset)
         if first < last:
             total[:, first:last] += square[:, first + offset : last + offset]
-    return (narrow(wide / (bias + alpha / size * total) ** beta, x.dtype),)
+    return narrow(wide / (bias + alpha / size * total) ** beta, x.dtype)
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
@@ -158,25 +158,25 @@ def softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return np.asarray(y)
 
 
-def _softmax(call: Call) -> tuple[Value]:
+def _softmax(call: Call) -> Value:
     x = tensor(call, 0)
-    return (narrow(softmax(widen(x), get_int(call.attrs, "axis", -1)), x.dtype),)
+    return narrow(softmax(widen(x), get_int(call.attrs, "axis", -1)), x.dtype)
 
 
-def _log_softmax(call: Call) -> tuple[Value]:
+def _log_softmax(call: Call) -> Value:
     x = tensor(call, 0)
     wide, axis = widen(x), get_int(call.attrs, "axis", -1)
     shifted = wide - wide.max(axis=axis, keepdims=True, initial=-np.inf)
-    return (narrow(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)), x.dtype),)
+    return narrow(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)), x.dtype)
 
 
-def _hardmax(call: Call) -> tuple[Value]:
+def _hardmax(call: Call) -> Value:
     x = tensor(call, 0)
     axis = get_int(call.attrs, "axis", -1)
     y = np.zeros_like(x)
     if x.size:
         np.put_along_axis(y, np.expand_dims(widen(x).argmax(axis=axis), axis), 1, axis=axis)
-    return (y,)
+    return y
 
 
 _normalisation = partial(OpDef, classes=OpClass.NORM, infer=same_type)

@@ -47,16 +47,13 @@ def _lowest(dtype: np.dtype[Any]) -> float:
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
-def _max_pool(call: Call) -> tuple[Value, ...]:
+def _max_pool(call: Call) -> Value:
     x = tensor(call, 0)
     wide = widen(x)
     window = _pool_window(call, x.shape[2:])
     if call.n_outputs < 2:
-        return (
-            narrow(
-                np.ascontiguousarray(_reduce(wide, window, _lowest(wide.dtype), np.maximum)),
-                x.dtype,
-            ),
+        return narrow(
+            np.ascontiguousarray(_reduce(wide, window, _lowest(wide.dtype), np.maximum)), x.dtype
         )
     spatial = x.shape[2:]
     padded = pad_spatial(wide, window, _lowest(wide.dtype))
@@ -104,46 +101,46 @@ def _counts(window: Window, spatial: Sequence[int], with_padding: bool) -> np.nd
     return counts
 
 
-def _average_pool(call: Call) -> tuple[Value]:
+def _average_pool(call: Call) -> Value:
     x = tensor(call, 0)
     window = _pool_window(call, x.shape[2:])
     counts = _counts(window, x.shape[2:], bool(get_int(call.attrs, "count_include_pad", 0)))
     total = _reduce(widen(x), window, 0, np.add)
-    return (narrow(total / np.maximum(counts, 1).astype(total.dtype), x.dtype),)
+    return narrow(total / np.maximum(counts, 1).astype(total.dtype), x.dtype)
 
 
-def _lp_pool(call: Call) -> tuple[Value]:
+def _lp_pool(call: Call) -> Value:
     x = tensor(call, 0)
     p = get_int(call.attrs, "p", 2)
     total = _reduce(np.abs(widen(x)) ** p, _pool_window(call, x.shape[2:]), 0, np.add)
-    return (narrow(total ** (1 / p), x.dtype),)
+    return narrow(total ** (1 / p), x.dtype)
 
 
 def _spatial_axes(x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-def _global_average_pool(call: Call) -> tuple[Value]:
+def _global_average_pool(call: Call) -> Value:
     x = tensor(call, 0)
-    return (narrow(widen(x).mean(axis=_spatial_axes(x), keepdims=True), x.dtype),)
+    return narrow(widen(x).mean(axis=_spatial_axes(x), keepdims=True), x.dtype)
 
 
-def _global_max_pool(call: Call) -> tuple[Value]:
+def _global_max_pool(call: Call) -> Value:
     x = tensor(call, 0)
     if not x.size:
         # NumPy has no largest of no elements, even where there is no result to hold it.
-        return (np.full(x.shape[:2] + (1,) * (x.ndim - 2), _lowest(x.dtype), x.dtype),)
-    return (x.max(axis=_spatial_axes(x), keepdims=True),)
+        return np.full(x.shape[:2] + (1,) * (x.ndim - 2), _lowest(x.dtype), x.dtype)
+    return x.max(axis=_spatial_axes(x), keepdims=True)
 
 
-def _global_lp_pool(call: Call) -> tuple[Value]:
+def _global_lp_pool(call: Call) -> Value:
     x = tensor(call, 0)
     p = get_int(call.attrs, "p", 2)
     total = (np.abs(widen(x)) ** p).sum(axis=_spatial_axes(x), keepdims=True)
-    return (narrow(total ** (1 / p), x.dtype),)
+    return narrow(total ** (1 / p), x.dtype)
 
 
-def _max_unpool(call: Call) -> tuple[Value]:
+def _max_unpool(call: Call) -> Value:
     x, indices, wanted = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     rank = x.ndim - 2
     kernel = get_ints(call.attrs, "kernel_shape")
@@ -161,7 +158,7 @@ def _max_unpool(call: Call) -> tuple[Value]:
         shape = tuple(int(size) for size in wanted)
     y = np.zeros(math.prod(shape), dtype=x.dtype)
     y[indices.reshape(-1)] = x.reshape(-1)
-    return (y.reshape(shape),)
+    return y.reshape(shape)
 
 
 def _bilinear_taps(
@@ -185,7 +182,7 @@ def _bilinear_taps(
     return low, high, real - fraction, fraction
 
 
-def _roi_align(call: Call) -> tuple[Value]:
+def _roi_align(call: Call) -> Value:
     x, rois, batch = tensor(call, 0), widen(tensor(call, 1)), tensor(call, 2)
     rows, columns = get_int(call.attrs, "output_height", 1), get_int(call.attrs, "output_width", 1)
     ratio = get_int(call.attrs, "sampling_ratio", 0)
@@ -219,10 +216,10 @@ def _roi_align(call: Call) -> tuple[Value]:
         else:
             # ONNX takes the largest of the weighted corners, not of the interpolated values.
             y[index] = np.maximum.reduce(corners).reshape(shape).max(axis=(2, 4))
-    return (narrow(y, x.dtype),)
+    return narrow(y, x.dtype)
 
 
-def _max_roi_pool(call: Call) -> tuple[Value]:
+def _max_roi_pool(call: Call) -> Value:
     x, rois = tensor(call, 0), tensor(call, 1)
     rows, columns = get_ints(call.attrs, "pooled_shape")
     scale = get_float(call.attrs, "spatial_scale", 1.0)
@@ -243,7 +240,7 @@ def _max_roi_pool(call: Call) -> tuple[Value]:
                 region = x[int(image), :, ys, xs]
                 if region.shape[1] and region.shape[2]:
                     y[index, :, row, column] = region.max(axis=(1, 2))
-    return (y,)
+    return y
 
 
 def _pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:

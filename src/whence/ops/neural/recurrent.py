@@ -175,9 +175,7 @@ def _run(
             last[index][d] = state[index]
     if batch_first:
         y, last = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in last]
-    return tuple(narrow(np.ascontiguousarray(value), dtype) for value in (y, *last))[
-        : call.n_outputs
-    ]
+    return tuple(narrow(np.ascontiguousarray(value), dtype) for value in (y, *last))
 
 
 def _rnn_step(direction: _Direction, gates: np.ndarray, state: _State) -> _State:

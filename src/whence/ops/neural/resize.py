@@ -173,7 +173,7 @@ def _combine(x: np.ndarray, axis: int, index: np.ndarray, weight: np.ndarray) ->
     return np.take(x, index[:, 0], axis=axis) * x.dtype.type(0) if total is None else total
 
 
-def _resize(call: Call) -> tuple[Value]:
+def _resize(call: Call) -> Value:
     x = tensor(call, 0)
     mode = get_str(call.attrs, "mode", "nearest")
     transform = get_str(call.attrs, "coordinate_transformation_mode", "half_pixel")
@@ -202,7 +202,7 @@ def _resize(call: Call) -> tuple[Value]:
             y[(slice(None),) * plan.axis + (outside,)] = get_float(
                 call.attrs, "extrapolation_value", 0.0
             )
-    return (narrow(y, x.dtype),)
+    return narrow(y, x.dtype)
 
 
 def _resize_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:

@@ -96,7 +96,7 @@ def reflect(position: np.ndarray, low: float, high: float) -> np.ndarray:
     )
 
 
-def grid_sample(call: Call) -> tuple[Value]:
+def grid_sample(call: Call) -> Value:
     """ONNX's GridSample over any number of spatial axes."""
     x, grid = tensor(call, 0), widen(tensor(call, 1))
     mode = get_str(call.attrs, "mode", "linear")
@@ -139,7 +139,7 @@ def grid_sample(call: Call) -> tuple[Value]:
                 point = np.trunc(point) if mode == "nearest" else point
             points.append(point)
         y[image] = interpolate(images[image], points, mode, locate)
-    return (narrow(y, x.dtype),)
+    return narrow(y, x.dtype)
 
 
 def deform_columns(call: Call, window: Window) -> Iterator[np.ndarray]:

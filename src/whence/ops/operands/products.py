@@ -25,7 +25,7 @@ from whence.ops.operands.checks import (
 )
 from whence.ops.types.spatial_rules import conv
 from whence.ops.types.type_rules import broadcast_shapes
-from whence.types import Dim, Shape, TensorType
+from whence.types import Dim, Shape
 
 
 def _conv(query: TypeQuery) -> None:
@@ -86,8 +86,7 @@ def _deform_conv(query: TypeQuery) -> None:
             f"weights {query.types[1]} in {groups} groups do not fit an input {query.types[0]}"
         )
     if taps is not None:
-        (made,) = conv(query)
-        places = made.shape[2:] if isinstance(made, TensorType) and made.shape else ()
+        places = (conv(query).shape or ())[2:]
         demand(query, 2, (x[0], parts * taps * (len(x) - 2), *places), "the offsets")
         demand(query, 4, (x[0], parts * taps, *places), "the mask")
 

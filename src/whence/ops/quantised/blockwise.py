@@ -67,7 +67,7 @@ def zero_points(attrs: Attrs, packed: np.ndarray | None) -> np.ndarray:
     return unpack(packed.view(np.uint8).reshape(columns, -1), bits, blocks)
 
 
-def _matmul(call: Call) -> tuple[Value]:
+def _matmul(call: Call) -> Value:
     """A · dequantised(B)ᵀ + bias: row n of B holds column n of the weights."""
     a, packed, scales = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     depth, columns = get_int(call.attrs, "K", 0), get_int(call.attrs, "N", 0)
@@ -80,16 +80,16 @@ def _matmul(call: Call) -> tuple[Value]:
     centred = numbers.astype(np.float32) - zeros.astype(np.float32)[..., np.newaxis]
     weights = (centred * scale[..., np.newaxis]).reshape(columns, -1)[:, :depth]
     result = widen(a) @ weights.T
-    return (narrow(result if bias is None else result + widen(bias), a.dtype),)
+    return narrow(result if bias is None else result + widen(bias), a.dtype)
 
 
-def _infer_matmul(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_matmul(query: TypeQuery) -> TensorType:
     a, columns = tensor_type(query, 0), get_int(query.attrs, "N", 0)
     if a.shape is None:
-        return (TensorType(a.dtype),)
+        return TensorType(a.dtype)
     if not a.shape:
         raise ModelError(f"A is {a}, and should have an axis")
-    return (TensorType(a.dtype, (*a.shape[:-1], columns)),)
+    return TensorType(a.dtype, (*a.shape[:-1], columns))
 
 
 def _check_packing(query: TypeQuery, names: Sequence[str]) -> None:
@@ -143,7 +143,7 @@ def _matmul_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     return 2 * y.elements * get_int(query.attrs, "K", 0)
 
 
-def _gather(call: Call) -> tuple[Value]:
+def _gather(call: Call) -> Value:
     """Rows of the table, dequantised."""
     table, indices, scales = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     bits, block = get_int(call.attrs, "bits", 4), get_int(call.attrs, "block_size", 128)
@@ -158,17 +158,17 @@ def _gather(call: Call) -> tuple[Value]:
         found = unpack(np.take(zeros, indices, axis=0), bits, scale.shape[-1])
         centred = numbers - np.repeat(found, block, axis=-1)[..., : numbers.shape[-1]]
     spread = np.repeat(scale, block, axis=-1)[..., : numbers.shape[-1]]
-    return (narrow(centred * spread, scales.dtype),)
+    return narrow(centred * spread, scales.dtype)
 
 
-def _infer_gather(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_gather(query: TypeQuery) -> TensorType:
     table, indices, scales = (tensor_type(query, index) for index in range(3))
     if table.shape is None or indices.shape is None:
-        return (TensorType(scales.dtype),)
+        return TensorType(scales.dtype)
     last = table.shape[-1] if table.shape else None
     each = 8 // get_int(query.attrs, "bits", 4)
     width: Dim = last * each if isinstance(last, int) else None
-    return (TensorType(scales.dtype, (*indices.shape, *table.shape[1:-1], width)),)
+    return TensorType(scales.dtype, (*indices.shape, *table.shape[1:-1], width))
 
 
 def _check_gather(query: TypeQuery) -> None:

@@ -84,22 +84,22 @@ def _scale_wide(x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.
     return np.asarray((x * narrow + (np.int64(1) << (total - 1))) >> total).astype(np.int32)
 
 
-def _fixed_point_scale(call: Call) -> tuple[Value]:
+def _fixed_point_scale(call: Call) -> Value:
     x, multiplier, shift = (tensor(call, index) for index in range(3))
     if x.dtype not in {np.dtype(np.int32), np.dtype(np.int64)}:
         raise ModelError(f"the input must be int32 or int64, found {x.dtype}")
     if np.any(shift < -31) or np.any(shift > 30):
         raise ModelError("shifts must be between -31 and 30")
-    return (scale_fixed_point(x, multiplier, shift, get_str(call.attrs, "rounding", "double")),)
+    return scale_fixed_point(x, multiplier, shift, get_str(call.attrs, "rounding", "double"))
 
 
-def _infer_scale(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_scale(query: TypeQuery) -> TensorType:
     x = tensor_type(query, 0)
     if x.dtype not in {DType.I32, DType.I64, DType.UNDEFINED}:
         raise ModelError(f"the input must be int32 or int64, found {x}")
     for index in (1, 2):
         _check_parameter(query, index, x)
-    return (TensorType(DType.I32, x.shape),)
+    return TensorType(DType.I32, x.shape)
 
 
 def _check_parameter(query: TypeQuery, index: int, x: TensorType) -> None:
@@ -118,17 +118,17 @@ def _check_parameter(query: TypeQuery, index: int, x: TensorType) -> None:
 # ---- tables ----
 
 
-def _look_up(call: Call) -> tuple[Value]:
+def _look_up(call: Call) -> Value:
     x, table = tensor(call, 0), tensor(call, 1)
     low, high = integer_range(DType.of(x))
     if table.shape != (high - low + 1,):
         raise ModelError(
             f"{x.dtype} has {high - low + 1} codes, the table {list(table.shape)} entries"
         )
-    return (table[x.astype(np.int64) - low],)
+    return table[x.astype(np.int64) - low]
 
 
-def _infer_look_up(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_look_up(query: TypeQuery) -> TensorType:
     x, table = tensor_type(query, 0), tensor_type(query, 1)
     if x.dtype not in _CODES:
         raise ModelError(f"the input must be of 8 or 16 bits, found {x}")
@@ -136,7 +136,7 @@ def _infer_look_up(query: TypeQuery) -> tuple[ValueType, ...]:
         raise ModelError(
             f"{x.dtype} has {1 << x.dtype.bits} codes, which does not fit a table {table}"
         )
-    return (TensorType(table.dtype, x.shape),)
+    return TensorType(table.dtype, x.shape)
 
 
 # ---- convolutions ----
@@ -162,19 +162,19 @@ def _centred(call: Call) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(np.moveaxis(x, -1, 1)), np.ascontiguousarray(np.moveaxis(w, -1, 1))
 
 
-def _finished(call: Call, sums: np.ndarray) -> tuple[Value]:
+def _finished(call: Call, sums: np.ndarray) -> np.ndarray:
     wide = tensor(call, 0).dtype.itemsize > 1
     sums = np.moveaxis(sums, 1, -1)
-    return (np.ascontiguousarray(sums.astype(np.int64) if wide else wrap_int32(sums)),)
+    return np.ascontiguousarray(sums.astype(np.int64) if wide else wrap_int32(sums))
 
 
-def _integer_conv(call: Call) -> tuple[Value]:
+def _integer_conv(call: Call) -> np.ndarray:
     x, w = _centred(call)
     window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
     return _finished(call, convolve(x, w, window, get_int(call.attrs, "group", 1)))
 
 
-def _integer_conv_transpose(call: Call) -> tuple[Value]:
+def _integer_conv_transpose(call: Call) -> np.ndarray:
     x, w = _centred(call)
     group, inner = get_int(call.attrs, "group", 1), w.shape[0]
     if group < 1 or x.shape[1] != w.shape[1] or x.shape[1] % group:
@@ -226,22 +226,21 @@ def _plain_query(query: TypeQuery, *, transposed: bool) -> TypeQuery:
     )
 
 
-def _sums(query: TypeQuery, y: ValueType) -> tuple[ValueType, ...]:
-    assert isinstance(y, TensorType)
+def _sums(query: TypeQuery, y: TensorType) -> TensorType:
     dtype = DType.I64 if tensor_type(query, 0).dtype is DType.I16 else DType.I32
-    return (TensorType(dtype, None if y.shape is None else (y.shape[0], *y.shape[2:], y.shape[1])),)
+    return TensorType(dtype, None if y.shape is None else (y.shape[0], *y.shape[2:], y.shape[1]))
 
 
-def _infer_conv(query: TypeQuery) -> tuple[ValueType, ...]:
-    return _sums(query, infer_conv(_plain_query(query, transposed=False))[0])
+def _infer_conv(query: TypeQuery) -> TensorType:
+    return _sums(query, infer_conv(_plain_query(query, transposed=False)))
 
 
-def _infer_conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_conv_transpose(query: TypeQuery) -> TensorType:
     if get_ints(query.attrs, "output_shape"):
         raise ModelError(
             "the output's size follows from pads and output_padding, not from output_shape"
         )
-    return _sums(query, infer_conv_transpose(_plain_query(query, transposed=True))[0])
+    return _sums(query, infer_conv_transpose(_plain_query(query, transposed=True)))
 
 
 def _flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:

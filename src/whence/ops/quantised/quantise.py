@@ -20,7 +20,7 @@ from whence.ops.operand import CODING, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen, working_dtype
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import is_absent, tensor_type
-from whence.types import DType, TensorType, ValueType
+from whence.types import DType, TensorType
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:
@@ -110,7 +110,7 @@ def rounds_away(attrs: Attrs) -> bool:
     return get_str(attrs, "arithmetic", "") in {"fixed_point", "round_away"}
 
 
-def _quantise_linear(call: Call) -> tuple[Value]:
+def _quantise_linear(call: Call) -> Value:
     x, scale, zero_point = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     chosen = get_int(call.attrs, "output_dtype", 0)
     dtype = (
@@ -132,18 +132,16 @@ def _quantise_linear(call: Call) -> tuple[Value]:
     shift = (
         None if zero_point is None or not np.any(zero_point) else spread(call, zero_point, x.shape)
     )
-    return (
-        requantise(
-            ratio,
-            shift,
-            dtype,
-            saturate=bool(get_int(call.attrs, "saturate", 1)),
-            away=rounds_away(call.attrs),
-        ),
+    return requantise(
+        ratio,
+        shift,
+        dtype,
+        saturate=bool(get_int(call.attrs, "saturate", 1)),
+        away=rounds_away(call.attrs),
     )
 
 
-def _dequantise_linear(call: Call) -> tuple[Value]:
+def _dequantise_linear(call: Call) -> Value:
     x, scale, zero_point = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     chosen = get_int(call.attrs, "output_dtype", 0)
     dtype = DType(chosen).numpy if chosen else scale.dtype
@@ -156,7 +154,7 @@ def _dequantise_linear(call: Call) -> tuple[Value]:
         if zero_point is not None:
             centred -= spread(call, zero_point.astype(working), x.shape)
     centred *= spread(call, scale.astype(working), x.shape)
-    return (narrow(centred, dtype),)
+    return narrow(centred, dtype)
 
 
 def _dynamic_quantise_linear(call: Call) -> tuple[Value, Value, Value]:
@@ -167,7 +165,7 @@ def _dynamic_quantise_linear(call: Call) -> tuple[Value, Value, Value]:
     return requantise(x / scale, zero_point, DType.U8), scale, zero_point
 
 
-def _infer_quantise(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_quantise(query: TypeQuery) -> TensorType:
     chosen = get_int(query.attrs, "output_dtype", 0)
     dtype = (
         tensor_type(query, 2).dtype
@@ -177,16 +175,14 @@ def _infer_quantise(query: TypeQuery) -> tuple[ValueType, ...]:
         else DType.U8
     )
     _check_scale(query)
-    return (TensorType(dtype, tensor_type(query, 0).shape),)
+    return TensorType(dtype, tensor_type(query, 0).shape)
 
 
-def _infer_dequantise(query: TypeQuery) -> tuple[ValueType, ...]:
+def _infer_dequantise(query: TypeQuery) -> TensorType:
     chosen = get_int(query.attrs, "output_dtype", 0)
     _check_scale(query)
-    return (
-        TensorType(
-            DType(chosen) if chosen else tensor_type(query, 1).dtype, tensor_type(query, 0).shape
-        ),
+    return TensorType(
+        DType(chosen) if chosen else tensor_type(query, 1).dtype, tensor_type(query, 0).shape
     )
 
 

@@ -123,30 +123,28 @@ def bit_cast(x: np.ndarray, to: DType) -> np.ndarray:
     return np.ascontiguousarray(x).view(to.numpy).reshape(x.shape)
 
 
-def _cast_as(x: np.ndarray, to: DType, attrs: Attrs) -> tuple[Value]:
-    return (
-        cast(
-            x,
-            to,
-            saturate=bool(get_int(attrs, "saturate", 1)),
-            round_mode=get_str(attrs, "round_mode", "up"),
-        ),
+def _cast_as(x: np.ndarray, to: DType, attrs: Attrs) -> Value:
+    return cast(
+        x,
+        to,
+        saturate=bool(get_int(attrs, "saturate", 1)),
+        round_mode=get_str(attrs, "round_mode", "up"),
     )
 
 
-def _cast(call: Call) -> tuple[Value]:
+def _cast(call: Call) -> Value:
     return _cast_as(
         tensor(call, 0), target_dtype(call.op, get_int(call.attrs, "to", 0)), call.attrs
     )
 
 
-def _bit_cast(call: Call) -> tuple[Value]:
-    return (bit_cast(tensor(call, 0), target_dtype(call.op, get_int(call.attrs, "to", 0))),)
+def _bit_cast(call: Call) -> Value:
+    return bit_cast(tensor(call, 0), target_dtype(call.op, get_int(call.attrs, "to", 0)))
 
 
-def _round_to(call: Call) -> tuple[Value]:
+def _round_to(call: Call) -> Value:
     x = tensor(call, 0)
-    return (cast(cast(x, target_dtype(call.op, get_int(call.attrs, "to", 0))), DType.of(x)),)
+    return cast(cast(x, target_dtype(call.op, get_int(call.attrs, "to", 0))), DType.of(x))
 
 
 _cast_op = partial(

@@ -24,23 +24,23 @@ def _lengths(op: str, lengths: Sequence[int]) -> tuple[int, int]:
     return lengths[0], lengths[1]
 
 
-def _real_fourier(call: Call) -> tuple[Value]:
+def _real_fourier(call: Call) -> Value:
     x = tensor(call, 0)
     if x.ndim < 2:
         raise ModelError(f"its input has {x.ndim} dimensions, it transforms the last two")
     lengths = _lengths(call.op, [int(length) for length in tensor(call, 1).reshape(-1)])
-    return (np.fft.rfft2(x, lengths).astype(np.complex64),)
+    return np.fft.rfft2(x, lengths).astype(np.complex64)
 
 
-def _real_fourier_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _real_fourier_type(query: TypeQuery) -> TensorType:
     data, lengths = tensor_type(query, 0), const_ints(query, 1)
     if data.shape is None:
-        return (TensorType(DType.C64),)
+        return TensorType(DType.C64)
     last: tuple[Dim, Dim] = (None, None)
     if lengths is not None:
         rows, columns = _lengths(query.op, lengths)
         last = (rows, columns // 2 + 1)
-    return (TensorType(DType.C64, (*data.shape[:-2], *last)),)
+    return TensorType(DType.C64, (*data.shape[:-2], *last))
 
 
 def _real_fourier_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -54,11 +54,11 @@ def _real_fourier_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int |
 
 
 def _part(name: str, function: Callable[[np.ndarray], np.ndarray], flops: int) -> OpDef:
-    def reference(call: Call) -> tuple[Value]:
-        return (np.ascontiguousarray(function(tensor(call, 0)), np.float32),)
+    def reference(call: Call) -> Value:
+        return np.ascontiguousarray(function(tensor(call, 0)), np.float32)
 
-    def infer(query: TypeQuery) -> tuple[ValueType, ...]:
-        return (TensorType(DType.F32, tensor_type(query, 0).shape),)
+    def infer(query: TypeQuery) -> TensorType:
+        return TensorType(DType.F32, tensor_type(query, 0).shape)
 
     return OpDef(name, Pattern.OPAQUE, OpClass.ELEMENTWISE, infer, reference, flops, operands=UNARY)
 

@@ -84,9 +84,9 @@ def empty_rows(count: int) -> np.ndarray:
     return np.empty(count, np.uint8)
 
 
-def _rows_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _rows_type(query: TypeQuery) -> TensorType:
     count = const_ints(query, 0)
-    return (TensorType(DType.U8, (count[0] if count else None,)),)
+    return TensorType(DType.U8, (count[0] if count else None,))
 
 
 def _check_rows(query: TypeQuery) -> None:
@@ -94,18 +94,18 @@ def _check_rows(query: TypeQuery) -> None:
     demand_elements(query, 0, (DType.I64,), "int64")
 
 
-def _prefix(call: Call) -> tuple[Value]:
+def _prefix(call: Call) -> Value:
     data, count = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
     if not 0 <= count <= len(data):
         raise ModelError(f"the first {count} of {len(data)} rows")
-    return (data[:count],)
+    return data[:count]
 
 
-def _prefix_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _prefix_type(query: TypeQuery) -> TensorType:
     data, count = tensor_type(query, 0), const_ints(query, 1)
     if data.shape is None:
-        return (data,)
-    return (TensorType(data.dtype, (count[0] if count else None, *data.shape[1:])),)
+        return data
+    return TensorType(data.dtype, (count[0] if count else None, *data.shape[1:]))
 
 
 def _check_prefix(query: TypeQuery) -> None:
@@ -132,7 +132,7 @@ OPS: tuple[OpDef, ...] = (
     OpDef(
         ROWS,
         infer=_rows_type,
-        reference=lambda call: (empty_rows(int(tensor(call, 0).reshape(-1)[0])),),
+        reference=lambda call: empty_rows(int(tensor(call, 0).reshape(-1)[0])),
         flops=0,
         check=_check_rows,
         operands=named(count=PARAMETER),

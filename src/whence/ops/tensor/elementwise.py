@@ -76,19 +76,19 @@ def clip(x: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> np.n
     return np.asarray(x)
 
 
-def _modulo(call: Call) -> tuple[Value]:
+def _modulo(call: Call) -> Value:
     function = np.fmod if get_int(call.attrs, "fmod", 0) else np.remainder
-    return (function(tensor(call, 0), tensor(call, 1)),)
+    return function(tensor(call, 0), tensor(call, 1))
 
 
-def _clip(call: Call) -> tuple[Value]:
-    return (clip(tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)),)
+def _clip(call: Call) -> Value:
+    return clip(tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2))
 
 
-def _mean(call: Call) -> tuple[Value]:
+def _mean(call: Call) -> Value:
     operands = [tensor(call, index) for index in range(len(call.inputs))]
     total = functools.reduce(np.add, (widen(operand) for operand in operands))
-    return (narrow(np.asarray(total / np.asarray(len(operands), total.dtype)), operands[0].dtype),)
+    return narrow(np.asarray(total / np.asarray(len(operands), total.dtype)), operands[0].dtype)
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
@@ -112,9 +112,9 @@ def unary(
     more to heed than the formula says.
     """
 
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         x = tensor(call, 0)
-        return (evaluate(formula, (x,), {}) if function is None else function(x),)
+        return evaluate(formula, (x,), {}) if function is None else function(x)
 
     facts.setdefault("operands", UNARY)
     facts["formula"] = formula
@@ -145,9 +145,9 @@ def binary(
 ) -> OpDef:
     """As `unary`, of two inputs that are broadcast."""
 
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         a, b = tensor(call, 0), tensor(call, 1)
-        return (evaluate(formula, (a, b), {}) if function is None else function(a, b),)
+        return evaluate(formula, (a, b), {}) if function is None else function(a, b)
 
     facts.setdefault("operands", named("A", "B"))
     facts["formula"] = formula
@@ -163,9 +163,9 @@ def binary(
 
 
 def _variadic(name: str, function: _Function, formula: Formula, /, **facts: Unpack[Facts]) -> OpDef:
-    def reference(call: Call) -> tuple[Value]:
-        return (
-            functools.reduce(function, (tensor(call, index) for index in range(len(call.inputs)))),
+    def reference(call: Call) -> Value:
+        return functools.reduce(
+            function, (tensor(call, index) for index in range(len(call.inputs)))
         )
 
     facts.setdefault("operands", variadic("data_0"))
@@ -203,7 +203,7 @@ OPS: tuple[OpDef, ...] = (
         Pattern.ELEMWISE,
         OpClass.ELEMENTWISE,
         infer=identity,
-        reference=lambda call: (call.inputs[0],),
+        reference=lambda call: call.inputs[0],
         flops=0,
         formula=X,
         operands=named("input"),
@@ -279,7 +279,7 @@ OPS: tuple[OpDef, ...] = (
         Pattern.BROADCAST,
         OpClass.ELEMENTWISE,
         infer=power,
-        reference=lambda call: (raise_to(tensor(call, 0), tensor(call, 1)),),
+        reference=lambda call: raise_to(tensor(call, 0), tensor(call, 1)),
         flops=8,
         operands=named("X", "Y"),
         neutral=Neutral(1, "x ^ 1 = x"),

@@ -12,14 +12,14 @@ from whence.ops.attributes import get_str
 from whence.ops.definition import Call, OpDef, TypeQuery, Value
 from whence.ops.operand import named
 from whence.ops.precision import tensor
-from whence.types import DType, TensorType, ValueType
+from whence.types import DType, TensorType
 
 _MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
 
-def _decoded_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _decoded_type(query: TypeQuery) -> TensorType:
     channels = 1 if _format(query.op, get_str(query.attrs, "pixel_format", "RGB")) == "L" else 3
-    return (TensorType(DType.U8, (None, None, channels)),)
+    return TensorType(DType.U8, (None, None, channels))
 
 
 def _format(op: str, wanted: str) -> str:
@@ -28,7 +28,7 @@ def _format(op: str, wanted: str) -> str:
     return _MODES[wanted]
 
 
-def _decode(call: Call) -> tuple[Value]:
+def _decode(call: Call) -> Value:
     wanted = get_str(call.attrs, "pixel_format", "RGB")
     mode = _format(call.op, wanted)
     try:
@@ -51,8 +51,8 @@ def _decode(call: Call) -> tuple[Value]:
             f" {type(error).__name__}"
         ) from error
     if mode == "L":
-        return (pixels[:, :, np.newaxis].copy(),)
-    return (np.ascontiguousarray(pixels[:, :, ::-1] if wanted == "BGR" else pixels),)
+        return pixels[:, :, np.newaxis].copy()
+    return np.ascontiguousarray(pixels[:, :, ::-1] if wanted == "BGR" else pixels)
 
 
 OPS: tuple[OpDef, ...] = (

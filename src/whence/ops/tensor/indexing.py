@@ -33,10 +33,10 @@ _UFUNCS: dict[str, np.ufunc] = {
 }
 
 
-def _gather(call: Call) -> tuple[Value]:
+def _gather(call: Call) -> Value:
     x, indices = tensor(call, 0), tensor(call, 1)
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
-    return (np.take(x, indices, axis),)
+    return np.take(x, indices, axis)
 
 
 def along(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
@@ -45,14 +45,14 @@ def along(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
     return tuple(indices if at == axis else place for at, place in enumerate(places))
 
 
-def _gather_elements(call: Call) -> tuple[Value]:
+def _gather_elements(call: Call) -> Value:
     x, indices = tensor(call, 0), tensor(call, 1)
     if x.ndim != indices.ndim:
         raise ModelError(f"indices of rank {indices.ndim} do not fit data of rank {x.ndim}")
-    return (x[along(indices, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim))],)
+    return x[along(indices, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim))]
 
 
-def _gather_nd(call: Call) -> tuple[Value]:
+def _gather_nd(call: Call) -> Value:
     x, indices, batch = tensor(call, 0), tensor(call, 1), get_int(call.attrs, "batch_dims", 0)
     depth = indices.shape[-1] if indices.ndim else 0
     if (
@@ -72,7 +72,7 @@ def _gather_nd(call: Call) -> tuple[Value]:
     which = np.broadcast_to(np.arange(batches)[:, np.newaxis], (batches, count))
     coordinates = (which, *np.moveaxis(points, -1, 0))
     # As one argument: of none, numpy makes no shape without axes.
-    return (data[coordinates].reshape((*indices.shape[:-1], *x.shape[batch + depth :])),)
+    return data[coordinates].reshape((*indices.shape[:-1], *x.shape[batch + depth :]))
 
 
 def scatter(
@@ -91,7 +91,7 @@ def scatter(
     return result
 
 
-def _scatter_elements(call: Call) -> tuple[Value]:
+def _scatter_elements(call: Call) -> Value:
     x, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     if not x.ndim == indices.ndim == updates.ndim or indices.shape != updates.shape:
         raise ModelError(
@@ -99,21 +99,19 @@ def _scatter_elements(call: Call) -> tuple[Value]:
             f" data {list(x.shape)}"
         )
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
-    return (scatter(x, along(indices, axis), updates, get_str(call.attrs, "reduction", "none")),)
+    return scatter(x, along(indices, axis), updates, get_str(call.attrs, "reduction", "none"))
 
 
-def _scatter_nd(call: Call) -> tuple[Value]:
+def _scatter_nd(call: Call) -> Value:
     x, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     if not indices.ndim or indices.shape[-1] > x.ndim:
         raise ModelError(f"indices of shape {list(indices.shape)} do not fit data {list(x.shape)}")
-    return (
-        scatter(
-            x, tuple(np.moveaxis(indices, -1, 0)), updates, get_str(call.attrs, "reduction", "none")
-        ),
+    return scatter(
+        x, tuple(np.moveaxis(indices, -1, 0)), updates, get_str(call.attrs, "reduction", "none")
     )
 
 
-def _tensor_scatter(call: Call) -> tuple[Value]:
+def _tensor_scatter(call: Call) -> Value:
     past, update, starts = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", -2), past.ndim)
     mode, length = get_str(call.attrs, "mode", "linear"), past.shape[axis]
@@ -132,15 +130,15 @@ def _tensor_scatter(call: Call) -> tuple[Value]:
     np.moveaxis(result, axis, 1)[np.arange(past.shape[0])[:, np.newaxis], places] = np.moveaxis(
         update, axis, 1
     )
-    return (result,)
+    return result
 
 
-def _compress(call: Call) -> tuple[Value]:
+def _compress(call: Call) -> Value:
     x, condition = tensor(call, 0), tensor(call, 1).reshape(-1)
     if "axis" not in call.attrs:
-        return (np.compress(condition, x.reshape(-1)),)
-    return (
-        np.compress(condition, x, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)),
+        return np.compress(condition, x.reshape(-1))
+    return np.compress(
+        condition, x, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
     )
 
 
@@ -178,7 +176,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _gathering(
         "GatherElements",
-        infer=lambda query: (TensorType(tensor_type(query, 0).dtype, tensor_type(query, 1).shape),),
+        infer=lambda query: TensorType(tensor_type(query, 0).dtype, tensor_type(query, 1).shape),
         reference=_gather_elements,
         indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
     ),

@@ -32,21 +32,21 @@ def shift_bits(x: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
     ).astype(x.dtype, copy=False)
 
 
-def _bit_shift(call: Call) -> tuple[Value]:
+def _bit_shift(call: Call) -> Value:
     direction = get_str(call.attrs, "direction", "")
     if direction not in {"LEFT", "RIGHT"}:
         raise ModelError(f"direction must be LEFT or RIGHT, found {direction!r}")
-    return (shift_bits(tensor(call, 0), tensor(call, 1), direction == "LEFT"),)
+    return shift_bits(tensor(call, 0), tensor(call, 1), direction == "LEFT")
 
 
-def _is_inf(call: Call) -> tuple[Value]:
+def _is_inf(call: Call) -> Value:
     x = tensor(call, 0)
     found = np.zeros(x.shape, np.bool_)
     if get_int(call.attrs, "detect_positive", 1):
         found |= np.isinf(x) & (x > 0)
     if get_int(call.attrs, "detect_negative", 1):
         found |= np.isinf(x) & (x < 0)
-    return (found,)
+    return found
 
 
 def _logical(name: str, function: Function, neutral: Neutral) -> OpDef:
@@ -92,7 +92,7 @@ OPS: tuple[OpDef, ...] = (
         Pattern.INJECTIVE,
         OpClass.ELEMENTWISE,
         infer=where,
-        reference=lambda call: (np.where(tensor(call, 0), tensor(call, 1), tensor(call, 2)),),
+        reference=lambda call: np.where(tensor(call, 0), tensor(call, 1), tensor(call, 2)),
         operands=named(condition=CONDITION, X=DATA, Y=DATA),
         traits=Trait.SELECTS | Trait.EXACT,
     ),

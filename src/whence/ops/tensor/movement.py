@@ -45,7 +45,7 @@ from whence.ops.types.type_rules import (
     tensor_type,
     transpose,
 )
-from whence.types import Dim, TensorType, ValueType
+from whence.types import Dim, TensorType
 
 
 def ints(call: Call, index: int) -> tuple[int, ...]:
@@ -58,19 +58,19 @@ def optional_ints(call: Call, index: int) -> tuple[int, ...] | None:
     return None if call.input(index) is None else ints(call, index)
 
 
-def _transpose(call: Call) -> tuple[Value]:
+def _transpose(call: Call) -> Value:
     x = tensor(call, 0)
-    return (np.transpose(x, get_ints(call.attrs, "perm") or None),)
+    return np.transpose(x, get_ints(call.attrs, "perm") or None)
 
 
-def _reshape(call: Call) -> tuple[Value]:
+def _reshape(call: Call) -> Value:
     x = tensor(call, 0)
     shape = reshaped(call.op, x.shape, ints(call, 1), bool(get_int(call.attrs, "allowzero", 0)))
     # An unknown length is left only where the whole tensor is empty, and then 0 is as good as any.
-    return (x.reshape(tuple(dim if isinstance(dim, int) else 0 for dim in shape)),)
+    return x.reshape(tuple(dim if isinstance(dim, int) else 0 for dim in shape))
 
 
-def _flatten(call: Call) -> tuple[Value]:
+def _flatten(call: Call) -> Value:
     x, axis = tensor(call, 0), get_int(call.attrs, "axis", 1)
     if not -x.ndim <= axis <= x.ndim:
         raise ModelError(f"axis {axis} does not exist in a tensor of rank {x.ndim}")
@@ -78,20 +78,20 @@ def _flatten(call: Call) -> tuple[Value]:
     rows, columns = (
         int(np.prod(dims, dtype=np.int64)) for dims in (x.shape[:axis], x.shape[axis:])
     )
-    return (x.reshape(rows, columns),)
+    return x.reshape(rows, columns)
 
 
-def _squeeze(call: Call) -> tuple[Value]:
+def _squeeze(call: Call) -> Value:
     x, axes = tensor(call, 0), optional_ints(call, 1)
-    return (np.squeeze(x, None if axes is None else normalise_axes(call.op, axes, x.ndim)),)
+    return np.squeeze(x, None if axes is None else normalise_axes(call.op, axes, x.ndim))
 
 
-def _unsqueeze(call: Call) -> tuple[Value]:
+def _unsqueeze(call: Call) -> Value:
     x, axes = tensor(call, 0), ints(call, 1)
-    return (np.expand_dims(x, normalise_axes(call.op, axes, x.ndim + len(axes))),)
+    return np.expand_dims(x, normalise_axes(call.op, axes, x.ndim + len(axes)))
 
 
-def _slice(call: Call) -> tuple[Value]:
+def _slice(call: Call) -> Value:
     x, starts, ends = tensor(call, 0), ints(call, 1), ints(call, 2)
     axes, steps = optional_ints(call, 3), optional_ints(call, 4)
     axes = normalise_axes(call.op, tuple(range(len(starts))) if axes is None else axes, x.ndim)
@@ -100,7 +100,7 @@ def _slice(call: Call) -> tuple[Value]:
     cuts = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         cuts[axis] = slice(start, end, step)
-    return (x[tuple(cuts)],)
+    return x[tuple(cuts)]
 
 
 def _split(call: Call) -> tuple[Value, ...]:
@@ -120,12 +120,10 @@ def split_at(x: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 
-def _concat(call: Call) -> tuple[Value]:
+def _concat(call: Call) -> Value:
     parts = [tensor(call, index) for index in range(len(call.inputs))]
-    return (
-        np.concatenate(
-            parts, normalise_axis(call.op, get_int(call.attrs, "axis", 0), parts[0].ndim)
-        ),
+    return np.concatenate(
+        parts, normalise_axis(call.op, get_int(call.attrs, "axis", 0), parts[0].ndim)
     )
 
 
@@ -159,7 +157,7 @@ def pad(
     return x
 
 
-def _pad(call: Call) -> tuple[Value]:
+def _pad(call: Call) -> Value:
     x, pads, mode = tensor(call, 0), ints(call, 1), get_str(call.attrs, "mode", "constant")
     if mode not in {"constant", "reflect", "edge", "wrap"}:
         raise ModelError(f"unknown mode {mode!r}")
@@ -175,36 +173,30 @@ def _pad(call: Call) -> tuple[Value]:
             raise ModelError(f"pads {begin} and {end} cut more than {size}")
     fill = optional_tensor(call, 2)
     default = "" if x.dtype == np.object_ else np.zeros((), x.dtype)
-    return (
-        pad(
-            x,
-            before,
-            after,
-            mode,
-            default if fill is None or fill.size == 0 else fill.reshape(-1)[0],
-        ),
+    return pad(
+        x, before, after, mode, default if fill is None or fill.size == 0 else fill.reshape(-1)[0]
     )
 
 
-def _tile(call: Call) -> tuple[Value]:
-    return (np.tile(tensor(call, 0), ints(call, 1)),)
+def _tile(call: Call) -> Value:
+    return np.tile(tensor(call, 0), ints(call, 1))
 
 
-def _tile_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _tile_type(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     repeats = query.values[1] if len(query.values) > 1 else None
     if data.shape is None or not isinstance(repeats, np.ndarray) or repeats.size != len(data.shape):
-        return (TensorType(data.dtype, None if data.shape is None else (None,) * len(data.shape)),)
+        return TensorType(data.dtype, None if data.shape is None else (None,) * len(data.shape))
     dims: list[Dim] = []
     for dim, count in zip(data.shape, repeats.reshape(-1), strict=True):
         whole = count if is_symbolic(count) else int(count)
         dims.append(dim * whole if isinstance(dim, int) else dim if whole == 1 else None)
-    return (TensorType(data.dtype, tuple(dims)),)
+    return TensorType(data.dtype, tuple(dims))
 
 
-def _expand(call: Call) -> tuple[Value]:
+def _expand(call: Call) -> Value:
     x, shape = tensor(call, 0), ints(call, 1)
-    return (np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, shape))),)
+    return np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, shape)))
 
 
 def _image(call: Call) -> tuple[np.ndarray, int, str]:
@@ -219,7 +211,7 @@ def _image(call: Call) -> tuple[np.ndarray, int, str]:
     return x, block, mode
 
 
-def _depth_to_space(call: Call) -> tuple[Value]:
+def _depth_to_space(call: Call) -> Value:
     x, block, mode = _image(call)
     n, c, h, w = x.shape
     depth = c // (block * block)
@@ -227,20 +219,20 @@ def _depth_to_space(call: Call) -> tuple[Value]:
         moved = x.reshape(n, block, block, depth, h, w).transpose(0, 3, 4, 1, 5, 2)
     else:
         moved = x.reshape(n, depth, block, block, h, w).transpose(0, 1, 4, 2, 5, 3)
-    return (moved.reshape(n, depth, h * block, w * block),)
+    return moved.reshape(n, depth, h * block, w * block)
 
 
-def _space_to_depth(call: Call) -> tuple[Value]:
+def _space_to_depth(call: Call) -> Value:
     x, block, mode = _image(call)
     n, c, h, w = x.shape
     blocks = x.reshape(n, c, h // block, block, w // block, block)
     moved = (
         blocks.transpose(0, 3, 5, 1, 2, 4) if mode == "DCR" else blocks.transpose(0, 1, 3, 5, 2, 4)
     )
-    return (moved.reshape(n, c * block * block, h // block, w // block),)
+    return moved.reshape(n, c * block * block, h // block, w // block)
 
 
-def _trilu(call: Call) -> tuple[Value]:
+def _trilu(call: Call) -> Value:
     x, k = tensor(call, 0), optional_ints(call, 1)
     diagonal = k[0] if k else 0
     rows, columns = np.arange(x.shape[-2])[:, np.newaxis], np.arange(x.shape[-1])
@@ -249,14 +241,12 @@ def _trilu(call: Call) -> tuple[Value]:
         if get_int(call.attrs, "upper", 1)
         else columns - rows <= diagonal
     )
-    return (
-        np.where(kept, x, "" if x.dtype == np.object_ else np.zeros((), x.dtype)).astype(
-            x.dtype, copy=False
-        ),
+    return np.where(kept, x, "" if x.dtype == np.object_ else np.zeros((), x.dtype)).astype(
+        x.dtype, copy=False
     )
 
 
-def _reverse_sequence(call: Call) -> tuple[Value]:
+def _reverse_sequence(call: Call) -> Value:
     x, lengths = tensor(call, 0), ints(call, 1)
     time_axis = get_int(call.attrs, "time_axis", 0)
     batch_axis = get_int(call.attrs, "batch_axis", 1)
@@ -272,10 +262,10 @@ def _reverse_sequence(call: Call) -> tuple[Value]:
             f"sequence_lens {lengths} are not lengths of an axis of {x.shape[time_axis]}"
         )
     source = np.where(steps < ends, ends - 1 - steps, steps)
-    return (x[source, batch] if time_axis == 0 else x[batch[:, np.newaxis], source.T],)
+    return x[source, batch] if time_axis == 0 else x[batch[:, np.newaxis], source.T]
 
 
-def _center_crop_pad(call: Call) -> tuple[Value]:
+def _center_crop_pad(call: Call) -> Value:
     x, target = tensor(call, 0), ints(call, 1)
     axes = normalise_axes(call.op, get_ints(call.attrs, "axes") or range(x.ndim), x.ndim)
     before, after = [0] * x.ndim, [0] * x.ndim
@@ -284,7 +274,7 @@ def _center_crop_pad(call: Call) -> tuple[Value]:
         # Both cutting and padding put the odd element at the end.
         before[axis] = missing // 2 if missing >= 0 else -(-missing // 2)
         after[axis] = missing - before[axis]
-    return (pad(x, before, after, fill="" if x.dtype == np.object_ else np.zeros((), x.dtype)),)
+    return pad(x, before, after, fill="" if x.dtype == np.object_ else np.zeros((), x.dtype))
 
 
 def _move(

@@ -45,29 +45,29 @@ def _shape_and_dtype(call: Call) -> tuple[tuple[int, ...], DType]:
     return like.shape, _dtype(call, DType.of(like))
 
 
-def _normal(call: Call) -> tuple[Value]:
+def _normal(call: Call) -> Value:
     shape, dtype = _shape_and_dtype(call)
     drawn = _generator(call).normal(
         get_float(call.attrs, "mean", 0.0), get_float(call.attrs, "scale", 1.0), shape
     )
-    return (np.asarray(drawn).astype(dtype.numpy),)
+    return np.asarray(drawn).astype(dtype.numpy)
 
 
-def _uniform(call: Call) -> tuple[Value]:
+def _uniform(call: Call) -> Value:
     shape, dtype = _shape_and_dtype(call)
     drawn = _generator(call).uniform(
         get_float(call.attrs, "low", 0.0), get_float(call.attrs, "high", 1.0), shape
     )
-    return (np.asarray(drawn).astype(dtype.numpy),)
+    return np.asarray(drawn).astype(dtype.numpy)
 
 
-def _bernoulli(call: Call) -> tuple[Value]:
+def _bernoulli(call: Call) -> Value:
     chances = tensor(call, 0)
     drawn = np.asarray(_generator(call).binomial(1, chances.astype(np.float64)))
-    return (cast(drawn, _dtype(call, DType.of(chances))),)
+    return cast(drawn, _dtype(call, DType.of(chances)))
 
 
-def _multinomial(call: Call) -> tuple[Value]:
+def _multinomial(call: Call) -> Value:
     logits, count = tensor(call, 0).astype(np.float64), get_int(call.attrs, "sample_size", 1)
     if logits.ndim != 2:
         raise ModelError(f"input 0 must be a matrix, found rank {logits.ndim}")
@@ -77,7 +77,7 @@ def _multinomial(call: Call) -> tuple[Value]:
     drawn = np.array(
         [np.searchsorted(row, at, side="right") for row, at in zip(weights, points, strict=True)]
     )
-    return (drawn.reshape(logits.shape[0], count).astype(_dtype(call, DType.I32).numpy),)
+    return drawn.reshape(logits.shape[0], count).astype(_dtype(call, DType.I32).numpy)
 
 
 def _dropout(call: Call) -> tuple[Value, Value]:

@@ -86,14 +86,11 @@ def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 
 def _reduction(name: str, reducer: _Reducer, traits: Trait = Trait.NONE) -> OpDef:
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         x = tensor(call, 0)
         axes = reduction_axes(call, x.ndim)
-        return (
-            narrow(
-                np.asarray(reducer(widen(x), axes, bool(get_int(call.attrs, "keepdims", 1)))),
-                x.dtype,
-            ),
+        return narrow(
+            np.asarray(reducer(widen(x), axes, bool(get_int(call.attrs, "keepdims", 1)))), x.dtype
         )
 
     return OpDef(
@@ -108,18 +105,18 @@ def _reduction(name: str, reducer: _Reducer, traits: Trait = Trait.NONE) -> OpDe
     )
 
 
-def _arg_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _arg_type(query: TypeQuery) -> TensorType:
     data, keep = tensor_type(query, 0), bool(get_int(query.attrs, "keepdims", 1))
     if data.shape is None:
-        return (TensorType(DType.I64),)
+        return TensorType(DType.I64)
     axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(data.shape))
-    return (
-        TensorType(DType.I64, data.shape[:axis] + ((1,) if keep else ()) + data.shape[axis + 1 :]),
+    return TensorType(
+        DType.I64, data.shape[:axis] + ((1,) if keep else ()) + data.shape[axis + 1 :]
     )
 
 
 def _arg(name: str, find: Callable[..., Any]) -> OpDef:
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         x, keep = tensor(call, 0), bool(get_int(call.attrs, "keepdims", 1))
         axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
         if x.size == 0 and x.shape[axis] == 0 and x.shape.count(0) > 1:
@@ -128,7 +125,7 @@ def _arg(name: str, find: Callable[..., Any]) -> OpDef:
             index = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis, keepdims=keep)
         else:
             index = find(x, axis=axis, keepdims=keep)
-        return (np.asarray(index).astype(np.int64),)
+        return np.asarray(index).astype(np.int64)
 
     return OpDef(
         name,
@@ -157,22 +154,22 @@ def accumulate(
     return np.ascontiguousarray(np.flip(result, axis)) if reverse else result
 
 
-def _running_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _running_type(query: TypeQuery) -> TensorType:
     x, axis = tensor_type(query, 0), query.values[1] if len(query.values) > 1 else None
     if x.shape == ():
         raise ModelError(f"{x} has no axis")
     if x.shape is not None and isinstance(axis, np.ndarray) and axis.size == 1:
         normalise_axis(query.op, int(axis.reshape(-1)[0]), len(x.shape))
-    return (x,)
+    return x
 
 
 def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         x = tensor(call, 0)
         axis = normalise_axis(call.op, int(tensor(call, 1).reshape(-1)[0]), x.ndim)
         exclusive = bool(get_int(call.attrs, "exclusive", 0))
         reverse = bool(get_int(call.attrs, "reverse", 0))
-        return (accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse),)
+        return accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse)
 
     return OpDef(
         name,

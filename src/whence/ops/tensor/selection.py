@@ -50,13 +50,12 @@ def _top_k_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return TensorType(data.dtype, shape), TensorType(DType.I64, shape)
 
 
-def _non_zero(call: Call) -> tuple[Value]:
+def _non_zero(call: Call) -> Value:
     x = tensor(call, 0)
     if x.dtype == np.object_:
         x = x != ""
     # A scalar has no axes, so its places have no coordinates.
-    places = np.array(np.nonzero(x), np.int64) if x.ndim else np.zeros((0, int(bool(x))), np.int64)
-    return (places,)
+    return np.array(np.nonzero(x), np.int64) if x.ndim else np.zeros((0, int(bool(x))), np.int64)
 
 
 def distinct(
@@ -106,7 +105,7 @@ def _unique_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return parts, some, TensorType(DType.I64, (x.shape[axis],)), some
 
 
-def _one_hot(call: Call) -> tuple[Value]:
+def _one_hot(call: Call) -> Value:
     indices = tensor(call, 0)
     depth = int(tensor(call, 1).reshape(-1)[0])
     values = tensor(call, 2).reshape(-1)
@@ -116,7 +115,7 @@ def _one_hot(call: Call) -> tuple[Value]:
     indices = np.expand_dims(indices.astype(np.int64), axis)
     classes = np.arange(depth).reshape([-1 if at == axis else 1 for at in range(indices.ndim)])
     hot = (indices == classes) | (indices + depth == classes)
-    return (np.where(hot, values[1], values[0]).astype(values.dtype, copy=False),)
+    return np.where(hot, values[1], values[0]).astype(values.dtype, copy=False)
 
 
 def _corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -149,7 +148,7 @@ def suppress(
     return chosen
 
 
-def _non_max_suppression(call: Call) -> tuple[Value]:
+def _non_max_suppression(call: Call) -> Value:
     boxes, scores = tensor(call, 0), tensor(call, 1)
     limit, overlap, floor = (optional_tensor(call, index) for index in (2, 3, 4))
     most = 0 if limit is None else int(limit.reshape(-1)[0])
@@ -165,12 +164,12 @@ def _non_max_suppression(call: Call) -> tuple[Value]:
             chosen.extend(
                 (batch, label, box) for box in suppress(low, high, order, most, float(threshold))
             )
-    return (np.array(chosen, np.int64).reshape(-1, 3),)
+    return np.array(chosen, np.int64).reshape(-1, 3)
 
 
-def _choose(call: Call) -> tuple[Value]:
+def _choose(call: Call) -> Value:
     # The side that is not taken need not be there at all.
-    return (call.inputs[1 if bool(tensor(call, 0).reshape(-1)[0]) else 2],)
+    return call.inputs[1 if bool(tensor(call, 0).reshape(-1)[0]) else 2]
 
 
 def _check_choose(query: TypeQuery) -> None:
@@ -213,7 +212,7 @@ OPS: tuple[OpDef, ...] = (
     # each value is computed by kernels of its own, which a run can skip.
     OpDef(
         "Choose",
-        infer=lambda query: (query.types[1] or UNKNOWN,),
+        infer=lambda query: query.types[1] or UNKNOWN,
         reference=_choose,
         flops=0,
         check=_check_choose,

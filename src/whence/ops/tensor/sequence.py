@@ -32,47 +32,45 @@ def _position(call: Call, index: int, length: int, last: int) -> int:
     return at + length if at < 0 else at
 
 
-def _length(call: Call) -> tuple[Value]:
-    return (np.array(len(_list(call)), np.int64),)
+def _length(call: Call) -> Value:
+    return np.array(len(_list(call)), np.int64)
 
 
-def _at(call: Call) -> tuple[Value]:
+def _at(call: Call) -> Value:
     items = _list(call)
-    return (items[_position(call, 1, len(items), len(items) - 1)],)
+    return items[_position(call, 1, len(items), len(items) - 1)]
 
 
-def _insert(call: Call) -> tuple[Value]:
+def _insert(call: Call) -> Value:
     items = list(_list(call))
     items.insert(
         len(items) if call.input(2) is None else _position(call, 2, len(items), len(items)),
         call.inputs[1],
     )
-    return (items,)
+    return items
 
 
-def _erase(call: Call) -> tuple[Value]:
+def _erase(call: Call) -> Value:
     items = list(_list(call))
     del items[-1 if call.input(1) is None else _position(call, 1, len(items), len(items) - 1)]
-    return (items,)
+    return items
 
 
-def _concat(call: Call) -> tuple[Value]:
+def _concat(call: Call) -> Value:
     items, axis = [np.asarray(item) for item in _list(call)], get_int(call.attrs, "axis", 0)
     if not items:
         raise ModelError("the sequence is empty")
     return (
-        np.stack(items, axis)
-        if get_int(call.attrs, "new_axis", 0)
-        else np.concatenate(items, axis),
+        np.stack(items, axis) if get_int(call.attrs, "new_axis", 0) else np.concatenate(items, axis)
     )
 
 
-def _split(call: Call) -> tuple[Value]:
+def _split(call: Call) -> Value:
     x, sizes = tensor(call, 0), optional_tensor(call, 1)
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
     length = x.shape[axis]
     if sizes is None and not get_int(call.attrs, "keepdims", 1):
-        return ([np.take(x, at, axis) for at in range(length)],)
+        return [np.take(x, at, axis) for at in range(length)]
     if sizes is None or not sizes.ndim:
         step = 1 if sizes is None else int(sizes)
         if step < 1:
@@ -82,37 +80,37 @@ def _split(call: Call) -> tuple[Value]:
         parts = [int(size) for size in sizes]
     if sum(parts) != length:
         raise ModelError(f"parts {parts} do not make up axis {axis} of {list(x.shape)}")
-    return (split_at(x, parts, axis) if parts else [],)
+    return split_at(x, parts, axis) if parts else []
 
 
-def _optional_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _optional_type(query: TypeQuery) -> OptionalType:
     element = query.types[0] if query.types else None
     if element is None:
         given: object = query.attrs.get("type")
         element = UNKNOWN
         if isinstance(given, (TensorType, SequenceType, OptionalType, MapType)):
             element = given
-    return (OptionalType(element),)
+    return OptionalType(element)
 
 
-def _get_element(call: Call) -> tuple[Value]:
+def _get_element(call: Call) -> Value:
     value = call.input(0)
     if value is None:
         raise ModelError("the optional is empty")
-    return (value,)
+    return value
 
 
-def _get_element_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    (found,) = identity(query)
-    return (found.element if isinstance(found, OptionalType) else found,)
+def _get_element_type(query: TypeQuery) -> ValueType:
+    found = identity(query)
+    return found.element if isinstance(found, OptionalType) else found
 
 
-def _has_element(call: Call) -> tuple[Value]:
-    return (np.array(call.input(0) is not None),)
+def _has_element(call: Call) -> Value:
+    return np.array(call.input(0) is not None)
 
 
-def _has_element_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (TensorType(DType.BOOL, ()),)
+def _has_element_type(query: TypeQuery) -> TensorType:
+    return TensorType(DType.BOOL, ())
 
 
 def _sequence(
@@ -123,8 +121,8 @@ def _sequence(
 
 _optional_op = partial(OpDef, flops=0, operands=named("input"))
 OPS: tuple[OpDef, ...] = (
-    _sequence("SequenceConstruct", lambda call: (list(call.inputs),), operands=variadic("inputs")),
-    _sequence("SequenceEmpty", lambda call: ([],)),
+    _sequence("SequenceConstruct", lambda call: list(call.inputs), operands=variadic("inputs")),
+    _sequence("SequenceEmpty", lambda call: []),
     _sequence("SequenceLength", _length, operands=named("input_sequence")),
     _sequence("SequenceAt", _at, operands=named("input_sequence", position=INDEX)),
     _sequence(
@@ -135,7 +133,7 @@ OPS: tuple[OpDef, ...] = (
     _sequence(
         "SplitToSequence", _split, OpClass.MOVEMENT, operands=named("input", split=PARAMETER)
     ),
-    _optional_op("Optional", infer=_optional_type, reference=lambda call: (call.input(0),)),
+    _optional_op("Optional", infer=_optional_type, reference=lambda call: call.input(0)),
     _optional_op("OptionalGetElement", infer=_get_element_type, reference=_get_element),
     _optional_op("OptionalHasElement", infer=_has_element_type, reference=_has_element),
 )

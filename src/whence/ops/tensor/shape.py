@@ -18,17 +18,17 @@ from whence.ops.precision import narrow, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import clamp_range, shape_of, size_of
 from whence.ops.types.type_rules import common_dtype, const_ints, target_dtype, tensor_type
-from whence.types import DType, TensorType, ValueType
+from whence.types import DType, TensorType
 
 
-def _shape(call: Call) -> tuple[Value]:
+def _shape(call: Call) -> Value:
     dims = tensor(call, 0).shape
     start, end = clamp_range(call.attrs, len(dims))
-    return (np.array(dims[start:end], np.int64),)
+    return np.array(dims[start:end], np.int64)
 
 
-def _size(call: Call) -> tuple[Value]:
-    return (np.array(tensor(call, 0).size, np.int64),)
+def _size(call: Call) -> Value:
+    return np.array(tensor(call, 0).size, np.int64)
 
 
 def constant_value(attrs: Attrs) -> np.ndarray:
@@ -55,12 +55,12 @@ def constant_value(attrs: Attrs) -> np.ndarray:
     raise ModelError(f"Constant: no value among the attributes {sorted(attrs)}")
 
 
-def _constant(call: Call) -> tuple[Value]:
-    return (constant_value(call.attrs),)
+def _constant(call: Call) -> Value:
+    return constant_value(call.attrs)
 
 
-def _constant_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (TensorType.of(constant_value(query.attrs)),)
+def _constant_type(query: TypeQuery) -> TensorType:
+    return TensorType.of(constant_value(query.attrs))
 
 
 def _fill(attrs: Attrs) -> np.ndarray:
@@ -73,30 +73,24 @@ def _fill(attrs: Attrs) -> np.ndarray:
     return value.reshape(())
 
 
-def _constant_of_shape(call: Call) -> tuple[Value]:
+def _constant_of_shape(call: Call) -> Value:
     shape, fill = tuple(int(dim) for dim in tensor(call, 0).reshape(-1)), _fill(call.attrs)
     if min(shape, default=0) < 0:
         raise ModelError(f"{list(shape)} is not a shape")
-    return (np.full(shape, fill, fill.dtype),)
+    return np.full(shape, fill, fill.dtype)
 
 
-def _constant_of_shape_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _constant_of_shape_type(query: TypeQuery) -> TensorType:
     dtype, shape = DType.of(_fill(query.attrs)), const_ints(query, 0)
     if shape is None:
         length = tensor_type(query, 0).static_shape
-        return (
-            TensorType(
-                dtype,
-                (None,) * length[0]
-                if length and length[0] <= 64
-                else ()
-                if length == (0,)
-                else None,
-            ),
+        return TensorType(
+            dtype,
+            (None,) * length[0] if length and length[0] <= 64 else () if length == (0,) else None,
         )
     if any(dim < 0 for dim in shape):
         raise ModelError(f"{list(shape)} is not a shape")
-    return (TensorType(dtype, shape),)
+    return TensorType(dtype, shape)
 
 
 def range_length(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> int:
@@ -116,23 +110,21 @@ def range_length(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> int
     return max(math.ceil(ratio), 0)
 
 
-def _range(call: Call) -> tuple[Value]:
+def _range(call: Call) -> Value:
     start, limit, delta = (tensor(call, index) for index in range(3))
     places = np.arange(range_length(start, limit, delta)).astype(widen(start).dtype)
     # Each element is computed on its own, so that errors do not add up.
-    return (
-        narrow(
-            np.asarray(widen(start).reshape(()) + places * widen(delta).reshape(())), start.dtype
-        ),
+    return narrow(
+        np.asarray(widen(start).reshape(()) + places * widen(delta).reshape(())), start.dtype
     )
 
 
-def _range_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _range_type(query: TypeQuery) -> TensorType:
     dtype = common_dtype(query.op, (tensor_type(query, index) for index in range(3)))
     bounds = [
         value for value in query.values[:3] if isinstance(value, np.ndarray) and value.size == 1
     ]
-    return (TensorType(dtype, (range_length(*bounds) if len(bounds) == 3 else None,)),)
+    return TensorType(dtype, (range_length(*bounds) if len(bounds) == 3 else None,))
 
 
 def whole_range_length(first: int, end: int, step: int) -> int:
@@ -166,22 +158,22 @@ def _objects(values: Sequence[Any]) -> np.ndarray:
     return array
 
 
-def _dimension_value(call: Call) -> tuple[Value]:
+def _dimension_value(call: Call) -> Value:
     dtype = target_dtype(call.op, get_int(call.attrs, "to", 0)).numpy
-    return (np.asarray(dimension_value(call.attrs), dtype),)
+    return np.asarray(dimension_value(call.attrs), dtype)
 
 
-def _dimension_value_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _dimension_value_type(query: TypeQuery) -> TensorType:
     dtype = target_dtype(query.op, get_int(query.attrs, "to", 0))
-    return (TensorType(dtype, dimension_value(query.attrs).shape),)
+    return TensorType(dtype, dimension_value(query.attrs).shape)
 
 
-def _eye_like(call: Call) -> tuple[Value]:
+def _eye_like(call: Call) -> Value:
     x, chosen = tensor(call, 0), get_int(call.attrs, "dtype", 0)
     if x.ndim != 2:
         raise ModelError(f"needs a matrix, found rank {x.ndim}")
     dtype = target_dtype(call.op, chosen).numpy if chosen else x.dtype
-    return (np.eye(x.shape[0], x.shape[1], k=get_int(call.attrs, "k", 0)).astype(dtype),)
+    return np.eye(x.shape[0], x.shape[1], k=get_int(call.attrs, "k", 0)).astype(dtype)
 
 
 _shape_op = partial(OpDef, classes=OpClass.SHAPE, flops=0)

@@ -61,7 +61,7 @@ def _transformed(
     return np.zeros(shape, np.float64 if transform is np.fft.irfft else np.complex128)
 
 
-def _dft(call: Call) -> tuple[Value]:
+def _dft(call: Call) -> Value:
     x, given, at = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
     signal = _complex(x)
     axis = normalise_axis(call.op, -2 if at is None else int(at.reshape(-1)[0]), x.ndim)
@@ -72,16 +72,16 @@ def _dft(call: Call) -> tuple[Value]:
     length = None if given is None else int(given.reshape(-1)[0])
     if inverse and onesided:
         made = _transformed(np.fft.irfft, signal, length, axis)
-        return (narrow(made[..., np.newaxis], x.dtype),)
+        return narrow(made[..., np.newaxis], x.dtype)
     if inverse:
-        return (narrow(_parts(_transformed(np.fft.ifft, signal, length, axis)), x.dtype),)
+        return narrow(_parts(_transformed(np.fft.ifft, signal, length, axis)), x.dtype)
     if onesided and np.iscomplexobj(signal):
         raise ModelError("a one-sided transform needs a real signal")
     transform = np.fft.rfft if onesided else np.fft.fft
-    return (narrow(_parts(_transformed(transform, signal, length, axis)), x.dtype),)
+    return narrow(_parts(_transformed(transform, signal, length, axis)), x.dtype)
 
 
-def _stft(call: Call) -> tuple[Value]:
+def _stft(call: Call) -> Value:
     x, step = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
     window, given = optional_tensor(call, 2), optional_tensor(call, 3)
     signal = _complex(x) if x.ndim == 3 else x.astype(np.float64)
@@ -106,13 +106,13 @@ def _stft(call: Call) -> tuple[Value]:
         frames = frames * window.astype(np.float64)
     onesided = bool(get_int(call.attrs, "onesided", 1)) and not np.iscomplexobj(frames)
     spectrum = np.fft.rfft(frames, axis=-1) if onesided else np.fft.fft(frames, axis=-1)
-    return (narrow(_parts(spectrum), x.dtype),)
+    return narrow(_parts(spectrum), x.dtype)
 
 
-def _stft_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def _stft_type(query: TypeQuery) -> TensorType:
     signal, step, window = tensor_type(query, 0), const_ints(query, 1), tensor_type(query, 2)
     if signal.shape is None or len(signal.shape) not in {2, 3}:
-        return (TensorType(signal.dtype, (None, None, None, 2)),)
+        return TensorType(signal.dtype, (None, None, None, 2))
     given = const_ints(query, 3)
     length: Dim = given[0] if given else None
     if is_absent(query, 3):
@@ -129,22 +129,20 @@ def _stft_type(query: TypeQuery) -> tuple[ValueType, ...]:
         bins = None
         if isinstance(length, int) and (len(signal.shape) == 2 or signal.shape[2] == 1):
             bins = length // 2 + 1
-    return (TensorType(signal.dtype, (signal.shape[0], frames, bins, 2)),)
+    return TensorType(signal.dtype, (signal.shape[0], frames, bins, 2))
 
 
 def _window(name: str, terms: tuple[float, ...]) -> OpDef:
     """A window Σ (-1)^k · terms[k] · cos(2πkn / N), with N one less for the symmetric form."""
 
-    def reference(call: Call) -> tuple[Value]:
+    def reference(call: Call) -> Value:
         size = int(tensor(call, 0).reshape(-1)[0])
         span = size if get_int(call.attrs, "periodic", 1) else max(size - 1, 1)
         phase = np.arange(size) * (2 * math.pi / max(span, 1))
         value = np.zeros(size)
         for k, term in enumerate(terms):
             value += (-1) ** k * term * np.cos(k * phase)
-        return (
-            value.astype(target_dtype(call.op, get_int(call.attrs, "output_datatype", 1)).numpy),
-        )
+        return value.astype(target_dtype(call.op, get_int(call.attrs, "output_datatype", 1)).numpy)
 
     return OpDef(
         name,

@@ -14,7 +14,7 @@ from whence.ops.operand import UNARY, named
 from whence.ops.precision import tensor
 from whence.ops.tensor.regular_expressions import FullMatcher
 from whence.ops.types.type_rules import broadcast, predicate
-from whence.types import ValueType
+from whence.types import TensorType
 
 
 def strings(items: Iterable[str], shape: Sequence[int]) -> np.ndarray:
@@ -31,11 +31,11 @@ def _texts(x: np.ndarray) -> list[str]:
     ]
 
 
-def _concat(call: Call) -> tuple[Value]:
+def _concat(call: Call) -> Value:
     left, right = np.broadcast_arrays(tensor(call, 0), tensor(call, 1))
     first, second = _texts(left), _texts(right)
     check_text(call.op, "characters", sum(map(len, first)) + sum(map(len, second)))
-    return (strings((a + b for a, b in zip(first, second, strict=True)), left.shape),)
+    return strings((a + b for a, b in zip(first, second, strict=True)), left.shape)
 
 
 def _split(call: Call) -> tuple[Value, Value]:
@@ -57,18 +57,18 @@ def _split(call: Call) -> tuple[Value, Value]:
     )
 
 
-def _full_match(call: Call) -> tuple[Value]:
+def _full_match(call: Call) -> Value:
     x, matcher = tensor(call, 0), FullMatcher(get_str(call.attrs, "pattern", ""))
-    return (np.array([matcher.matches(text) for text in _texts(x)], np.bool_).reshape(x.shape),)
+    return np.array([matcher.matches(text) for text in _texts(x)], np.bool_).reshape(x.shape)
 
 
-def _match_type(query: TypeQuery) -> Sequence[ValueType]:
+def _match_type(query: TypeQuery) -> TensorType:
     # A pattern that cannot be used is refused when the model is read, not when it is run.
     FullMatcher(get_str(query.attrs, "pattern", ""))
     return predicate(query)
 
 
-def _normalise(call: Call) -> tuple[Value]:
+def _normalise(call: Call) -> Value:
     x, action = tensor(call, 0), get_str(call.attrs, "case_change_action", "NONE")
     exact = bool(get_int(call.attrs, "is_case_sensitive", 0))
     if (
@@ -85,7 +85,7 @@ def _normalise(call: Call) -> tuple[Value]:
         words = [text.lower() if action == "LOWER" else text.upper() for text in words]
     # Nothing left is one empty text, so that the tensor does not vanish.
     words = words or [""]
-    return (strings(words, (len(words),) if x.ndim == 1 else (1, len(words))),)
+    return strings(words, (len(words),) if x.ndim == 1 else (1, len(words)))
 
 
 OPS: tuple[OpDef, ...] = (

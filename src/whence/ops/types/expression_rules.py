@@ -19,10 +19,10 @@ from whence.ops.types.type_rules import (
 )
 from whence.types import Dim, DType, Shape, TensorType, ValueType
 
-Rule: TypeAlias = Callable[[TypeQuery], tuple[ValueType, ...] | None]
+Rule: TypeAlias = Callable[[TypeQuery], ValueType | tuple[ValueType, ...] | None]
 
 
-def pad(query: TypeQuery) -> tuple[ValueType, ...] | None:
+def pad(query: TypeQuery) -> TensorType | None:
     data, pads = tensor_type(query, 0), const_ints(query, 1)
     if data.shape is None or pads is None:
         return None
@@ -34,28 +34,28 @@ def pad(query: TypeQuery) -> tuple[ValueType, ...] | None:
     for at, axis in enumerate(axes):
         dim = dims[axis]
         dims[axis] = dim + pads[at] + pads[at + len(axes)] if isinstance(dim, int) else None
-    return (TensorType(data.dtype, tuple(dims)),)
+    return TensorType(data.dtype, tuple(dims))
 
 
-def depth_to_space(query: TypeQuery) -> tuple[ValueType, ...] | None:
+def depth_to_space(query: TypeQuery) -> TensorType | None:
     data, block = tensor_type(query, 0), get_int(query.attrs, "blocksize", 0)
     shape = data.static_shape
     if shape is None or len(shape) != 4 or block < 1:
         return None
     n, c, h, w = shape
-    return (TensorType(data.dtype, (n, c // (block * block), h * block, w * block)),)
+    return TensorType(data.dtype, (n, c // (block * block), h * block, w * block))
 
 
-def space_to_depth(query: TypeQuery) -> tuple[ValueType, ...] | None:
+def space_to_depth(query: TypeQuery) -> TensorType | None:
     data, block = tensor_type(query, 0), get_int(query.attrs, "blocksize", 0)
     shape = data.static_shape
     if shape is None or len(shape) != 4 or block < 1:
         return None
     n, c, h, w = shape
-    return (TensorType(data.dtype, (n, c * block * block, h // block, w // block)),)
+    return TensorType(data.dtype, (n, c * block * block, h // block, w // block))
 
 
-def gather_nd(query: TypeQuery) -> tuple[ValueType, ...] | None:
+def gather_nd(query: TypeQuery) -> TensorType | None:
     data, indices = tensor_type(query, 0), tensor_type(query, 1)
     batch = get_int(query.attrs, "batch_dims", 0)
     if data.shape is None or not indices.shape:
@@ -63,23 +63,21 @@ def gather_nd(query: TypeQuery) -> tuple[ValueType, ...] | None:
     count = indices.shape[-1]
     if not isinstance(count, int) or batch + count > len(data.shape):
         return None
-    return (TensorType(data.dtype, indices.shape[:-1] + data.shape[batch + int(count) :]),)
+    return TensorType(data.dtype, indices.shape[:-1] + data.shape[batch + int(count) :])
 
 
-def integer_conv(query: TypeQuery) -> tuple[ValueType, ...] | None:
-    (found,) = conv(query)
-    assert isinstance(found, TensorType)
-    return (TensorType(DType.I32, found.shape),)
+def integer_conv(query: TypeQuery) -> TensorType | None:
+    return TensorType(DType.I32, conv(query).shape)
 
 
-def one_hot(query: TypeQuery) -> tuple[ValueType, ...] | None:
+def one_hot(query: TypeQuery) -> TensorType | None:
     indices, depth, values = tensor_type(query, 0), const_ints(query, 1), tensor_type(query, 2)
     if indices.shape is None or depth is None or len(depth) != 1:
         return None
     rank = len(indices.shape) + 1
     axis = normalise_axis(query.op, get_int(query.attrs, "axis", -1), rank)
     shape = (*indices.shape[:axis], depth[0], *indices.shape[axis:])
-    return (TensorType(values.dtype, shape),)
+    return TensorType(values.dtype, shape)
 
 
 def attention(query: TypeQuery) -> tuple[ValueType, ...] | None:
@@ -95,7 +93,7 @@ def attention(query: TypeQuery) -> tuple[ValueType, ...] | None:
         TensorType(tensor_type(query, at).dtype, _appended(query, at + 3, found))
         for at, found in ((1, k), (2, v))
     )
-    return (TensorType(dtype, y), *present)[: query.n_outputs]
+    return (TensorType(dtype, y), *present)
 
 
 def _heads(query: TypeQuery, index: int, heads: str) -> tuple[int, int, int, int] | None:

@@ -94,7 +94,7 @@ class Inference:
         check_operands(query)
         rule = known.infer
         if rule is not None:
-            return _possible(query, _exactly(_apply(rule, query), query.n_outputs))
+            return _possible(query, _apply(rule, query))
         values = tuple(_small(value) for value in query.values)
         key = _key(query, values)
         if key is None:
@@ -107,9 +107,17 @@ class Inference:
 
 def _apply(rule: Infer, query: TypeQuery) -> tuple[ValueType, ...]:
     try:
-        return tuple(rule(query))
+        found = rule(query)
     except ModelError as error:
         raise naming(query.op, error) from error
+    return _outputs(query, found)
+
+
+def _outputs(query: TypeQuery, found: ValueType | tuple[ValueType, ...]) -> tuple[ValueType, ...]:
+    """What a rule found, for as many outputs as there are."""
+    types = found if isinstance(found, tuple) else (found,)
+    missing = query.n_outputs - len(types)
+    return types if missing == 0 else (*types[: query.n_outputs], *[UNKNOWN] * missing)
 
 
 def _possible(query: TypeQuery, types: tuple[ValueType, ...]) -> tuple[ValueType, ...]:
@@ -123,10 +131,6 @@ def _possible(query: TypeQuery, types: tuple[ValueType, ...]) -> tuple[ValueType
                 f"{query.op}: its result would be {kind}, which has a negative dimension"
             )
     return types
-
-
-def _exactly(types: tuple[ValueType, ...], count: int) -> tuple[ValueType, ...]:
-    return types if len(types) == count else (*types[:count], *[UNKNOWN] * (count - len(types)))
 
 
 def _small(value: Value | None) -> np.ndarray | None:
@@ -165,8 +169,8 @@ def _ask(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[Value
     if not names and not any(map(_has_expressions, query.values)):
         return _ask_onnx(query, values)
     rule = EXPRESSION_RULES.get(query.op)
-    own = None if rule is None else rule(query)
-    if own is not None and _all_static(own):
+    known = None if rule is None else rule(query)
+    if known is not None and _all_static(own := _outputs(query, known)):
         return own
     found = tuple(_with_sizes(kind, names) for kind in _ask_onnx(named, values))
     if _all_static(found):

@@ -27,16 +27,14 @@ from whence.types import Dim, DType, Shape, TensorType, ValueType, same_dim
 _MAX_RANK = 64
 
 
-def reshape(query: TypeQuery) -> tuple[ValueType, ...]:
+def reshape(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     target = const_ints(query, 1)
     if target is None:
-        return (TensorType(data.dtype, _rank_from_length(tensor_type(query, 1))),)
-    return (
-        TensorType(
-            data.dtype,
-            reshaped(query.op, data.shape, target, bool(get_int(query.attrs, "allowzero", 0))),
-        ),
+        return TensorType(data.dtype, _rank_from_length(tensor_type(query, 1)))
+    return TensorType(
+        data.dtype,
+        reshaped(query.op, data.shape, target, bool(get_int(query.attrs, "allowzero", 0))),
     )
 
 
@@ -102,77 +100,75 @@ def _cancel(given: list[Dim], wanted: list[int]) -> None:
             del wanted[next(at for at, other in enumerate(wanted) if other is dim)]
 
 
-def flatten(query: TypeQuery) -> tuple[ValueType, ...]:
+def flatten(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     if data.shape is None:
-        return (TensorType(data.dtype, (None, None)),)
+        return TensorType(data.dtype, (None, None))
     axis, rank = get_int(query.attrs, "axis", 1), len(data.shape)
     if not -rank <= axis <= rank:
         raise ModelError(f"axis {axis} does not exist in {data}")
     axis = axis + rank if axis < 0 else axis
-    return (TensorType(data.dtype, (product(data.shape[:axis]), product(data.shape[axis:]))),)
+    return TensorType(data.dtype, (product(data.shape[:axis]), product(data.shape[axis:])))
 
 
-def squeeze(query: TypeQuery) -> tuple[ValueType, ...]:
+def squeeze(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     axes = const_ints(query, 1)
     if data.shape is None or (axes is None and not is_absent(query, 1)):
-        return (TensorType(data.dtype),)
+        return TensorType(data.dtype)
     if axes is None:
         # Without axes every 1 goes; an unknown dimension may turn out to be one.
         known = all(isinstance(dim, int) for dim in data.shape)
-        return (
-            TensorType(data.dtype, tuple(dim for dim in data.shape if dim != 1) if known else None),
+        return TensorType(
+            data.dtype, tuple(dim for dim in data.shape if dim != 1) if known else None
         )
     gone = normalise_axes(query.op, axes, len(data.shape))
     for axis in gone:
         if isinstance(data.shape[axis], int) and data.shape[axis] != 1:
             raise ModelError(f"axis {axis} of {data} is not 1")
-    return (
-        TensorType(
-            data.dtype, tuple(dim for axis, dim in enumerate(data.shape) if axis not in gone)
-        ),
+    return TensorType(
+        data.dtype, tuple(dim for axis, dim in enumerate(data.shape) if axis not in gone)
     )
 
 
-def unsqueeze(query: TypeQuery) -> tuple[ValueType, ...]:
+def unsqueeze(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     axes = const_ints(query, 1)
     if data.shape is None or axes is None:
-        return (TensorType(data.dtype),)
+        return TensorType(data.dtype)
     rank = len(data.shape) + len(axes)
     new = set(normalise_axes(query.op, axes, rank))
     old = iter(data.shape)
-    return (TensorType(data.dtype, tuple(1 if axis in new else next(old) for axis in range(rank))),)
+    return TensorType(data.dtype, tuple(1 if axis in new else next(old) for axis in range(rank)))
 
 
-def expand(query: TypeQuery) -> tuple[ValueType, ...]:
+def expand(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     target = const_ints(query, 1)
     if target is not None:
-        return (TensorType(data.dtype, broadcast_shapes(query.op, data.shape, target)),)
+        return TensorType(data.dtype, broadcast_shapes(query.op, data.shape, target))
     asked = _rank_from_length(tensor_type(query, 1))
     if data.shape is None or asked is None:
-        return (TensorType(data.dtype),)
-    return (TensorType(data.dtype, (None,) * max(len(data.shape), len(asked))),)
+        return TensorType(data.dtype)
+    return TensorType(data.dtype, (None,) * max(len(data.shape), len(asked)))
 
 
-def slice_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def slice_type(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     if data.shape is None:
-        return (TensorType(data.dtype),)
+        return TensorType(data.dtype)
     starts, ends = const_ints(query, 1), const_ints(query, 2)
     axes = tuple(range(len(starts or ()))) if is_absent(query, 3) else const_ints(query, 3)
     steps = (1,) * len(starts or ()) if is_absent(query, 4) else const_ints(query, 4)
     if axes is None or (starts is None and is_absent(query, 3)):
-        return (TensorType(data.dtype, (None,) * len(data.shape)),)
+        return TensorType(data.dtype, (None,) * len(data.shape))
     dims = list(data.shape)
     for at, axis in enumerate(normalise_axes(query.op, axes, len(dims))):
         if starts is None or ends is None or steps is None:
             dims[axis] = None
         else:
             dims[axis] = sliced(query.op, dims[axis], starts[at], ends[at], steps[at])
-    return (TensorType(data.dtype, tuple(dims)),)
+    return TensorType(data.dtype, tuple(dims))
 
 
 def sliced(op: str, dim: Dim, start: int, end: int, step: int) -> Dim:
@@ -237,12 +233,12 @@ def split_sizes(op: str, dim: int, parts: int) -> tuple[int, ...]:
     return (size,) * (parts - 1) + (last,)
 
 
-def shape_of(query: TypeQuery) -> tuple[ValueType, ...]:
+def shape_of(query: TypeQuery) -> TensorType:
     rank = tensor_type(query, 0).rank
     if rank is None:
-        return (TensorType(DType.I64, (None,)),)
+        return TensorType(DType.I64, (None,))
     start, end = clamp_range(query.attrs, rank)
-    return (TensorType(DType.I64, (max(end - start, 0),)),)
+    return TensorType(DType.I64, (max(end - start, 0),))
 
 
 def clamp_range(attrs: Attrs, rank: int) -> tuple[int, int]:
@@ -252,16 +248,16 @@ def clamp_range(attrs: Attrs, rank: int) -> tuple[int, int]:
     return min(max(start, 0), rank), min(max(end, 0), rank)
 
 
-def size_of(query: TypeQuery) -> tuple[ValueType, ...]:
+def size_of(query: TypeQuery) -> TensorType:
     tensor_type(query, 0)
-    return (TensorType(DType.I64, ()),)
+    return TensorType(DType.I64, ())
 
 
-def resize(query: TypeQuery) -> tuple[ValueType, ...]:
+def resize(query: TypeQuery) -> TensorType:
     """Known where `sizes` or `scales` is constant, without aspect ratio or region."""
     data = tensor_type(query, 0)
     if data.shape is None:
-        return (TensorType(data.dtype),)
+        return TensorType(data.dtype)
     axes = normalise_axes(
         query.op, get_ints(query.attrs, "axes") or range(len(data.shape)), len(data.shape)
     )
@@ -282,7 +278,7 @@ def resize(query: TypeQuery) -> tuple[ValueType, ...]:
                 != "tf_crop_and_resize"
             ):
                 dims[axis] = scaled_size(dim, scale)
-    return (TensorType(data.dtype, tuple(dims)),)
+    return TensorType(data.dtype, tuple(dims))
 
 
 def scaled_size(dim: Dim, scale: np.float32) -> Dim:

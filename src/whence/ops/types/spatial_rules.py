@@ -14,7 +14,7 @@ from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attrs, TypeQuery
 from whence.ops.neural.window import make_transposition, make_window
 from whence.ops.types.type_rules import broadcast_shapes, common_dtype, tensor_type
-from whence.types import Dim, DType, Shape, TensorType, ValueType
+from whence.types import Dim, DType, Shape, TensorType
 
 # Stands for an unknown length while the geometry of the known axes is worked out; every kernel fits
 # into it.
@@ -48,7 +48,7 @@ def _kernel(attrs: Attrs, weights: Shape | None, rank: int) -> Shape:
     return given if given else (None,) * rank if weights is None else weights[2:]
 
 
-def conv(query: TypeQuery) -> tuple[ValueType, ...]:
+def conv(query: TypeQuery) -> TensorType:
     """Inputs x and w, as for Conv: (N, C, ...) and (M, C / group, ...) give (N, M, ...)."""
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     if x.shape is not None and w.shape is not None and len(x.shape) > 2:
@@ -63,7 +63,7 @@ def conv(query: TypeQuery) -> tuple[ValueType, ...]:
     return _convolved(query, None if w.shape is None else w.shape[0], output)
 
 
-def conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
+def conv_transpose(query: TypeQuery) -> TensorType:
     """As for ConvTranspose: x (N, C, ...) and w (C, M / group, ...) give (N, M, ...)."""
     w = tensor_type(query, 1)
     per_group, group = None if w.shape is None else w.shape[1], get_int(query.attrs, "group", 1)
@@ -74,18 +74,18 @@ def conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
     return _convolved(query, per_group * group if isinstance(per_group, int) else None, output)
 
 
-def _convolved(query: TypeQuery, channels: Dim, output: _Output) -> tuple[ValueType, ...]:
+def _convolved(query: TypeQuery, channels: Dim, output: _Output) -> TensorType:
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     if x.shape is None:
-        return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)
+        return TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape))
     if len(x.shape) < 3:
         raise ModelError(f"the input needs at least three axes, found {x}")
     kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
     spatial = _spatial(x.shape[2:], kernel, output)
-    return (TensorType(x.dtype, (x.shape[0], channels, *spatial)),)
+    return TensorType(x.dtype, (x.shape[0], channels, *spatial))
 
 
-def pool(query: TypeQuery) -> tuple[ValueType, ...]:
+def pool(query: TypeQuery) -> tuple[TensorType, TensorType]:
     """Values, and where a second output is asked for, their positions."""
     x = tensor_type(query, 0)
     shape = x.shape
@@ -104,19 +104,17 @@ def pool(query: TypeQuery) -> tuple[ValueType, ...]:
             *shape[:2],
             *_spatial(shape[2:], get_ints(query.attrs, "kernel_shape"), output),
         )
-    return (TensorType(x.dtype, shape), TensorType(DType.I64, shape))[: query.n_outputs]
+    return (TensorType(x.dtype, shape), TensorType(DType.I64, shape))
 
 
-def global_pool(query: TypeQuery) -> tuple[ValueType, ...]:
+def global_pool(query: TypeQuery) -> TensorType:
     x = tensor_type(query, 0)
-    return (
-        TensorType(
-            x.dtype, None if x.shape is None else (*x.shape[:2], *(1,) * (len(x.shape) - 2))
-        ),
+    return TensorType(
+        x.dtype, None if x.shape is None else (*x.shape[:2], *(1,) * (len(x.shape) - 2))
     )
 
 
-def gemm(query: TypeQuery) -> tuple[ValueType, ...]:
+def gemm(query: TypeQuery) -> TensorType:
     a, b = tensor_type(query, 0), tensor_type(query, 1)
     dtype = common_dtype(query.op, (a, b))
     for operand in (a, b):
@@ -126,7 +124,7 @@ def gemm(query: TypeQuery) -> tuple[ValueType, ...]:
     inner, columns = _oriented(b.shape, bool(get_int(query.attrs, "transB", 0)))
     if isinstance(depth, int) and isinstance(inner, int) and depth != inner:
         raise ModelError(f"inner dimensions differ, {depth} and {inner}")
-    return (TensorType(dtype, (rows, columns)),)
+    return TensorType(dtype, (rows, columns))
 
 
 def _oriented(shape: Shape | None, transposed: bool) -> tuple[Dim, Dim]:
@@ -135,10 +133,10 @@ def _oriented(shape: Shape | None, transposed: bool) -> tuple[Dim, Dim]:
     return (shape[1], shape[0]) if transposed else (shape[0], shape[1])
 
 
-def batch_normalisation(query: TypeQuery) -> tuple[ValueType, ...]:
+def batch_normalisation(query: TypeQuery) -> tuple[TensorType, ...]:
     """The input's type, then the running mean and variance."""
     x, mean = tensor_type(query, 0), tensor_type(query, 3)
-    return (x, mean, mean)[: query.n_outputs]
+    return (x, mean, mean)
 
 
 def with_added(query: TypeQuery, base: TensorType, index: int) -> TensorType:

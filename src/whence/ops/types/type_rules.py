@@ -158,23 +158,23 @@ def common_dtype(op: str, types: Iterable[TensorType]) -> DType:
 # ---- rules ----
 
 
-def same_type(query: TypeQuery) -> tuple[ValueType, ...]:
+def same_type(query: TypeQuery) -> TensorType:
     """Output 0 is like input 0."""
-    return (tensor_type(query, 0),)
+    return tensor_type(query, 0)
 
 
-def identity(query: TypeQuery) -> tuple[ValueType, ...]:
+def identity(query: TypeQuery) -> ValueType:
     """Output 0 is input 0, whatever kind of value it is."""
     found = query.types[0] if query.types else None
-    return (UNKNOWN if found is None else found,)
+    return UNKNOWN if found is None else found
 
 
-def predicate(query: TypeQuery) -> tuple[ValueType, ...]:
+def predicate(query: TypeQuery) -> TensorType:
     """One truth value for each element of input 0."""
-    return (TensorType(DType.BOOL, tensor_type(query, 0).shape),)
+    return TensorType(DType.BOOL, tensor_type(query, 0).shape)
 
 
-def broadcast(query: TypeQuery) -> tuple[ValueType, ...]:
+def broadcast(query: TypeQuery) -> TensorType:
     """All inputs broadcast together, and share their element type."""
     if (
         len(query.types) == 2
@@ -182,46 +182,42 @@ def broadcast(query: TypeQuery) -> tuple[ValueType, ...]:
         and isinstance(query.types[0], TensorType)
     ):
         # The commonest case by far, and the cheapest to answer.
-        return (query.types[0],)
+        return query.types[0]
     types = [tensor_type(query, index) for index in range(len(query.types))]
     dtype = common_dtype(query.op, types)
     shape = types[0].shape
     for item in types[1:]:
         shape = broadcast_shapes(query.op, shape, item.shape)
-    return (TensorType(dtype, shape),)
+    return TensorType(dtype, shape)
 
 
-def compare(query: TypeQuery) -> tuple[ValueType, ...]:
+def compare(query: TypeQuery) -> TensorType:
     """Two inputs of one element type broadcast to truth values."""
-    (found,) = broadcast(query)
-    assert isinstance(found, TensorType)
-    return (TensorType(DType.BOOL, found.shape),)
+    return TensorType(DType.BOOL, broadcast(query).shape)
 
 
-def power(query: TypeQuery) -> tuple[ValueType, ...]:
+def power(query: TypeQuery) -> TensorType:
     """The element type is the base's; the exponent's may differ."""
     base, exponent = tensor_type(query, 0), tensor_type(query, 1)
-    return (TensorType(base.dtype, broadcast_shapes(query.op, base.shape, exponent.shape)),)
+    return TensorType(base.dtype, broadcast_shapes(query.op, base.shape, exponent.shape))
 
 
-def where(query: TypeQuery) -> tuple[ValueType, ...]:
+def where(query: TypeQuery) -> TensorType:
     condition, left, right = (tensor_type(query, index) for index in range(3))
     shape = broadcast_shapes(
         query.op, broadcast_shapes(query.op, condition.shape, left.shape), right.shape
     )
-    return (TensorType(common_dtype(query.op, (left, right)), shape),)
+    return TensorType(common_dtype(query.op, (left, right)), shape)
 
 
-def cast(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (
-        TensorType(
-            target_dtype(query.op, get_int(query.attrs, "to", 0)), tensor_type(query, 0).shape
-        ),
+def cast(query: TypeQuery) -> TensorType:
+    return TensorType(
+        target_dtype(query.op, get_int(query.attrs, "to", 0)), tensor_type(query, 0).shape
     )
 
 
-def cast_like(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (TensorType(tensor_type(query, 1).dtype, tensor_type(query, 0).shape),)
+def cast_like(query: TypeQuery) -> TensorType:
+    return TensorType(tensor_type(query, 1).dtype, tensor_type(query, 0).shape)
 
 
 def target_dtype(op: str, number: int) -> DType:
@@ -235,23 +231,23 @@ def target_dtype(op: str, number: int) -> DType:
     return found
 
 
-def transpose(query: TypeQuery) -> tuple[ValueType, ...]:
+def transpose(query: TypeQuery) -> TensorType:
     data, perm = tensor_type(query, 0), get_ints(query.attrs, "perm", ())
     shape: Shape = (None,) * len(perm) if data.shape is None else data.shape
     if data.shape is None and not perm:
-        return (TensorType(data.dtype),)
+        return TensorType(data.dtype)
     perm = perm or tuple(reversed(range(len(shape))))
     if sorted(perm) != list(range(len(shape))):
         raise ModelError(f"perm {list(perm)} does not order the axes of {data}")
-    return (TensorType(data.dtype, tuple(shape[axis] for axis in perm)),)
+    return TensorType(data.dtype, tuple(shape[axis] for axis in perm))
 
 
-def concat(query: TypeQuery) -> tuple[ValueType, ...]:
+def concat(query: TypeQuery) -> TensorType:
     types = [tensor_type(query, index) for index in range(len(query.types))]
     dtype = common_dtype(query.op, types)
     shapes = [item.shape for item in types if item.shape is not None]
     if not shapes:
-        return (TensorType(dtype),)
+        return TensorType(dtype)
     rank = len(shapes[0])
     if any(len(shape) != rank for shape in shapes):
         raise ModelError(f"inputs have different ranks, {', '.join(str(item) for item in types)}")
@@ -266,14 +262,14 @@ def concat(query: TypeQuery) -> tuple[ValueType, ...]:
     lengths = [dim for dim in along if isinstance(dim, int)]
     if len(types) > 1:
         dims[axis] = sum(lengths) if len(lengths) == len(types) else None
-    return (TensorType(dtype, tuple(dims)),)
+    return TensorType(dtype, tuple(dims))
 
 
-def matmul(query: TypeQuery) -> tuple[ValueType, ...]:
+def matmul(query: TypeQuery) -> TensorType:
     left, right = tensor_type(query, 0), tensor_type(query, 1)
     dtype = common_dtype(query.op, (left, right))
     if left.shape is None or right.shape is None:
-        return (TensorType(dtype),)
+        return TensorType(dtype)
     if not left.shape or not right.shape:
         raise ModelError(f"inputs must have at least one axis, found {left} and {right}")
     a = left.shape if len(left.shape) > 1 else (1, *left.shape)
@@ -284,32 +280,32 @@ def matmul(query: TypeQuery) -> tuple[ValueType, ...]:
     assert batch is not None
     rows = (a[-2],) if len(left.shape) > 1 else ()
     columns = (b[-1],) if len(right.shape) > 1 else ()
-    return (TensorType(dtype, (*batch, *rows, *columns)),)
+    return TensorType(dtype, (*batch, *rows, *columns))
 
 
-def gather(query: TypeQuery) -> tuple[ValueType, ...]:
+def gather(query: TypeQuery) -> TensorType:
     data, indices = tensor_type(query, 0), tensor_type(query, 1)
     if data.shape is None or indices.shape is None:
-        return (TensorType(data.dtype),)
+        return TensorType(data.dtype)
     axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(data.shape))
-    return (TensorType(data.dtype, data.shape[:axis] + indices.shape + data.shape[axis + 1 :]),)
+    return TensorType(data.dtype, data.shape[:axis] + indices.shape + data.shape[axis + 1 :])
 
 
-def reduce(query: TypeQuery) -> tuple[ValueType, ...]:
+def reduce(query: TypeQuery) -> TensorType:
     """Axes in input 1; without them all, or none with `noop_with_empty_axes`."""
     data, keep = tensor_type(query, 0), bool(get_int(query.attrs, "keepdims", 1))
     axes = () if is_absent(query, 1) else const_ints(query, 1)
     if axes == () and get_int(query.attrs, "noop_with_empty_axes", 0):
-        return (data,)
+        return data
     if data.shape is None:
-        return (TensorType(data.dtype, () if axes == () and not keep else None),)
+        return TensorType(data.dtype, () if axes == () and not keep else None)
     rank = len(data.shape)
     if axes is None:
-        return (TensorType(data.dtype, (None,) * rank if keep else None),)
+        return TensorType(data.dtype, (None,) * rank if keep else None)
     gone = set(normalise_axes(query.op, axes, rank) or range(rank))
     dims = (
         1 if axis in gone else dim
         for axis, dim in enumerate(data.shape)
         if keep or axis not in gone
     )
-    return (TensorType(data.dtype, tuple(dims)),)
+    return TensorType(data.dtype, tuple(dims))
