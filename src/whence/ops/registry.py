@@ -29,6 +29,7 @@ from whence.ops.neural import (
     recurrent,
     resize,
 )
+from whence.ops.operands.attribute_choices import check_choices
 from whence.ops.quantised import blockwise, integer, quantise
 from whence.ops.tensor import (
     cast,
@@ -172,6 +173,7 @@ def evaluate(call: Call) -> tuple[Value, ...]:
         raise UnsupportedError(
             f"{call.op} is evaluated by walking the graph it is part of, not alone"
         )
+    check_choices(call.op, call.attrs)
     try:
         # Operators are defined on overflow, division by zero and NaN; they are no reason to warn.
         with np.errstate(all="ignore"):

@@ -153,13 +153,6 @@ def test_grid_sample_like_onnxruntime(padding, aligned, mode, rank, seed):
 @pytest.mark.parametrize(
     ("attrs", "scales", "message"),
     [
-        ({"mode": "blurred"}, [1, 1, 2, 2], "unknown mode 'blurred'"),
-        ({"nearest_mode": "left"}, [1, 1, 2, 2], "unknown nearest mode 'left'"),
-        (
-            {"coordinate_transformation_mode": "twisted"},
-            [1, 1, 2, 2],
-            "unknown coordinate transformation 'twisted'",
-        ),
         ({"coordinate_transformation_mode": "tf_crop_and_resize"}, [1, 1, 2, 2], "needs a region"),
         ({}, [2, 2], "2 scales or sizes do not fit 4 axes"),
         ({}, [], "neither scales nor sizes"),

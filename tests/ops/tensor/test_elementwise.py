@@ -153,7 +153,7 @@ def test_shift_of_signed_bits(x: np.ndarray, amount: np.ndarray, left: bool) -> 
 
 
 def test_shift_needs_a_direction() -> None:
-    with pytest.raises(ModelError, match="BitShift: direction must be LEFT or RIGHT, found 'UP'"):
+    with pytest.raises(ModelError, match="BitShift: direction is 'UP', and may be LEFT or RIGHT"):
         run("BitShift", np.ones(2, np.uint8), np.ones(2, np.uint8), direction="UP")
 
 

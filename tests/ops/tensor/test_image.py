@@ -34,6 +34,8 @@ def test_the_format_decides_the_channels(pixel_format: str, channels: int) -> No
 
 
 def test_an_unknown_format_is_refused() -> None:
-    query = TypeQuery("ImageDecoder", {"pixel_format": "CMYK"}, (TensorType(DType.U8, (None,)),), (None,), 1)
+    query = TypeQuery(
+        "ImageDecoder", {"pixel_format": "CMYK"}, (TensorType(DType.U8, (None,)),), (None,), 1
+    )
     with pytest.raises(ModelError, match="'CMYK'"):
         infer(query)

@@ -35,10 +35,7 @@ _CLASSES = OpClass.ELEMENTWISE | OpClass.ACTIVATION
 
 
 def _gelu(x: np.ndarray, attrs: Attrs) -> np.ndarray:
-    approximate = get_str(attrs, "approximate", "none")
-    if approximate not in {"none", "tanh"}:
-        raise ModelError(f"Gelu: approximate must be none or tanh, found {approximate!r}")
-    return ACTIVATIONS["Gelu" if approximate == "none" else "GeluTanh"](x)
+    return ACTIVATIONS["Gelu" if get_str(attrs, "approximate", "none") == "none" else "GeluTanh"](x)
 
 
 def _shrink(x: np.ndarray, attrs: Attrs) -> Any:

@@ -113,9 +113,7 @@ def _run(
     time, batch = x.shape[:2]
     directions, hidden = r.shape[0], r.shape[2]
     way = get_str(call.attrs, "direction", "forward")
-    if way not in {"forward", "reverse", "bidirectional"} or directions != (
-        2 if way == "bidirectional" else 1
-    ):
+    if directions != (2 if way == "bidirectional" else 1):
         raise ModelError(f"direction {way!r} does not fit weights for {directions} directions")
     limit = get_float(call.attrs, "clip", math.inf)
     names = get_strs(call.attrs, "activations") or tuple(defaults) * directions

@@ -102,12 +102,11 @@ def source_positions(mode: str, plan: ResizeAxis) -> np.ndarray:
         return (at + half) / scale
     if mode == "align_corners":
         return at * (size - one) / (output - one) if plan.output > 1 else np.zeros_like(at)
-    if mode == "tf_crop_and_resize":
-        start, end = np.float32(plan.roi[0]), np.float32(plan.roi[1])
-        if plan.output > 1:
-            return start * (size - one) + at * (end - start) * (size - one) / (output - one)
-        return np.full_like(at, half * (start + end) * (size - one))
-    raise ModelError(f"Resize: unknown coordinate transformation {mode!r}")
+    # tf_crop_and_resize
+    start, end = np.float32(plan.roi[0]), np.float32(plan.roi[1])
+    if plan.output > 1:
+        return start * (size - one) + at * (end - start) * (size - one) / (output - one)
+    return np.full_like(at, half * (start + end) * (size - one))
 
 
 def nearest_pixels(position: np.ndarray, mode: str) -> np.ndarray:
@@ -116,11 +115,7 @@ def nearest_pixels(position: np.ndarray, mode: str) -> np.ndarray:
         return np.asarray(np.ceil(position - np.float32(0.5)))
     if mode == "round_prefer_ceil":
         return np.asarray(np.floor(position + np.float32(0.5)))
-    if mode == "floor":
-        return np.asarray(np.floor(position))
-    if mode == "ceil":
-        return np.asarray(np.ceil(position))
-    raise ModelError(f"Resize: unknown nearest mode {mode!r}")
+    return np.asarray(np.floor(position) if mode == "floor" else np.ceil(position))
 
 
 def taps(
@@ -178,8 +173,6 @@ def _resize(call: Call) -> Value:
     mode = get_str(call.attrs, "mode", "nearest")
     transform = get_str(call.attrs, "coordinate_transformation_mode", "half_pixel")
     nearest = get_str(call.attrs, "nearest_mode", "round_prefer_floor")
-    if mode not in {"nearest", "linear", "cubic"}:
-        raise ModelError(f"unknown mode {mode!r}")
     plans = resize_axes(call, x.shape)
     y = x if mode == "nearest" else x.astype(np.float32) if x.dtype.kind in "iub" else widen(x)
     for plan in plans:

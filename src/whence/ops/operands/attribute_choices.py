@@ -1,7 +1,7 @@
-"""Attributes that are one of a few words, an element type, or axes: what they may be.
+"""Attributes that are one of a few words or numbers, or an element type: what they may be.
 
-A reference implementation refuses a word it does not know when it comes to it. A kernel is made
-from what it tests for, and would take any other word for the last of those it knows.
+Rules, references and kernels test for what they know, and take anything else for the last of it: so
+attributes are checked when an operator is built, and before it is evaluated.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from whence.errors import ModelError
-from whence.ops.definition import TypeQuery
-from whence.types import DType, TensorType
+from whence.ops.definition import Attrs
+from whence.types import DType
 
 _PADDING = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
 _DIRECTION = {"direction": ("forward", "reverse", "bidirectional")}
@@ -18,7 +18,8 @@ _REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
 _ROUNDING = {"round_mode": ("up", "down", "nearest")}
 _LOSS = {"reduction": ("none", "sum", "mean")}
 
-CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+CHOICES: Mapping[str, Mapping[str, tuple[str | int, ...]]] = {
+    "Attention": {"qk_matmul_output_mode": (0, 1, 2, 3)},
     "BitShift": {"direction": ("LEFT", "RIGHT")},
     "Cast": _ROUNDING,
     "CastLike": _ROUNDING,
@@ -31,6 +32,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "ImageDecoder": {"pixel_format": ("RGB", "BGR", "Grayscale")},
     "LinearAttention": {"update_rule": ("linear", "gated", "delta", "gated_delta")},
+    "LpNormalization": {"p": (1, 2)},
     "NegativeLogLikelihoodLoss": _LOSS,
     "Pad": {"mode": ("constant", "reflect", "edge", "wrap")},
     "Resize": {
@@ -56,6 +58,10 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "TensorScatter": {"mode": ("linear", "circular")},
     "SpaceToDepth": {"mode": ("DCR", "CRD")},
     "TfIdfVectorizer": {"mode": ("TF", "IDF", "TFIDF")},
+    "ai.onnx.ml::TreeEnsemble": {
+        "aggregate_function": (0, 1, 2, 3),
+        "post_transform": (0, 1, 2, 3, 4),
+    },
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "QLinearConv"), _PADDING),
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _PADDING),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _DIRECTION),
@@ -80,50 +86,16 @@ TYPES: Mapping[str, Mapping[str, frozenset[DType]]] = {
 }
 """Attributes that choose an element type by its number in ONNX; 0 leaves the choice open."""
 
-NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "Attention": {"qk_matmul_output_mode": (0, 1, 2, 3)},
-    "LpNormalization": {"p": (1, 2)},
-    "ai.onnx.ml::TreeEnsemble": {
-        "aggregate_function": (0, 1, 2, 3),
-        "post_transform": (0, 1, 2, 3, 4),
-    },
-}
-"""Attributes that choose one of a few ways by its number."""
 
-AXES: Mapping[str, str] = {"TensorScatter": "axis"}
-"""The attribute that names dimensions of the first input."""
-
-
-_CHOOSING = frozenset({*CHOICES, *NUMBERS, *TYPES, *AXES})
-
-
-def check_choices(query: TypeQuery) -> None:
-    """Raise `ModelError` when an attribute is none of the words or types it may be, or no axis."""
-    if query.op not in _CHOOSING:
-        return
-    for name, words in CHOICES.get(query.op, {}).items():
-        found = query.attrs.get(name)
-        if found is not None and found not in words:
-            raise ModelError(
-                f"{query.op}: {name} is {found!r}, and may be {', '.join(words[:-1])} or"
-                f" {words[-1]}"
-            )
-    for name, numbers in NUMBERS.get(query.op, {}).items():
-        found = query.attrs.get(name)
-        if found is not None and found not in numbers:
-            raise ModelError(
-                f"{query.op}: {name} is {found!r}, and may be {', '.join(map(str, numbers[:-1]))} or"
-                f" {numbers[-1]}"
-            )
-    for name in TYPES.get(query.op, ()):
-        check_type_number(query.op, name, query.attrs.get(name))
-    if query.op in AXES and query.types and isinstance(query.types[0], TensorType):
-        shape, given = query.types[0].shape, query.attrs.get(AXES[query.op])
-        for axis in given if isinstance(given, tuple) else (given,):
-            if shape is not None and isinstance(axis, int) and not -len(shape) <= axis < len(shape):
-                raise ModelError(
-                    f"{query.op}: {AXES[query.op]} {axis} does not exist in {query.types[0]}"
-                )
+def check_choices(op: str, attrs: Attrs) -> None:
+    """Raise `ModelError` when an attribute is none of the words, numbers or types it may be."""
+    for name, known in CHOICES.get(op, {}).items():
+        found = attrs.get(name)
+        if found is not None and found not in known:
+            *others, last = map(str, known)
+            raise ModelError(f"{op}: {name} is {found!r}, and may be {', '.join(others)} or {last}")
+    for name in TYPES.get(op, ()):
+        check_type_number(op, name, attrs.get(name))
 
 
 def check_type_number(op: str, name: str, number: object) -> None:

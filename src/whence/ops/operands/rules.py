@@ -67,7 +67,7 @@ def check_operands(query: TypeQuery) -> None:
         raise ModelError(f"{query.op}{why}")
     rule = RULES.get(query.op)
     try:
-        check_choices(query)
+        check_choices(query.op, query.attrs)
         if rule is not None:
             rule(query)
     except ModelError as error:

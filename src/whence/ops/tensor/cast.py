@@ -105,8 +105,6 @@ def _to_power_of_two(x: np.ndarray, saturate: bool, round_mode: str) -> np.ndarr
         "nearest": fraction >= 0.75,
         "down": np.zeros(fraction.shape, np.bool_),
     }
-    if round_mode not in rounded_up:
-        raise ModelError(f"Cast: round_mode must be up, down or nearest, found {round_mode!r}")
     codes = exponent.astype(np.int64) - 1 + rounded_up[round_mode] + 127
     codes = np.where(values == 0, 0, np.where(np.isinf(values), 255, codes))
     codes = (

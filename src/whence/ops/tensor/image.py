@@ -14,23 +14,15 @@ from whence.ops.operand import named
 from whence.ops.precision import tensor
 from whence.types import DType, TensorType
 
-_MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
-
 
 def _decoded_type(query: TypeQuery) -> TensorType:
-    channels = 1 if _format(query.op, get_str(query.attrs, "pixel_format", "RGB")) == "L" else 3
+    channels = 1 if get_str(query.attrs, "pixel_format", "RGB") == "Grayscale" else 3
     return TensorType(DType.U8, (None, None, channels))
-
-
-def _format(op: str, wanted: str) -> str:
-    if wanted not in _MODES:
-        raise ModelError(f"{op}: unknown pixel format {wanted!r}; there are {', '.join(_MODES)}")
-    return _MODES[wanted]
 
 
 def _decode(call: Call) -> Value:
     wanted = get_str(call.attrs, "pixel_format", "RGB")
-    mode = _format(call.op, wanted)
+    mode = "L" if wanted == "Grayscale" else "RGB"
     try:
         from PIL import Image
     except ImportError:

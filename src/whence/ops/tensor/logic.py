@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import Call, Neutral, OpClass, OpDef, Pattern, Value
 from whence.ops.formula import Function, X, Y, apply
@@ -33,10 +32,8 @@ def shift_bits(x: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
 
 
 def _bit_shift(call: Call) -> Value:
-    direction = get_str(call.attrs, "direction", "")
-    if direction not in {"LEFT", "RIGHT"}:
-        raise ModelError(f"direction must be LEFT or RIGHT, found {direction!r}")
-    return shift_bits(tensor(call, 0), tensor(call, 1), direction == "LEFT")
+    left = get_str(call.attrs, "direction", "") == "LEFT"
+    return shift_bits(tensor(call, 0), tensor(call, 1), left)
 
 
 def _is_inf(call: Call) -> Value:

@@ -159,8 +159,6 @@ def pad(
 
 def _pad(call: Call) -> Value:
     x, pads, mode = tensor(call, 0), ints(call, 1), get_str(call.attrs, "mode", "constant")
-    if mode not in {"constant", "reflect", "edge", "wrap"}:
-        raise ModelError(f"unknown mode {mode!r}")
     axes = normalise_axes(call.op, optional_ints(call, 3) or range(x.ndim), x.ndim)
     if len(pads) != 2 * len(axes):
         raise ModelError(f"{len(pads)} pads are given for {len(axes)} axes")
@@ -202,13 +200,9 @@ def _expand(call: Call) -> Value:
 def _image(call: Call) -> tuple[np.ndarray, int, str]:
     x = tensor(call, 0)
     block = get_int(call.attrs, "blocksize", 0)
-    mode = get_str(call.attrs, "mode", "DCR")
-    if x.ndim != 4 or block < 1 or mode not in {"DCR", "CRD"}:
-        raise ModelError(
-            f"needs rank 4, a positive blocksize and mode DCR or CRD, found rank"
-            f" {x.ndim}, {block}, {mode!r}"
-        )
-    return x, block, mode
+    if x.ndim != 4 or block < 1:
+        raise ModelError(f"needs rank 4 and a positive blocksize, found rank {x.ndim}, {block}")
+    return x, block, get_str(call.attrs, "mode", "DCR")
 
 
 def _depth_to_space(call: Call) -> Value:

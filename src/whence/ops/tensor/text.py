@@ -71,14 +71,8 @@ def _match_type(query: TypeQuery) -> TensorType:
 def _normalise(call: Call) -> Value:
     x, action = tensor(call, 0), get_str(call.attrs, "case_change_action", "NONE")
     exact = bool(get_int(call.attrs, "is_case_sensitive", 0))
-    if (
-        action not in {"NONE", "LOWER", "UPPER"}
-        or x.ndim not in {1, 2}
-        or (x.ndim == 2 and x.shape[0] != 1)
-    ):
-        raise ModelError(
-            f"needs [C] or [1,C] and a known case change, found {list(x.shape)} and {action!r}"
-        )
+    if x.ndim not in {1, 2} or (x.ndim == 2 and x.shape[0] != 1):
+        raise ModelError(f"needs [C] or [1,C], found {list(x.shape)}")
     stop = {word if exact else word.lower() for word in get_strs(call.attrs, "stopwords")}
     words = [text for text in _texts(x) if (text if exact else text.lower()) not in stop]
     if action != "NONE":
