@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from whence.ops.definition import Cost, TypeQuery
+from whence.ops.definition import Cost, TypeQuery, count
 from whence.ops.formula import Function, functions
 from whence.ops.registry import REGISTRY, lookup
 from whence.ops.traits import Trait
@@ -31,9 +31,9 @@ _MEASURED: Mapping[Function, str] = {
 
 def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
     """Operations, and bytes read plus written; `None` when a needed dimension is unknown."""
-    count = _flops(op, query, outputs)
     moved = _bytes(op, query, outputs)
-    return None if count is None or moved is None else Cost(count, moved)
+    done = None if moved is None else _flops(op, query, outputs)
+    return None if done is None or moved is None else Cost(done, moved)
 
 
 def measured_functions(op: str) -> tuple[str, ...]:
@@ -55,8 +55,7 @@ def _flops(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | Non
         return flops(query, outputs)
     if flops == 0 or not outputs:
         return 0
-    elements = outputs[0].elements if isinstance(outputs[0], TensorType) else None
-    return None if elements is None else flops * elements
+    return flops * count(outputs[0])
 
 
 def _bytes(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:

@@ -9,6 +9,7 @@ Operators are named by their ONNX name (`Conv`), or `domain::Name` for other dom
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypedDict
@@ -19,7 +20,7 @@ from whence.errors import WhenceError
 from whence.ops.formula import Formula
 from whence.ops.operand import NO_OPERANDS, Operands
 from whence.ops.traits import Trait
-from whence.types import ValueType
+from whence.types import TensorType, ValueType
 
 Attr: TypeAlias = (
     int
@@ -137,7 +138,21 @@ Reference: TypeAlias = Callable[[Call], Value]
 Check: TypeAlias = Callable[[TypeQuery], None]
 """Raises `ModelError` when operands or attributes certainly do not fit each other."""
 Flops: TypeAlias = Callable[[TypeQuery, Sequence[ValueType]], int | None]
-"""Operations from input and output types; `None` when dimensions are unknown."""
+"""Operations from input and output types, which are tensors of known sizes; `None` when more needs
+to be known.
+"""
+
+
+def sizes(kind: ValueType | None) -> tuple[int, ...]:
+    """The shape of an operand or result whose operations are counted."""
+    assert isinstance(kind, TensorType)
+    assert kind.static_shape is not None
+    return kind.static_shape
+
+
+def count(kind: ValueType | None) -> int:
+    """The elements of an operand or result whose operations are counted."""
+    return math.prod(sizes(kind))
 
 
 class Neutral(NamedTuple):

@@ -17,11 +17,13 @@ from whence.ops.definition import (
     OpDef,
     TypeQuery,
     Value,
+    sizes,
 )
 from whence.ops.operand import INDEX, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
-from whence.types import DType, TensorType, ValueType
+from whence.ops.types.type_rules import is_absent
+from whence.types import DType, ValueType
 
 
 def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
@@ -198,19 +200,10 @@ def rotary_embedding(
     return narrow(np.ascontiguousarray(y.transpose(0, 2, 1, 3)), x.dtype)
 
 
-def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """The two matrix products; the softmax between them is small beside them."""
-    shapes = [
-        kind.static_shape if isinstance(kind, TensorType) else None for kind in query.types[:3]
-    ]
-    q, k, v = (*shapes, None, None, None)[:3]
-    if q is None or k is None or v is None:
-        return None
-    past = query.types[4] if len(query.types) > 4 else None
-    past_shape = past.static_shape if isinstance(past, TensorType) else (0, 0, 0)
-    if past_shape is None:
-        return None
-    keys = k[-2] + past_shape[2]
+    q, k, v = map(sizes, query.types[:3])
+    keys = k[-2] + (0 if is_absent(query, 4) else sizes(query.types[4])[2])
     if len(q) == 3:
         heads = get_int(query.attrs, "q_num_heads", 1)
         kv_heads = get_int(query.attrs, "kv_num_heads", 1)

@@ -25,11 +25,12 @@ from functools import partial
 import numpy as np
 
 from whence.errors import ModelError
-from whence.ops.attributes import get_int, get_str
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.attributes import get_int
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value, count
 from whence.ops.neural.conv import conv, conv_flops
-from whence.ops.neural.fused import apply_activation
+from whence.ops.neural.fused import applied, apply_activation
 from whence.ops.neural.pool import OPS as POOLS
+from whence.ops.neural.pool import pool_flops
 from whence.ops.operand import UNARY, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
@@ -173,25 +174,14 @@ def _infer_pool(query: TypeQuery) -> TensorType:
     return TensorType(x.dtype, None if y.shape is None else (*y.shape, x.shape[4]))
 
 
-def _conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def _conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """The arithmetic of the real channels, as FusedConv counts it. Of groups that were joined, a
     filter's channels of other groups are zeros, which nobody asked for.
     """
     plain = _plain_query(query)
     y = infer_conv(plain)
-    base, count = conv_flops(plain, (y,)), y.elements
-    if base is None or count is None:
-        return None
-    return base // get_int(query.attrs, "joined", 1) + count * (
-        sum(kind is not None for kind in query.types[2:])
-        + bool(get_str(query.attrs, "activation", ""))
-    )
-
-
-def _pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    flops = _POOLS[query.op.removeprefix("Blocked")].flops
-    assert not isinstance(flops, int)
-    return flops(query, outputs)
+    asked = conv_flops(plain, (y,)) // get_int(query.attrs, "joined", 1)
+    return asked + count(y) * applied(query)
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
@@ -209,7 +199,7 @@ _blocked_window = partial(
     classes=OpClass.POOL,
     infer=_infer_pool,
     reference=_blocked_pool,
-    flops=_pool_flops,
+    flops=pool_flops,
     operands=UNARY,
     traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
 from whence.ops.neural.matmul import wrap_int32
 from whence.ops.neural.sample import deform_columns
 from whence.ops.neural.window import (
@@ -28,7 +28,7 @@ from whence.ops.quantised.quantise import requantise
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
-from whence.types import DType, TensorType, ValueType
+from whence.types import DType, ValueType
 
 _COLUMN_BYTES = 64 << 20
 """Unfolded patches are made in pieces of at most this size: large enough for a fast product, small
@@ -222,22 +222,14 @@ def _deform_conv(call: Call) -> Value:
     return narrow(y, x.dtype)
 
 
-def conv_flops(query: TypeQuery, outputs: Sequence[ValueType], weight: int = 1) -> int | None:
+def conv_flops(query: TypeQuery, outputs: Sequence[ValueType], weight: int = 1) -> int:
     """Two operations per multiply-add: each output element sums over the whole of one filter."""
-    w, y = query.types[weight], outputs[0]
-    shape = w.static_shape if isinstance(w, TensorType) else None
-    if shape is None or not isinstance(y, TensorType) or y.elements is None:
-        return None
-    return 2 * y.elements * math.prod(shape[1:])
+    return 2 * count(outputs[0]) * math.prod(sizes(query.types[weight])[1:])
 
 
-def conv_transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def conv_transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """Two operations per multiply-add: each input element meets the whole of one filter."""
-    x, w = query.types[0], query.types[1]
-    shape = w.static_shape if isinstance(w, TensorType) else None
-    if shape is None or not isinstance(x, TensorType) or x.elements is None:
-        return None
-    return 2 * x.elements * math.prod(shape[1:])
+    return 2 * count(query.types[0]) * math.prod(sizes(query.types[1])[1:])
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE

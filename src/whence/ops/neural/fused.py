@@ -38,6 +38,7 @@ from whence.ops.definition import (
     Reference,
     TypeQuery,
     Value,
+    count,
 )
 from whence.ops.neural.activation import ACTIVATIONS
 from whence.ops.neural.conv import conv, conv_flops, conv_transpose, conv_transpose_flops
@@ -139,20 +140,15 @@ def _infer_matmul(query: TypeQuery) -> TensorType:
     return infer_matmul(TypeQuery(query.op, {}, tuple(operands), (None, None), 1))
 
 
-def _flops(anchor: Flops) -> Flops:
+def _flops(anchor: Callable[[TypeQuery, Sequence[ValueType]], int]) -> Flops:
     """The anchor's operations, and one per output element for whatever is added and applied."""
+    return lambda query, outputs: anchor(query, outputs) + count(outputs[0]) * applied(query)
 
-    def flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-        base, y = anchor(query, outputs), outputs[0]
-        count = y.elements if isinstance(y, TensorType) else None
-        if base is None or count is None:
-            return None
-        return base + count * (
-            sum(kind is not None for kind in query.types[2:])
-            + bool(get_str(query.attrs, "activation", ""))
-        )
 
-    return flops
+def applied(query: TypeQuery) -> int:
+    """How many operands and functions each element of the anchor's sum gets besides."""
+    extra = sum(kind is not None for kind in query.types[2:])
+    return extra + bool(get_str(query.attrs, "activation", ""))
 
 
 # ---- expansion into plain operators ----

@@ -16,7 +16,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, TypeQuery, Value
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, TypeQuery, Value, count, sizes
 from whence.ops.neural.attention import rotary_embedding, split_heads
 from whence.ops.operand import CODING, INDEX, PARAMETER, named, with_optional
 from whence.ops.operands.checks import (
@@ -177,13 +177,7 @@ def _check_group_query(query: TypeQuery) -> None:
 
 def _group_query_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     """Both products with every key that the cache has room for."""
-    y, cache = outputs[0], outputs[1] if len(outputs) > 1 else None
-    if not isinstance(y, TensorType) or not isinstance(cache, TensorType):
-        return None
-    length = cache.shape[2] if cache.shape is not None else None
-    if y.elements is None or not isinstance(length, int):
-        return None
-    return 4 * y.elements * length
+    return 4 * count(outputs[0]) * sizes(outputs[1])[2] if len(outputs) > 1 else None
 
 
 def _append(call: Call) -> Value:

@@ -10,14 +10,14 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_str
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
 from whence.ops.operand import CODING, DATA, UNARY, named, variadic
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.quantised.quantise import requantise
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import gemm as infer_gemm
 from whence.ops.types.type_rules import matmul as infer_matmul
-from whence.types import DType, TensorType, ValueType
+from whence.types import DType, ValueType
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -112,30 +112,18 @@ def _qlinear_matmul(call: Call) -> Value:
     )
 
 
-def matmul_flops(query: TypeQuery, outputs: Sequence[ValueType], left: int = 0) -> int | None:
+def matmul_flops(query: TypeQuery, outputs: Sequence[ValueType], left: int = 0) -> int:
     """Two operations per multiply-add; the last axis of input `left` is summed over."""
-    a, y = query.types[left], outputs[0]
-    if (
-        not isinstance(a, TensorType)
-        or not isinstance(y, TensorType)
-        or not a.shape
-        or y.elements is None
-    ):
-        return None
-    inner = a.shape[
-        -2 if get_int(query.attrs, "transA", 0) or get_int(query.attrs, "trans_a", 0) else -1
-    ]
-    return 2 * y.elements * inner if isinstance(inner, int) else None
+    transposed = get_int(query.attrs, "transA", 0) or get_int(query.attrs, "trans_a", 0)
+    return 2 * count(outputs[0]) * sizes(query.types[left])[-2 if transposed else -1]
 
 
-def _einsum_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def _einsum_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """One multiplication per operand and one addition for each point of the index space."""
     terms = get_str(query.attrs, "equation", "").replace(" ", "").split("->")[0].split(",")
     extents: dict[str, int] = {}
     for term, kind in zip(terms, query.types, strict=False):
-        shape = kind.static_shape if isinstance(kind, TensorType) else None
-        if shape is None:
-            return None
+        shape = sizes(kind)
         before, dots, after = term.partition("...")
         hidden = len(shape) - len(before) - len(after)
         labels = [
@@ -148,10 +136,9 @@ def _einsum_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     return len(terms) * math.prod(extents.values())
 
 
-def _det_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    x = query.types[0]
-    shape = x.static_shape if isinstance(x, TensorType) else None
-    return math.prod(shape[:-2]) * 2 * shape[-1] ** 3 // 3 if shape else None
+def _det_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
+    *batch, _, size = sizes(query.types[0])
+    return math.prod(batch) * 2 * size**3 // 3
 
 
 _product = partial(

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count
 from whence.ops.neural.window import Window, make_window, pad_spatial
 from whence.ops.operand import INDEX, PARAMETER, UNARY, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import global_pool, pool
-from whence.types import TensorType, ValueType
+from whence.types import ValueType
 
 
 def _pool_window(call: Call, spatial: Sequence[int]) -> Window:
@@ -243,28 +243,21 @@ def _max_roi_pool(call: Call) -> Value:
     return y
 
 
-def _pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """One operation per element under the kernel."""
-    y = outputs[0]
-    count = y.elements if isinstance(y, TensorType) else None
-    return None if count is None else count * math.prod(get_ints(query.attrs, "kernel_shape"))
-
-
-def _global_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    x = query.types[0]
-    return x.elements if isinstance(x, TensorType) else None
+    return count(outputs[0]) * math.prod(get_ints(query.attrs, "kernel_shape"))
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 _windows = partial(
-    OpDef, pattern=_ANCHOR, classes=OpClass.POOL, infer=pool, flops=_pool_flops, operands=UNARY
+    OpDef, pattern=_ANCHOR, classes=OpClass.POOL, infer=pool, flops=pool_flops, operands=UNARY
 )
 _global = partial(
     OpDef,
     pattern=_ANCHOR,
     classes=OpClass.POOL,
     infer=global_pool,
-    flops=_global_flops,
+    flops=lambda query, outputs: count(query.types[0]),
     operands=UNARY,
 )
 _pool = partial(OpDef, classes=OpClass.POOL)

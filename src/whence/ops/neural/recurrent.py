@@ -6,7 +6,6 @@ once; only the products with the state are made step by step.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,12 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs
-from whence.ops.definition import Call, OpClass, OpDef, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, TypeQuery, Value, count, sizes
 from whence.ops.neural.activation import ACTIVATIONS, Activation
 from whence.ops.operand import named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
-from whence.types import TensorType, ValueType
+from whence.types import ValueType
 
 _Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 _State: TypeAlias = tuple[np.ndarray, ...]
@@ -240,15 +239,10 @@ def _lstm(call: Call) -> tuple[Value, ...]:
     return _run(call, 4, ("Sigmoid", "Tanh", "Tanh"), 2, step, early_bias=4)
 
 
-def _recurrent_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def _recurrent_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """Two operations per multiply-add of both matrices, for every time and sample."""
-    shapes = [
-        kind.static_shape if isinstance(kind, TensorType) else None for kind in query.types[:3]
-    ]
-    if len(shapes) < 3 or any(shape is None for shape in shapes):
-        return None
-    x, w, r = (shape or () for shape in shapes)
-    return 2 * math.prod(itertools.islice(x, 2)) * (math.prod(w) + math.prod(r))
+    x, w, r = query.types[:3]
+    return 2 * math.prod(sizes(x)[:2]) * (count(w) + count(r))
 
 
 _recurrent = partial(

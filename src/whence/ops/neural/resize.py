@@ -10,13 +10,23 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import (
+    Attrs,
+    Call,
+    OpClass,
+    OpDef,
+    Pattern,
+    TypeQuery,
+    Value,
+    count,
+    sizes,
+)
 from whence.ops.neural.sample import cubic_weights, grid_sample
 from whence.ops.operand import PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import resize as infer_resize
-from whence.types import TensorType, ValueType, same_dim
+from whence.types import ValueType, same_dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,20 +208,11 @@ def _resize(call: Call) -> Value:
     return narrow(y, x.dtype)
 
 
-def _resize_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def _resize_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """Nearest only moves; otherwise a multiply-add per tap and resized axis."""
-    y, x = outputs[0], query.types[0]
-    mode = get_str(query.attrs, "mode", "nearest")
-    if (
-        not isinstance(y, TensorType)
-        or not isinstance(x, TensorType)
-        or y.elements is None
-        or x.shape is None
-        or y.shape is None
-    ):
-        return None
-    axes = sum(not same_dim(before, after) for before, after in zip(x.shape, y.shape, strict=False))
-    return y.elements * axes * {"nearest": 0, "linear": 4}.get(mode, 8)
+    x, y, mode = sizes(query.types[0]), sizes(outputs[0]), get_str(query.attrs, "mode", "nearest")
+    axes = sum(not same_dim(before, after) for before, after in zip(x, y, strict=False))
+    return count(outputs[0]) * axes * {"nearest": 0, "linear": 4}.get(mode, 8)
 
 
 OPS: tuple[OpDef, ...] = (

@@ -23,13 +23,14 @@ from whence.ops.definition import (
     Pattern,
     TypeQuery,
     Value,
+    count,
 )
 from whence.ops.operand import CODING, DATA, INDEX, named, with_optional
 from whence.ops.operands.checks import count_of, demand, demand_elements
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import is_absent, tensor_type
-from whence.types import Dim, DType, TensorType, ValueType
+from whence.types import Dim, DType, TensorType
 
 MATMUL = "com.microsoft::MatMulNBits"
 GATHER = "com.microsoft::GatherBlockQuantized"
@@ -136,13 +137,6 @@ def _check_matmul(query: TypeQuery) -> None:
                 raise ModelError(f"{what} are {kind}, and A is {a}")
 
 
-def _matmul_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    (y,) = outputs
-    if not isinstance(y, TensorType) or y.elements is None:
-        return None
-    return 2 * y.elements * get_int(query.attrs, "K", 0)
-
-
 def _gather(call: Call) -> Value:
     """Rows of the table, dequantised."""
     table, indices, scales = tensor(call, 0), tensor(call, 1), tensor(call, 2)
@@ -202,7 +196,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.MATMUL | OpClass.QUANTISE,
         infer=_infer_matmul,
         reference=_matmul,
-        flops=_matmul_flops,
+        flops=lambda query, outputs: 2 * count(outputs[0]) * get_int(query.attrs, "K", 0),
         operands=with_optional(
             3, named("A", B=DATA, scales=CODING, zero_points=CODING, g_idx=INDEX, bias=DATA)
         ),

@@ -26,6 +26,7 @@ once, halves up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -33,8 +34,8 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
-from whence.ops.neural.conv import convolve
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
+from whence.ops.neural.conv import conv_flops, convolve
 from whence.ops.neural.matmul import wrap_int32
 from whence.ops.neural.window import Index, make_transposition, make_window, spatial_index
 from whence.ops.operand import CODING, named, with_optional
@@ -243,18 +244,9 @@ def _infer_conv_transpose(query: TypeQuery) -> TensorType:
     return _sums(query, infer_conv_transpose(_plain_query(query, transposed=True)))
 
 
-def _flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    """Two operations per multiply-add: each output element sums over the whole of one filter."""
-    w, y = tensor_type(query, 1).static_shape, outputs[0]
-    if w is None or not isinstance(y, TensorType) or y.elements is None:
-        return None
-    return 2 * y.elements * int(np.prod(w[1:]))
-
-
-def _transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def _transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """Two operations per multiply-add: each input element meets the whole of one filter."""
-    w, x = tensor_type(query, 1).static_shape, tensor_type(query, 0)
-    return None if w is None or x.elements is None else 2 * x.elements * int(np.prod(w[:-1]))
+    return 2 * count(query.types[0]) * math.prod(sizes(query.types[1])[:-1])
 
 
 _ANCHOR, _ELEMENTWISE = Pattern.OUT_ELEMWISE_FUSABLE, OpClass.ELEMENTWISE | OpClass.QUANTISE
@@ -268,7 +260,7 @@ _convolution = partial(
 )
 _by_code = partial(OpDef, pattern=Pattern.BROADCAST, classes=_ELEMENTWISE)
 OPS: tuple[OpDef, ...] = (
-    _convolution("IntegerConv", infer=_infer_conv, reference=_integer_conv, flops=_flops),
+    _convolution("IntegerConv", infer=_infer_conv, reference=_integer_conv, flops=conv_flops),
     _convolution(
         "IntegerConvTranspose",
         infer=_infer_conv_transpose,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from whence.errors import ModelError
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, sizes
 from whence.ops.operand import PARAMETER, UNARY, named
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import const_ints, tensor_type
@@ -45,11 +45,11 @@ def _real_fourier_type(query: TypeQuery) -> TensorType:
 
 def _real_fourier_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     """As is usual: 2.5 · n · log₂ n for a real transform of n elements."""
-    data, lengths = tensor_type(query, 0), const_ints(query, 1)
-    if data.static_shape is None or lengths is None:
+    lengths = const_ints(query, 1)
+    if lengths is None:
         return None
     size = max(int(np.prod(lengths)), 1)
-    samples = int(np.prod(data.static_shape[:-2]))
+    samples = int(np.prod(sizes(query.types[0])[:-2]))
     return int(samples * 2.5 * size * max(np.log2(size), 1))
 
 

@@ -19,6 +19,7 @@ from whence.ops.definition import (
     Pattern,
     TypeQuery,
     Value,
+    count,
 )
 from whence.ops.formula import (
     Formula,
@@ -42,7 +43,7 @@ from whence.ops.types.type_rules import (
     power,
     same_type,
 )
-from whence.types import TensorType, ValueType
+from whence.types import ValueType
 
 _Function: TypeAlias = Callable[..., Any]
 
@@ -182,9 +183,8 @@ def _variadic(name: str, function: _Function, formula: Formula, /, **facts: Unpa
     )
 
 
-def _variadic_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    count = outputs[0].elements if isinstance(outputs[0], TensorType) else None
-    return None if count is None else count * max(len(query.types) - 1, 1)
+def _variadic_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
+    return count(outputs[0]) * max(len(query.types) - 1, 1)
 
 
 def _check_clip(query: TypeQuery) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count
 from whence.ops.operand import PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
@@ -80,9 +80,9 @@ def _root(x: Any) -> Any:
     return np.sqrt(np.asarray(x).astype(np.float64))
 
 
-def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """One operation for each element read."""
-    return tensor_type(query, 0).elements
+    return count(query.types[0])
 
 
 def _reduction(name: str, reducer: _Reducer, traits: Trait = Trait.NONE) -> OpDef:

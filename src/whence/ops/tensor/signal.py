@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
 from whence.ops.operand import DATA, PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor
 from whence.ops.traits import Trait
@@ -155,47 +154,25 @@ def _window(name: str, terms: tuple[float, ...]) -> OpDef:
     )
 
 
-def _transform_flops(
-    query: TypeQuery,
-    outputs: Sequence[ValueType],
-    length_of: Callable[[TypeQuery, TensorType], int | None],
-) -> int | None:
+def _transform_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """5 n log2 n for each transform of length n, which is the customary count for a fast one."""
-    y = outputs[0]
-    if not isinstance(y, TensorType) or y.elements is None:
-        return None
-    length = length_of(query, y)
-    if length is None:
-        return None
-    return 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
-
-
-def _dft_length(query: TypeQuery, y: TensorType) -> int | None:
-    x, shape = query.types[0], y.static_shape
-    at = query.values[2] if len(query.values) > 2 else None
-    axis = -2 if not isinstance(at, np.ndarray) else int(at.reshape(-1)[0])
-    if isinstance(x, TensorType) and shape is not None and -len(shape) <= axis < len(shape):
-        return shape[axis]
-    return None
-
-
-def _stft_length(query: TypeQuery, y: TensorType) -> int | None:
-    shape = y.static_shape
-    return shape[-2] if shape is not None and len(shape) > 1 else None
+    axis = const_ints(query, 2) if query.op == "DFT" else None
+    length = sizes(outputs[0])[axis[0] if axis else -2]
+    return 5 * count(outputs[0]) // 2 * math.ceil(math.log2(max(length, 2)))
 
 
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "DFT",
         reference=_dft,
-        flops=partial(_transform_flops, length_of=_dft_length),
+        flops=_transform_flops,
         operands=named("input", dft_length=PARAMETER, axis=PARAMETER),
     ),
     OpDef(
         "STFT",
         infer=_stft_type,
         reference=_stft,
-        flops=partial(_transform_flops, length_of=_stft_length),
+        flops=_transform_flops,
         operands=named("signal", frame_step=PARAMETER, window=DATA, frame_length=PARAMETER),
     ),
     _window("HannWindow", (0.5, 0.5)),
