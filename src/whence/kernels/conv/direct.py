@@ -211,7 +211,7 @@ def fields(
     anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil_mode: bool = False
 ) -> tuple[Field, Field]:
     """The two spatial axes of a convolution or pool."""
-    window = make_window(anchor.op, anchor.attrs, spatial, kernel, ceil_mode)
+    window = make_window(anchor.op, anchor.attrs, spatial, kernel)
     if 0 in window.output:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
     rows, columns = (

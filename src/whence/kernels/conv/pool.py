@@ -48,13 +48,7 @@ def lower_pool(group: Group, anchor: Node, tile: Tile) -> Kernel:
 
 def _window(group: Group, anchor: Node, sizes: Sequence[int]) -> Window:
     kernel = get_ints(anchor.attrs, "kernel_shape")
-    window = make_window(
-        anchor.op,
-        anchor.attrs,
-        sizes,
-        kernel,
-        ceil_mode=bool(get_int(anchor.attrs, "ceil_mode", 0)),
-    )
+    window = make_window(anchor.op, anchor.attrs, sizes, kernel)
     if 0 in window.output:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
     return window

@@ -24,7 +24,7 @@ from whence.kernels.ir import (
 from whence.kernels.loops.output_rows import OutputRows, nested
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.rules.elementwise import add, div, sub
-from whence.ops.attributes import get_int, get_ints
+from whence.ops.attributes import get_ints
 from whence.ops.neural.window import make_window
 from whence.ops.quantised.quantise import integer_range
 from whence.ops.registry import operators
@@ -46,13 +46,7 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     if dtype not in _CODES:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {dtype}")
     kernel = get_ints(anchor.attrs, "kernel_shape")
-    window = make_window(
-        anchor.op,
-        anchor.attrs,
-        shape[1:-1],
-        kernel,
-        ceil_mode=bool(get_int(anchor.attrs, "ceil_mode", 0)),
-    )
+    window = make_window(anchor.op, anchor.attrs, shape[1:-1], kernel)
     if 0 in (*shape, *window.output):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
     average = anchor.op.endswith("AveragePool")

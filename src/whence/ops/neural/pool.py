@@ -20,13 +20,7 @@ from whence.types import ValueType
 
 
 def _pool_window(call: Call, spatial: Sequence[int]) -> Window:
-    return make_window(
-        call.op,
-        call.attrs,
-        spatial,
-        get_ints(call.attrs, "kernel_shape"),
-        ceil_mode=bool(get_int(call.attrs, "ceil_mode", 0)),
-    )
+    return make_window(call.op, call.attrs, spatial, get_ints(call.attrs, "kernel_shape"))
 
 
 def _reduce(x: np.ndarray, window: Window, fill: float, combine: np.ufunc) -> np.ndarray:

@@ -6,14 +6,14 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from whence.errors import ModelError
 from whence.extent import larger
-from whence.ops.attributes import get_ints, get_str
+from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Attrs
 
 Index: TypeAlias = tuple[Any, ...]
@@ -74,29 +74,13 @@ class Window:
         return (..., *(self.tap_slice(axis, position) for axis, position in enumerate(tap)))
 
 
-def make_window(
-    op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int], ceil_mode: bool = False
-) -> Window:
-    """The window by ONNX's attributes `strides`, `dilations`, `pads` and `auto_pad`."""
-    rank = len(spatial)
-    kernel = tuple(kernel)
-    strides = get_ints(attrs, "strides", (1,) * rank)
-    dilations = get_ints(attrs, "dilations", (1,) * rank)
-    pads = get_ints(attrs, "pads", (0,) * (2 * rank))
+def make_window(op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
+    """The window by ONNX's attributes `strides`, `dilations`, `pads`, `auto_pad` and, of pools,
+    `ceil_mode`.
+    """
+    rank, ceil_mode = len(spatial), bool(get_int(attrs, "ceil_mode", 0))
     auto_pad = get_str(attrs, "auto_pad", "NOTSET")
-    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
-        raise ModelError(
-            f"{op}: kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)} and"
-            f" pads {list(pads)} do not fit {rank} spatial axes"
-        )
-    if min((*strides, *dilations, *kernel, 1)) < 1:
-        raise ModelError(
-            f"{op}: kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}"
-            " must be positive"
-        )
-    if min((*pads, 0)) < 0:
-        raise ModelError(f"{op}: pads {list(pads)} must not be negative")
-    _check_reach(op, kernel, (*strides, *dilations, *pads))
+    strides, dilations, pads = _steps(op, attrs, rank, kernel)
     begins, ends, output = [], [], []
     for axis, size in enumerate(spatial):
         begin, end, stride = pads[axis], pads[rank + axis], strides[axis]
@@ -126,7 +110,34 @@ def make_window(
         begins.append(begin)
         ends.append(end)
         output.append(out)
-    return Window(kernel, strides, dilations, tuple(begins), tuple(ends), tuple(output))
+    return Window(tuple(kernel), strides, dilations, tuple(begins), tuple(ends), tuple(output))
+
+
+class _Steps(NamedTuple):
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+
+
+def _steps(op: str, attrs: Attrs, rank: int, kernel: Sequence[int]) -> _Steps:
+    """What attributes say of the steps of a kernel, which fits so many spatial axes."""
+    strides = get_ints(attrs, "strides", (1,) * rank)
+    dilations = get_ints(attrs, "dilations", (1,) * rank)
+    pads = get_ints(attrs, "pads", (0,) * (2 * rank))
+    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise ModelError(
+            f"{op}: kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)} and"
+            f" pads {list(pads)} do not fit {rank} spatial axes"
+        )
+    if min((*strides, *dilations, *kernel, 1)) < 1:
+        raise ModelError(
+            f"{op}: kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}"
+            " must be positive"
+        )
+    if min((*pads, 0)) < 0:
+        raise ModelError(f"{op}: pads {list(pads)} must not be negative")
+    _check_reach(op, kernel, (*strides, *dilations, *pads))
+    return _Steps(strides, dilations, pads)
 
 
 def _check_reach(op: str, kernel: Sequence[int], steps: Sequence[int]) -> None:
@@ -152,29 +163,21 @@ def make_transposition(
     op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int]
 ) -> Transposition:
     """Geometry of a ConvTranspose: padding by `output_shape` or `auto_pad`, else `pads`."""
-    rank = len(spatial)
-    strides = get_ints(attrs, "strides", (1,) * rank)
-    dilations = get_ints(attrs, "dilations", (1,) * rank)
-    pads = get_ints(attrs, "pads", (0,) * (2 * rank))
+    rank, auto_pad = len(spatial), get_str(attrs, "auto_pad", "NOTSET")
+    strides, dilations, pads = _steps(op, attrs, rank, kernel)
     extra = get_ints(attrs, "output_padding", (0,) * rank)
-    wanted, auto_pad = get_ints(attrs, "output_shape"), get_str(attrs, "auto_pad", "NOTSET")
-    if (
-        not len(kernel) == len(strides) == len(dilations) == len(extra) == rank
-        or len(pads) != 2 * rank
-        or len(wanted) not in {0, rank, rank + 2}
-    ):
+    wanted = get_ints(attrs, "output_shape")
+    if len(extra) != rank or len(wanted) not in {0, rank, rank + 2}:
         raise ModelError(
-            f"{op}: kernel {list(kernel)}, strides, dilations, pads and output shape do not fit"
-            f" {rank} spatial axes"
+            f"{op}: output_padding {list(extra)} and output_shape {list(wanted)} do not fit {rank}"
+            " spatial axes"
         )
-    if min((*strides, *dilations, *kernel, 1)) < 1 or min((*extra, 0)) < 0:
+    if min((*extra, *wanted, 0)) < 0:
         raise ModelError(
-            f"{op}: kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}"
-            f" must be positive, and output_padding {list(extra)} not negative"
+            f"{op}: output_padding {list(extra)} and output_shape {list(wanted)} must not be"
+            " negative"
         )
-    if min((*wanted, 0)) < 0:
-        raise ModelError(f"{op}: output_shape {list(wanted)} must not be negative")
-    _check_reach(op, kernel, (*strides, *dilations, *pads, *extra))
+    _check_reach(op, kernel, extra)
     window = Window(tuple(kernel), strides, dilations, (0,) * rank, (0,) * rank, tuple(spatial))
     if not wanted and auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
         wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))

@@ -12,18 +12,18 @@ from typing import TypeAlias
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attrs, TypeQuery
-from whence.ops.neural.window import make_transposition, make_window
+from whence.ops.neural.window import Transposition, Window, make_transposition, make_window
 from whence.ops.types.type_rules import broadcast_shapes, common_dtype, tensor_type
 from whence.types import Dim, DType, Shape, TensorType
 
 # Stands for an unknown length while the geometry of the known axes is worked out; every kernel fits
 # into it.
 _ANY_LENGTH = 1 << 40
-_Output: TypeAlias = Callable[[Sequence[int], Sequence[int]], tuple[int, ...]]
+_Geometry: TypeAlias = Callable[[str, Attrs, Sequence[int], Sequence[int]], Window | Transposition]
 
 
-def _spatial(sizes: Shape, kernel: Shape, output: _Output) -> Shape:
-    """`output` of spatial sizes and kernel, axis by axis; unknown where either is unknown."""
+def _spatial(query: TypeQuery, sizes: Shape, kernel: Shape, geometry: _Geometry) -> Shape:
+    """The output of spatial sizes and kernel, axis by axis; unknown where either is unknown."""
     if len(kernel) != len(sizes):
         raise ModelError(f"a kernel of {len(kernel)} axes does not fit {len(sizes)} spatial axes")
     known = [
@@ -38,14 +38,8 @@ def _spatial(sizes: Shape, kernel: Shape, output: _Output) -> Shape:
         reach if ok and isinstance(reach, int) else 1
         for reach, ok in zip(kernel, known, strict=True)
     ]
-    return tuple(
-        size if ok else None for size, ok in zip(output(lengths, reaches), known, strict=True)
-    )
-
-
-def _kernel(attrs: Attrs, weights: Shape | None, rank: int) -> Shape:
-    given = get_ints(attrs, "kernel_shape")
-    return given if given else (None,) * rank if weights is None else weights[2:]
+    output = geometry(query.op, query.attrs, lengths, reaches).output
+    return tuple(size if ok else None for size, ok in zip(output, known, strict=True))
 
 
 def conv(query: TypeQuery) -> TensorType:
@@ -56,54 +50,35 @@ def conv(query: TypeQuery) -> TensorType:
         group = get_int(query.attrs, "group", 1)
         if isinstance(inputs, int) and isinstance(per_group, int) and inputs != per_group * group:
             raise ModelError(f"weights {w} in {group} groups do not fit an input {x}")
-
-    def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
-        return make_window(query.op, query.attrs, sizes, reaches).output
-
-    return _convolved(query, None if w.shape is None else w.shape[0], output)
+    return _convolved(query, None if w.shape is None else w.shape[0], make_window)
 
 
 def conv_transpose(query: TypeQuery) -> TensorType:
     """As for ConvTranspose: x (N, C, ...) and w (C, M / group, ...) give (N, M, ...)."""
     w = tensor_type(query, 1)
     per_group, group = None if w.shape is None else w.shape[1], get_int(query.attrs, "group", 1)
-
-    def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
-        return make_transposition(query.op, query.attrs, sizes, reaches).output
-
-    return _convolved(query, per_group * group if isinstance(per_group, int) else None, output)
+    channels = per_group * group if isinstance(per_group, int) else None
+    return _convolved(query, channels, make_transposition)
 
 
-def _convolved(query: TypeQuery, channels: Dim, output: _Output) -> TensorType:
+def _convolved(query: TypeQuery, channels: Dim, geometry: _Geometry) -> TensorType:
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     if x.shape is None:
         return TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape))
     if len(x.shape) < 3:
         raise ModelError(f"the input needs at least three axes, found {x}")
-    kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
-    spatial = _spatial(x.shape[2:], kernel, output)
+    known = (None,) * (len(x.shape) - 2) if w.shape is None else w.shape[2:]
+    kernel = get_ints(query.attrs, "kernel_shape") or known
+    spatial = _spatial(query, x.shape[2:], kernel, geometry)
     return TensorType(x.dtype, (x.shape[0], channels, *spatial))
 
 
 def pool(query: TypeQuery) -> tuple[TensorType, TensorType]:
     """Values, and where a second output is asked for, their positions."""
     x = tensor_type(query, 0)
-    shape = x.shape
+    shape, kernel = x.shape, get_ints(query.attrs, "kernel_shape")
     if shape is not None:
-
-        def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
-            return make_window(
-                query.op,
-                query.attrs,
-                sizes,
-                reaches,
-                ceil_mode=bool(get_int(query.attrs, "ceil_mode", 0)),
-            ).output
-
-        shape = (
-            *shape[:2],
-            *_spatial(shape[2:], get_ints(query.attrs, "kernel_shape"), output),
-        )
+        shape = (*shape[:2], *_spatial(query, shape[2:], kernel, make_window))
     return (TensorType(x.dtype, shape), TensorType(DType.I64, shape))
 
 

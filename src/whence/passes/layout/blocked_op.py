@@ -203,22 +203,15 @@ def _pool(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: i
     shape, blocked = static_float(graph, source), form_of(node.op, Trait.BLOCKED)
     if shape is None or blocked is None or len(node.outputs) != 1:
         return None
-    attrs = spatial_attrs(
-        node,
-        shape[2:],
-        get_ints(node.attrs, "kernel_shape"),
-        ceil_mode=bool(get_int(node.attrs, "ceil_mode", 0)),
-    )
+    attrs = spatial_attrs(node, shape[2:], get_ints(node.attrs, "kernel_shape"))
     return Form((BlockedStep(blocked, (Twin(source),), attrs),), (layout,))
 
 
-def spatial_attrs(
-    node: Node, sizes: Sequence[int], kernel: Sequence[int], *, ceil_mode: bool = False
-) -> dict[str, Attr]:
+def spatial_attrs(node: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, Attr]:
     """The attributes of a convolution or pool with the padding spelled out, for two spatial
     axes.
     """
-    window = make_window(node.op, node.attrs, sizes, kernel, ceil_mode)
+    window = make_window(node.op, node.attrs, sizes, kernel)
     missing = 2 - len(sizes)
     ones, zeros = (1,) * missing, (0,) * missing
     attrs: dict[str, Attr] = {
