@@ -7,8 +7,9 @@ import pytest
 
 from whence.errors import ModelError
 from whence.ops.definition import Call, TypeQuery
-from whence.ops.neural.detection import overlap, suppress_softly
+from whence.ops.neural.detection import suppress_softly
 from whence.ops.registry import evaluate
+from whence.ops.tensor.selection import overlap
 from whence.ops.types.inference import infer
 from whence.types import DType, TensorType
 

@@ -24,7 +24,7 @@ from whence.ops.neural.window import (
 )
 from whence.ops.operand import CODING, DATA, PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
-from whence.ops.quantised.quantise import requantise
+from whence.ops.quantised.quantise import centred, requantise
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
@@ -109,16 +109,20 @@ def conv(call: Call) -> np.ndarray:
     return y
 
 
+def centred_operands(
+    x: np.ndarray, w: np.ndarray, x_zero: np.ndarray | None, w_zero: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes less their zero points: one for all of x, one for all or for each filter of w."""
+    return (
+        centred(x, None if x_zero is None else x_zero.reshape(())),
+        centred(w, None if w_zero is None else _channelwise(w_zero, w.ndim + 1)),
+    )
+
+
 def _integer_convolution(
     call: Call, x_index: int, w_index: int, x_zero: np.ndarray | None, w_zero: np.ndarray | None
 ) -> np.ndarray:
-    """The integer convolution in float64, which holds all sums of products of bytes exactly."""
-    x, w = tensor(call, x_index).astype(np.float64), tensor(call, w_index).astype(np.float64)
-    if x_zero is not None:
-        x -= x_zero.astype(np.float64).reshape(())
-    if w_zero is not None:
-        shape = () if w_zero.size == 1 else (-1, *(1,) * (w.ndim - 1))
-        w -= w_zero.astype(np.float64).reshape(shape)
+    x, w = centred_operands(tensor(call, x_index), tensor(call, w_index), x_zero, w_zero)
     window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
     return convolve(x, w, window, get_int(call.attrs, "group", 1))
 
@@ -142,8 +146,18 @@ def _qlinear_conv(call: Call) -> Value:
 def conv_transpose(call: Call) -> np.ndarray:
     """ConvTranspose on inputs x, w, b? in the working type."""
     x, w, bias = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
+    y = convolve_transposed(call, x, w)
+    if bias is not None:
+        y += _channelwise(widen(bias), y.ndim)
+    return y
+
+
+def convolve_transposed(call: Call, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The transposed convolution of x (N, C, ...) with w (C, M / group, ...), in their type, by the
+    attributes of a call.
+    """
     group = get_int(call.attrs, "group", 1)
-    if x.shape[1] != w.shape[0] or w.shape[0] % group:
+    if group < 1 or x.shape[1] != w.shape[0] or w.shape[0] % group:
         raise ModelError(
             f"weights {list(w.shape)} in {group} groups do not fit an input {list(x.shape)}"
         )
@@ -163,12 +177,9 @@ def conv_transpose(call: Call) -> np.ndarray:
     for tap in window.taps():
         product = np.ascontiguousarray(weights[tap]) @ inputs
         canvas[window.tap_index(tap)] += product.reshape(batch, group, per_group, *x.shape[2:])
-    y = np.ascontiguousarray(canvas[spatial_index(geometry.begins, geometry.output)]).reshape(
+    return np.ascontiguousarray(canvas[spatial_index(geometry.begins, geometry.output)]).reshape(
         batch, group * per_group, *geometry.output
     )
-    if bias is not None:
-        y += _channelwise(widen(bias), y.ndim)
-    return y
 
 
 def _col2im(call: Call) -> Value:

@@ -20,6 +20,7 @@ from whence.ops.definition import Call, OpDef, TypeQuery, Value
 from whence.ops.operand import named, with_optional
 from whence.ops.operands.checks import demand, exceeds, shape_of
 from whence.ops.precision import optional_tensor, tensor
+from whence.ops.tensor.selection import overlap, suppress
 from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, TensorType, ValueType
 
@@ -27,20 +28,6 @@ _CODE = 4
 """Numbers of a box: its place and its size, against those of an anchor."""
 _MOST = 1 << 24
 """No detector asks for more boxes; a file that does is hostile."""
-
-
-def overlap(one: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Intersection over union of a box with others, all as (y0, x0, y1, x1) in any order of
-    corners. A box without area overlaps nothing.
-    """
-    low, high = np.minimum(others[:, :2], others[:, 2:]), np.maximum(others[:, :2], others[:, 2:])
-    first, last = np.minimum(one[:2], one[2:]), np.maximum(one[:2], one[2:])
-    areas, area = np.prod(high - low, axis=1), np.prod(last - first)
-    common = np.prod(np.maximum(np.minimum(high, last) - np.maximum(low, first), 0), axis=1)
-    solid = (areas > 0) & (area > 0)
-    return np.asarray(
-        np.where(solid, common / np.where(solid, areas + area - common, 1), 0), np.float32
-    )
 
 
 def suppress_softly(
@@ -131,13 +118,7 @@ def _suppress(
     boxes: np.ndarray, scores: np.ndarray, limit: int, threshold: float, floor: float
 ) -> list[int]:
     order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] >= floor]
-    kept: list[int] = []
-    while order.size and len(kept) < limit:
-        best, order = int(order[0]), order[1:]
-        kept.append(best)
-        order = order[~(overlap(boxes[best], boxes[order]) > threshold)]
-    return kept
+    return suppress(boxes, order[scores[order] >= floor], limit, threshold)
 
 
 class _Found(NamedTuple):

@@ -13,7 +13,7 @@ from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
 from whence.ops.operand import CODING, DATA, UNARY, named, variadic
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
-from whence.ops.quantised.quantise import requantise
+from whence.ops.quantised.quantise import centred, requantise
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import gemm as infer_gemm
 from whence.ops.types.type_rules import matmul as infer_matmul
@@ -88,22 +88,16 @@ def _per_column(parameter: np.ndarray) -> np.ndarray:
     return parameter.reshape(()) if parameter.size == 1 else parameter
 
 
-def _centre(x: np.ndarray, zero_point: np.ndarray | None) -> np.ndarray:
-    if zero_point is None:
-        return x.astype(np.float64)
-    return x.astype(np.float64) - zero_point.astype(np.float64)
-
-
 def _matmul_integer(call: Call) -> Value:
     a_zero, b_zero = optional_tensor(call, 2), optional_tensor(call, 3)
-    a = _centre(tensor(call, 0), None if a_zero is None else _per_row(a_zero))
-    b = _centre(tensor(call, 1), None if b_zero is None else _per_column(b_zero))
+    a = centred(tensor(call, 0), None if a_zero is None else _per_row(a_zero))
+    b = centred(tensor(call, 1), None if b_zero is None else _per_column(b_zero))
     return wrap_int32(multiply(a, b))
 
 
 def _qlinear_matmul(call: Call) -> Value:
-    a = _centre(tensor(call, 0), _per_row(tensor(call, 2)))
-    b = _centre(tensor(call, 3), _per_column(tensor(call, 5)))
+    a = centred(tensor(call, 0), _per_row(tensor(call, 2)))
+    b = centred(tensor(call, 3), _per_column(tensor(call, 5)))
     a_scale, b_scale, y_scale = (tensor(call, index).astype(np.float32) for index in (1, 4, 6))
     y_zero = tensor(call, 7)
     scale = _per_row(a_scale) * _per_column(b_scale) / _per_column(y_scale)

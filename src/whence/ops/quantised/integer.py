@@ -35,9 +35,9 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
-from whence.ops.neural.conv import conv_flops, convolve
+from whence.ops.neural.conv import centred_operands, conv_flops, convolve, convolve_transposed
 from whence.ops.neural.matmul import wrap_int32
-from whence.ops.neural.window import Index, make_transposition, make_window, spatial_index
+from whence.ops.neural.window import make_window
 from whence.ops.operand import CODING, named, with_optional
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.quantised.quantise import integer_range
@@ -147,19 +147,10 @@ def _centred(call: Call) -> tuple[np.ndarray, np.ndarray]:
     """Activations (N, C, spatial...) and weights (O, I, k...), both without their zero points, in
     float64, which holds every sum exactly.
     """
-    x = tensor(call, 0)
-    w = tensor(call, 1)
-    x_zero = optional_tensor(call, 2)
-    w_zero = optional_tensor(call, 3)
+    x, w = tensor(call, 0), tensor(call, 1)
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ModelError(f"weights {list(w.shape)} do not fit an input {list(x.shape)}")
-    x, w = x.astype(np.float64), w.astype(np.float64)
-    if x_zero is not None:
-        x -= x_zero.astype(np.float64).reshape(())
-    if w_zero is not None:
-        w -= w_zero.astype(np.float64).reshape(
-            () if w_zero.size == 1 else (-1, *(1,) * (w.ndim - 1))
-        )
+    x, w = centred_operands(x, w, optional_tensor(call, 2), optional_tensor(call, 3))
     return np.ascontiguousarray(np.moveaxis(x, -1, 1)), np.ascontiguousarray(np.moveaxis(w, -1, 1))
 
 
@@ -177,29 +168,7 @@ def _integer_conv(call: Call) -> np.ndarray:
 
 def _integer_conv_transpose(call: Call) -> np.ndarray:
     x, w = _centred(call)
-    group, inner = get_int(call.attrs, "group", 1), w.shape[0]
-    if group < 1 or x.shape[1] != w.shape[1] or x.shape[1] % group:
-        raise ModelError(
-            f"weights {list(tensor(call, 1).shape)} in {group} groups do not fit an"
-            f" input {list(tensor(call, 0).shape)}"
-        )
-    geometry = make_transposition(call.op, call.attrs, x.shape[2:], w.shape[2:])
-    window = geometry.window
-    full = tuple(
-        max(reach, begin + out)
-        for reach, begin, out in zip(window.reach, geometry.begins, geometry.output, strict=True)
-    )
-    canvas = np.zeros((x.shape[0], group, inner, *full))
-    parts = x.reshape(x.shape[0], group, -1, int(np.prod(x.shape[2:])))
-    weights = w.reshape(inner, group, -1, *w.shape[2:])
-    for tap in window.taps():
-        at: Index = (..., *tap)
-        matrix = np.moveaxis(weights[at], 0, 1)
-        canvas[window.tap_index(tap)] += (matrix @ parts).reshape(
-            x.shape[0], group, inner, *x.shape[2:]
-        )
-    y = canvas[spatial_index(geometry.begins, geometry.output)]
-    return _finished(call, y.reshape(x.shape[0], group * inner, *y.shape[3:]))
+    return _finished(call, convolve_transposed(call, x, w.swapaxes(0, 1)))
 
 
 def _plain_query(query: TypeQuery, *, transposed: bool) -> TypeQuery:

@@ -37,6 +37,12 @@ def code_of_nan(dtype: DType, away: bool) -> float:
     return float(integer_range(dtype)[0]) if away else 0.0
 
 
+def centred(codes: np.ndarray, zero_point: np.ndarray | None) -> np.ndarray:
+    """Codes less their zero point, in float64, which holds all sums of products of bytes exactly."""
+    wide = codes.astype(np.float64)
+    return wide if zero_point is None else wide - zero_point.astype(np.float64)
+
+
 def round_away(real: np.ndarray) -> np.ndarray:
     """To the nearest whole number, halves away from zero."""
     whole = np.trunc(real)

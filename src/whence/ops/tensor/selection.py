@@ -118,33 +118,29 @@ def _one_hot(call: Call) -> Value:
     return np.where(hot, values[1], values[0]).astype(values.dtype, copy=False)
 
 
-def _corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The lower and upper corners of boxes given as two opposite corners, or as centre and size."""
-    if centred:
-        half = boxes[..., 2:] / 2
-        return boxes[..., :2] - half, boxes[..., :2] + half
-    return np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
-
-
-def suppress(
-    low: np.ndarray, high: np.ndarray, order: np.ndarray, limit: int, threshold: float
-) -> list[int]:
-    """The boxes kept, best first: a box goes when its overlap with a better kept one, over their
-    union, exceeds `threshold`.
+def overlap(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Intersection over union of a box with others, all as (y0, x0, y1, x1) in any order of
+    corners. A box without area overlaps nothing.
     """
-    areas = np.prod(high - low, axis=-1)
+    low, high = np.minimum(others[:, :2], others[:, 2:]), np.maximum(others[:, :2], others[:, 2:])
+    first, last = np.minimum(one[:2], one[2:]), np.maximum(one[:2], one[2:])
+    areas, area = np.prod(high - low, axis=1), np.prod(last - first)
+    common = np.prod(np.maximum(np.minimum(high, last) - np.maximum(low, first), 0), axis=1)
+    solid = (areas > 0) & (area > 0)
+    return np.asarray(
+        np.where(solid, common / np.where(solid, areas + area - common, 1), 0), np.float32
+    )
+
+
+def suppress(boxes: np.ndarray, order: np.ndarray, limit: int, threshold: float) -> list[int]:
+    """The boxes kept, of those in `order`, best first: a box goes when its overlap with a better
+    one exceeds `threshold`.
+    """
     chosen: list[int] = []
     while order.size and len(chosen) < limit:
         best, order = int(order[0]), order[1:]
         chosen.append(best)
-        overlap = np.prod(
-            np.maximum(np.minimum(high[best], high[order]) - np.maximum(low[best], low[order]), 0),
-            axis=-1,
-        )
-        union = areas[best] + areas[order] - overlap
-        # A box without area overlaps nothing.
-        solid = (overlap > 0) & (union > 0) & (areas[order] > 0) & (areas[best] > 0)
-        order = order[~(solid & (overlap / np.where(union > 0, union, 1) > threshold))]
+        order = order[~(overlap(boxes[best], boxes[order]) > threshold)]
     return chosen
 
 
@@ -155,14 +151,17 @@ def _non_max_suppression(call: Call) -> Value:
     threshold = np.float32(0 if overlap is None else overlap.reshape(-1)[0])
     chosen: list[tuple[int, int, int]] = []
     for batch in range(scores.shape[0]):
-        low, high = _corners(boxes[batch], bool(get_int(call.attrs, "center_point_box", 0)))
+        corners = boxes[batch]
+        if get_int(call.attrs, "center_point_box", 0):
+            centre, half = corners[:, :2], corners[:, 2:] / 2
+            corners = np.concatenate((centre - half, centre + half), axis=1)
         for label in range(scores.shape[1]):
             points = scores[batch, label]
             order = np.argsort(-points, kind="stable")
             if floor is not None:
                 order = order[points[order] > floor.reshape(-1)[0]]
             chosen.extend(
-                (batch, label, box) for box in suppress(low, high, order, most, float(threshold))
+                (batch, label, box) for box in suppress(corners, order, most, float(threshold))
             )
     return np.array(chosen, np.int64).reshape(-1, 3)
 
