@@ -186,6 +186,7 @@ class Facts(TypedDict, total=False):
     operands: Operands
     check: Check
     traits: Trait
+    commutative: bool
     neutral: Neutral
     involution: str
     indexing: Indexing

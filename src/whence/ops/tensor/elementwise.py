@@ -12,6 +12,7 @@ from whence.ops.attributes import get_int
 from whence.ops.definition import (
     Call,
     Facts,
+    Flops,
     Infer,
     Neutral,
     OpClass,
@@ -30,6 +31,7 @@ from whence.ops.formula import (
     evaluate,
     maximum,
     minimum,
+    operand_count,
     operations,
 )
 from whence.ops.neural.erf import erf
@@ -100,87 +102,48 @@ def _reciprocal(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(np.ones((), x.dtype), x))
 
 
-def unary(
+def elementwise(
     name: str,
     formula: Formula,
     function: _Function | None = None,
     /,
     *,
-    infer: Infer = same_type,
+    infer: Infer | None = None,
+    flops: Flops | int | None = None,
     **facts: Unpack[Facts],
 ) -> OpDef:
-    """An operator of one input. Its reference evaluates the formula, or `function` where NumPy has
-    more to heed than the formula says.
+    """An operator of one operand, or of two or more that are broadcast and combined one after the
+    other. Its reference evaluates the formula, or `function` where NumPy has more to heed than the
+    formula says.
     """
+    is_unary = operand_count(formula) == 1
+    compute = function or (lambda *given: evaluate(formula, given, {}))
 
     def reference(call: Call) -> Value:
-        x = tensor(call, 0)
-        return evaluate(formula, (x,), {}) if function is None else function(x)
+        if is_unary:
+            return compute(tensor(call, 0))
+        return functools.reduce(compute, (tensor(call, at) for at in range(len(call.inputs))))
 
-    facts.setdefault("operands", UNARY)
+    facts.setdefault("operands", UNARY if is_unary else named("A", "B"))
     facts["formula"] = formula
     return OpDef(
         name,
-        Pattern.ELEMWISE,
+        Pattern.ELEMWISE if is_unary else Pattern.BROADCAST,
         OpClass.ELEMENTWISE,
-        infer,
+        infer or (same_type if is_unary else broadcast),
         reference,
-        operations(formula),
+        max(operations(formula), 1) if flops is None else flops,
         **facts,
     )
 
 
 def _of_input(name: str, function: Function) -> OpDef:
-    return unary(name, apply(function, X), operands=named("input"))
+    return elementwise(name, apply(function, X), operands=named("input"))
 
 
-def binary(
-    name: str,
-    formula: Formula,
-    function: _Function | None = None,
-    /,
-    *,
-    infer: Infer = broadcast,
-    commutative: bool = False,
-    **facts: Unpack[Facts],
-) -> OpDef:
-    """As `unary`, of two inputs that are broadcast."""
-
-    def reference(call: Call) -> Value:
-        a, b = tensor(call, 0), tensor(call, 1)
-        return evaluate(formula, (a, b), {}) if function is None else function(a, b)
-
-    facts.setdefault("operands", named("A", "B"))
-    facts["formula"] = formula
-    return OpDef(
-        name,
-        Pattern.BROADCAST,
-        OpClass.ELEMENTWISE,
-        infer,
-        reference,
-        commutative=commutative,
-        **facts,
-    )
-
-
-def _variadic(name: str, function: _Function, formula: Formula, /, **facts: Unpack[Facts]) -> OpDef:
-    def reference(call: Call) -> Value:
-        return functools.reduce(
-            function, (tensor(call, index) for index in range(len(call.inputs)))
-        )
-
-    facts.setdefault("operands", variadic("data_0"))
-    facts["formula"] = formula
-    return OpDef(
-        name,
-        Pattern.BROADCAST,
-        OpClass.ELEMENTWISE,
-        broadcast,
-        reference,
-        flops=_variadic_flops,
-        commutative=True,
-        **facts,
-    )
+def _variadic(name: str, formula: Formula, /, **facts: Unpack[Facts]) -> OpDef:
+    facts["operands"], facts["commutative"] = variadic("data_0"), True
+    return elementwise(name, formula, flops=_variadic_flops, **facts)
 
 
 def _variadic_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
@@ -214,19 +177,19 @@ OPS: tuple[OpDef, ...] = (
         | Trait.MOVES
         | Trait.EXACT,
     ),
-    unary(
+    elementwise(
         "Abs",
         apply(Function.ABS, X),
         traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE,
     ),
-    unary("Neg", apply(Function.NEG, X), traits=Trait.EXACT, involution="-(-x) = x"),
-    unary("Sign", apply(Function.SIGN, X), operands=named("input"), traits=_ROUNDS),
-    unary("Ceil", apply(Function.CEIL, X), traits=_ROUNDS),
-    unary("Floor", apply(Function.FLOOR, X), traits=_ROUNDS),
-    unary("Round", apply(Function.ROUND, X), traits=_ROUNDS),
-    unary("Reciprocal", 1 / X, _reciprocal, involution="1 / (1 / x) = x"),
-    unary("Sqrt", apply(Function.SQRT, X), traits=Trait.NOT_NEGATIVE),
-    unary(
+    elementwise("Neg", apply(Function.NEG, X), traits=Trait.EXACT, involution="-(-x) = x"),
+    elementwise("Sign", apply(Function.SIGN, X), operands=named("input"), traits=_ROUNDS),
+    elementwise("Ceil", apply(Function.CEIL, X), traits=_ROUNDS),
+    elementwise("Floor", apply(Function.FLOOR, X), traits=_ROUNDS),
+    elementwise("Round", apply(Function.ROUND, X), traits=_ROUNDS),
+    elementwise("Reciprocal", 1 / X, _reciprocal, involution="1 / (1 / x) = x"),
+    elementwise("Sqrt", apply(Function.SQRT, X), traits=Trait.NOT_NEGATIVE),
+    elementwise(
         "Exp",
         apply(Function.EXP, X),
         operands=named("input"),
@@ -244,7 +207,7 @@ OPS: tuple[OpDef, ...] = (
     _of_input("Asinh", Function.ASINH),
     _of_input("Acosh", Function.ACOSH),
     _of_input("Atanh", Function.ATANH),
-    unary("Erf", apply(Function.ERF, X), _erf, operands=named("input")),
+    elementwise("Erf", apply(Function.ERF, X), _erf, operands=named("input")),
     OpDef(
         "Clip",
         Pattern.ELEMWISE,
@@ -256,7 +219,7 @@ OPS: tuple[OpDef, ...] = (
         operands=named("input", "min", "max"),
         traits=Trait.EXACT | Trait.BOUNDS,
     ),
-    binary(
+    elementwise(
         "Add",
         X + Y,
         commutative=True,
@@ -264,8 +227,8 @@ OPS: tuple[OpDef, ...] = (
         symbol="+",
         neutral=Neutral(0, "x + 0 = x"),
     ),
-    binary("Sub", X - Y, symbol="-", neutral=Neutral(0, "x - 0 = x")),
-    binary(
+    elementwise("Sub", X - Y, symbol="-", neutral=Neutral(0, "x - 0 = x")),
+    elementwise(
         "Mul",
         X * Y,
         commutative=True,
@@ -273,7 +236,9 @@ OPS: tuple[OpDef, ...] = (
         symbol="·",
         neutral=Neutral(1, "x * 1 = x"),
     ),
-    binary("Div", X / Y, divide, traits=Trait.SCALES, symbol="/", neutral=Neutral(1, "x / 1 = x")),
+    elementwise(
+        "Div", X / Y, divide, traits=Trait.SCALES, symbol="/", neutral=Neutral(1, "x / 1 = x")
+    ),
     OpDef(
         "Pow",
         Pattern.BROADCAST,
@@ -294,9 +259,9 @@ OPS: tuple[OpDef, ...] = (
         operands=named("A", "B"),
         costs_like="Mod",
     ),
-    _variadic("Sum", np.add, X + Y, symbol="+", traits=Trait.ADDS),
-    _variadic("Max", np.maximum, maximum(X, Y), traits=_EXTREME),
-    _variadic("Min", np.minimum, minimum(X, Y), traits=_EXTREME),
+    _variadic("Sum", X + Y, symbol="+", traits=Trait.ADDS),
+    _variadic("Max", maximum(X, Y), traits=_EXTREME),
+    _variadic("Min", minimum(X, Y), traits=_EXTREME),
     OpDef(
         "Mean",
         Pattern.BROADCAST,

@@ -9,7 +9,7 @@ from whence.ops.definition import Call, Neutral, OpClass, OpDef, Pattern, Value
 from whence.ops.formula import Function, X, Y, apply
 from whence.ops.operand import CONDITION, DATA, UNARY, named
 from whence.ops.precision import tensor
-from whence.ops.tensor.elementwise import binary, unary
+from whence.ops.tensor.elementwise import elementwise
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast, compare, predicate, where
 
@@ -48,13 +48,13 @@ def _is_inf(call: Call) -> Value:
 
 def _logical(name: str, function: Function, neutral: Neutral) -> OpDef:
     formula = apply(function, X, Y)
-    return binary(name, formula, infer=compare, commutative=True, neutral=neutral)
+    return elementwise(name, formula, infer=compare, commutative=True, neutral=neutral)
 
 
 OPS: tuple[OpDef, ...] = (
-    unary("Not", apply(Function.NOT, X), involution="not not x = x"),
-    unary("BitwiseNot", apply(Function.BIT_NOT, X), involution="not not x = x"),
-    unary("IsNaN", apply(Function.ISNAN, X), infer=predicate),
+    elementwise("Not", apply(Function.NOT, X), involution="not not x = x"),
+    elementwise("BitwiseNot", apply(Function.BIT_NOT, X), involution="not not x = x"),
+    elementwise("IsNaN", apply(Function.ISNAN, X), infer=predicate),
     OpDef(
         "IsInf",
         Pattern.ELEMWISE,
@@ -63,17 +63,17 @@ OPS: tuple[OpDef, ...] = (
         reference=_is_inf,
         operands=UNARY,
     ),
-    binary("Equal", apply(Function.EQ, X, Y), infer=compare, commutative=True),
-    binary("Greater", Y < X, infer=compare),
-    binary("GreaterOrEqual", apply(Function.LE, Y, X), infer=compare),
-    binary("Less", X < Y, infer=compare),
-    binary("LessOrEqual", apply(Function.LE, X, Y), infer=compare),
+    elementwise("Equal", apply(Function.EQ, X, Y), infer=compare, commutative=True),
+    elementwise("Greater", Y < X, infer=compare),
+    elementwise("GreaterOrEqual", apply(Function.LE, Y, X), infer=compare),
+    elementwise("Less", X < Y, infer=compare),
+    elementwise("LessOrEqual", apply(Function.LE, X, Y), infer=compare),
     _logical("And", Function.AND, Neutral(True, "x and true = x")),
     _logical("Or", Function.OR, Neutral(False, "x or false = x")),
     _logical("Xor", Function.XOR, Neutral(False, "x xor false = x")),
-    binary("BitwiseAnd", apply(Function.BIT_AND, X, Y), commutative=True),
-    binary("BitwiseOr", apply(Function.BIT_OR, X, Y), commutative=True),
-    binary("BitwiseXor", apply(Function.BIT_XOR, X, Y), commutative=True),
+    elementwise("BitwiseAnd", apply(Function.BIT_AND, X, Y), commutative=True),
+    elementwise("BitwiseOr", apply(Function.BIT_OR, X, Y), commutative=True),
+    elementwise("BitwiseXor", apply(Function.BIT_XOR, X, Y), commutative=True),
     OpDef(
         "BitShift",
         Pattern.BROADCAST,
