@@ -9,6 +9,8 @@ from whence.errors import UnsupportedError
 from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
 from whence.kernels.ir import (
+    LIBRARY_FUNCTIONS,
+    OWN_FUNCTIONS,
     Arithmetic,
     Both,
     Chosen,
@@ -148,22 +150,8 @@ def _is_natural(index: Index) -> bool:
 
 
 _SUFFIX = {DType.F32: "f", DType.F64: "d"}
-_LIBM = {Fn.SIN: "sin", Fn.COS: "cos", Fn.TAN: "tan", Fn.ASIN: "asin", Fn.ACOS: "acos", Fn.ATAN: "atan", Fn.SINH: "sinh", Fn.COSH: "cosh",
-         Fn.ASINH: "asinh", Fn.ACOSH: "acosh", Fn.ATANH: "atanh", Fn.POW: "pow"}  # fmt: skip
 BUILTIN = {Fn.SQRT: "sqrt", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.ROUND: "rint"}
 FIXED_POINT = (Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE)
-_OWN = {
-    Fn.EXP: "exp",
-    Fn.EXPM1: "expm1",
-    Fn.EXP_DOWN: "exp_down",
-    Fn.LOG: "log",
-    Fn.TANH: "tanh",
-    Fn.ERF: "erf",
-    Fn.ERF_PLUS_1: "erf_plus_1",
-    Fn.TANH_PLUS_1: "tanh_plus_1",
-    Fn.SIGMOID: "sigmoid",
-    Fn.SOFTPLUS: "softplus",
-}
 
 
 def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
@@ -191,12 +179,12 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
         return f"(({c_type(dtype)})({c_negated(args[0])}))"
     if fn in _PREFIX:
         return f"(({c_type(dtype)})({_PREFIX[fn]}{args[0]}))"
-    if fn in _OWN and floating:
-        return f"w_{_OWN[fn]}{_SUFFIX[dtype]}({', '.join(args)})"
+    if fn in OWN_FUNCTIONS and floating:
+        return f"w_{fn.value}{_SUFFIX[dtype]}({', '.join(args)})"
     if fn in BUILTIN and floating:
         return f"__builtin_{BUILTIN[fn]}{builtin_suffix}({args[0]})"
-    if fn in _LIBM and floating:
-        return f"__builtin_{_LIBM[fn]}{builtin_suffix}({', '.join(args)})"
+    if fn in LIBRARY_FUNCTIONS and floating:
+        return f"__builtin_{fn.value}{builtin_suffix}({', '.join(args)})"
     if fn is Fn.RSQRT and floating:
         return f"(1.0{builtin_suffix} / __builtin_sqrt{builtin_suffix}({args[0]}))"
     if fn is Fn.ABS:
@@ -290,22 +278,15 @@ def c_condition(condition: Condition, value: Callable[[Expr], str] | None = None
     match condition:
         case CountComparison(comparator, left, right):
             return f"{c_count(left, value)} {comparator.value} {c_count(right, value)}"
-        case Both(left, right):
+        case Both(left, right) | Either(left, right):
+            word, other = ("&&", Either) if isinstance(condition, Both) else ("||", Both)
             sides = (
                 f"({c_condition(side, value)})"
-                if isinstance(side, Either)
+                if isinstance(side, other)
                 else c_condition(side, value)
                 for side in (left, right)
             )
-            return " && ".join(sides)
-        case Either(left, right):
-            sides = (
-                f"({c_condition(side, value)})"
-                if isinstance(side, Both)
-                else c_condition(side, value)
-                for side in (left, right)
-            )
-            return " || ".join(sides)
+            return f" {word} ".join(sides)
         case Not(of):
             return f"!({c_condition(of, value)})"
         case Holds(of):

@@ -16,32 +16,6 @@ from whence.errors import UnsupportedError
 from whence.kernels import ir
 from whence.kernels.index import Index, Quotient, Remainder, Var
 
-_FUNCTIONS = frozenset(
-    {
-        ir.Fn.POW,
-        ir.Fn.EXP,
-        ir.Fn.EXP_DOWN,
-        ir.Fn.EXPM1,
-        ir.Fn.LOG,
-        ir.Fn.SQRT,
-        ir.Fn.RSQRT,
-        ir.Fn.SIN,
-        ir.Fn.COS,
-        ir.Fn.TAN,
-    }
-    | {
-        ir.Fn.ASIN,
-        ir.Fn.ACOS,
-        ir.Fn.ATAN,
-        ir.Fn.SINH,
-        ir.Fn.COSH,
-        ir.Fn.TANH,
-        ir.Fn.ASINH,
-        ir.Fn.ACOSH,
-        ir.Fn.ATANH,
-    }
-    | {ir.Fn.ERF, ir.Fn.ERF_PLUS_1, ir.Fn.TANH_PLUS_1, ir.Fn.SIGMOID, ir.Fn.SOFTPLUS}
-)
 _DOTS = ("dot_x", "small_dot_i32x")
 """Sums of four products."""
 _DECLARATIONS = (ir.ConstantArray, ir.LetPointer, ir.ChoosePointer)
@@ -224,7 +198,7 @@ class _Walker:
         work = Work()
         for part in ir.walk(expr):
             match part:
-                case ir.Op(fn, _, _, lanes) if fn in _FUNCTIONS:
+                case ir.Op(fn, _, _, lanes) if fn in ir.COSTLY_FUNCTIONS:
                     work.functions += lanes
                 case ir.Op(lanes=lanes):
                     work.operations += lanes

@@ -26,6 +26,9 @@ from whence.kernels.ir.counts import chosen as chosen
 from whence.kernels.ir.counts import count as count
 from whence.kernels.ir.counts import least as least
 from whence.kernels.ir.counts import most as most
+from whence.kernels.ir.functions import COSTLY_FUNCTIONS as COSTLY_FUNCTIONS
+from whence.kernels.ir.functions import LIBRARY_FUNCTIONS as LIBRARY_FUNCTIONS
+from whence.kernels.ir.functions import OWN_FUNCTIONS as OWN_FUNCTIONS
 from whence.kernels.ir.functions import Fn as Fn
 from whence.kernels.ir.kernel import TASK as TASK
 from whence.kernels.ir.kernel import Buffer as Buffer

@@ -99,3 +99,17 @@ class Fn(enum.StrEnum):
     """Conversion as ONNX's Cast does it: float to integer truncates, anything to bool compares with
     zero.
     """
+
+
+LIBRARY_FUNCTIONS = frozenset(
+    {Fn.SIN, Fn.COS, Fn.TAN, Fn.ASIN, Fn.ACOS, Fn.ATAN}
+    | {Fn.SINH, Fn.COSH, Fn.ASINH, Fn.ACOSH, Fn.ATANH, Fn.POW}
+)
+"""Of real numbers, by the C library."""
+OWN_FUNCTIONS = frozenset(
+    {Fn.EXP, Fn.EXPM1, Fn.EXP_DOWN, Fn.LOG, Fn.TANH, Fn.ERF, Fn.ERF_PLUS_1, Fn.TANH_PLUS_1}
+    | {Fn.SIGMOID, Fn.SOFTPLUS}
+)
+"""Of real numbers, by polynomials of the prelude."""
+COSTLY_FUNCTIONS = LIBRARY_FUNCTIONS | OWN_FUNCTIONS | {Fn.SQRT, Fn.RSQRT}
+"""Each of them is many operations."""

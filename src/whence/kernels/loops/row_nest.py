@@ -19,6 +19,7 @@ from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, compute_type
 from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel, unravel
 from whence.kernels.ir import (
+    COSTLY_FUNCTIONS,
     TASK,
     Accumulate,
     Accumulator,
@@ -49,24 +50,7 @@ _LONG = 64
 # Loads and calls in a prologue beyond which the row is kept in the output instead of being computed
 # for every pass.
 _CHEAP = 3
-_CALLS = frozenset(
-    {
-        Fn.EXP,
-        Fn.EXPM1,
-        Fn.LOG,
-        Fn.TANH,
-        Fn.ERF,
-        Fn.ERF_PLUS_1,
-        Fn.TANH_PLUS_1,
-        Fn.SIGMOID,
-        Fn.SOFTPLUS,
-        Fn.POW,
-        Fn.SIN,
-        Fn.COS,
-        Fn.DIV,
-        Fn.SQRT,
-    }
-)
+_CALLS = COSTLY_FUNCTIONS | {Fn.DIV}
 
 Make: TypeAlias = Callable[[Indices], Expr]
 """A value of the element at an index."""
