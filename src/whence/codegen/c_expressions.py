@@ -11,6 +11,7 @@ from whence.codegen.c_text import (
     c_count,
     c_index,
     c_literal,
+    c_literals,
     c_negated,
     c_type,
     converted,
@@ -61,16 +62,12 @@ class ExpressionWriter:
     def table_name(self, number: int) -> str:
         return f"table{number}"
 
-    def dtype_of(self, buffer: str) -> DType:
-        """The type of a parameter's elements."""
-        return self.kernel.dtype_of(buffer)
-
     def count(self, count: ir.Count) -> str:
         return c_count(count, self.expression)
 
     def stored(self, buffer: str, value: ir.Expr) -> str:
         """A value as it is stored in a buffer."""
-        return converted(self.expression(value), value.dtype, self.dtype_of(buffer))
+        return converted(self.expression(value), value.dtype, self.kernel.dtype_of(buffer))
 
     def expression(self, expr: ir.Expr) -> str:
         """The expression as C. Parts that occur more than once are computed once, in lines written
@@ -100,8 +97,7 @@ class ExpressionWriter:
             case ir.Name(name, _, _):
                 return name
             case ir.Lanes(values, dtype):
-                numbers = ", ".join(c_literal(ir.Literal(value, dtype)) for value in values)
-                return f"({self.type_of(expr)}){self.vector_literal(numbers)}"
+                return f"({self.type_of(expr)}){{{c_literals(values, dtype)}}}"
             case ir.At(pointer, offset, _, 1):
                 return f"{pointer}[{self.count(offset)}]"
             case ir.At(pointer, offset, _, _):
@@ -123,10 +119,7 @@ class ExpressionWriter:
             and (expr in parts.repeated or (isinstance(expr, ir.Op) and is_deep(text)))
             and not (expr.lanes > 1 and expr.dtype is DType.BOOL)
         ):
-            name = self.fresh("t")
-            self.line(f"const {self.type_of(expr)} {name} = {text};")
-            names[expr] = name
-            return name
+            text = names[expr] = self._named(expr, text)
         return text
 
     def _plain(
@@ -215,8 +208,9 @@ class ExpressionWriter:
 
     def _bound(self, expr: ir.Expr, text: str) -> str:
         """A name for a text that would be written several times."""
-        if text.isidentifier():
-            return text
+        return text if text.isidentifier() else self._named(expr, text)
+
+    def _named(self, expr: ir.Expr, text: str) -> str:
         name = self.fresh("t")
         self.line(f"const {self.type_of(expr)} {name} = {text};")
         return name
@@ -231,9 +225,6 @@ class ExpressionWriter:
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
         return vector_type(dtype, lanes)
-
-    def vector_literal(self, numbers: str) -> str:
-        return f"{{{numbers}}}"
 
     def vector_read(self, address: str, what: ir.Expr) -> str:
         return f"*(const {self.type_of(what)} *)({address})"
@@ -256,7 +247,7 @@ class ExpressionWriter:
         if fn in (ir.Fn.SELECT, ir.Fn.CHOOSE):
             return f"({self._mask(args[0], texts[0], expr)} ? {texts[1]} : {texts[2]})"
         if fn is ir.Fn.CAST:
-            return self.vector_cast(texts[0], self.type_of(expr))
+            return f"__builtin_convertvector({texts[0]}, {self.type_of(expr)})"
         if fn in (ir.Fn.MAX, ir.Fn.MIN) and not expr.dtype.is_float:
             return f"__builtin_elementwise_{fn.value}({texts[0]}, {texts[1]})"
         if fn in (ir.Fn.MAX, ir.Fn.MIN):
@@ -264,7 +255,8 @@ class ExpressionWriter:
                 isinstance(arg, ir.Splat) and isinstance(arg.value, ir.Literal) for arg in args
             ]
             if not any(bounds):
-                return self.vector_extreme(fn, texts)
+                word = "maximum" if fn is ir.Fn.MAX else "minimum"
+                return f"__builtin_elementwise_{word}({texts[0]}, {texts[1]})"
             # A choice in this order is one instruction, and a NaN stays one.
             first = bounds[0]
             value = self._bound(args[int(first)], texts[int(first)])
@@ -278,20 +270,13 @@ class ExpressionWriter:
             return f"w_{fn.value}_f32x{lanes}({texts[0]})"
         raise UnsupportedError(f"{fn} of {lanes} × {expr.dtype} has no vector form")
 
-    def vector_extreme(self, fn: ir.Fn, texts: list[str]) -> str:
-        """The larger or smaller of two, or the one that is no number."""
-        word = "maximum" if fn is ir.Fn.MAX else "minimum"
-        return f"__builtin_elementwise_{word}({texts[0]}, {texts[1]})"
-
-    def vector_cast(self, text: str, kind: str) -> str:
-        return f"__builtin_convertvector({text}, {kind})"
-
     def _mask(self, condition: ir.Expr, text: str, chosen: ir.Op) -> str:
         """What a comparison found, in lanes as wide as those of what is chosen."""
         width = condition.args[0].dtype.bits if isinstance(condition, ir.Op) else chosen.dtype.bits
         if width == chosen.dtype.bits:
             return text
-        return self.vector_cast(text, self.vector_type(_MASKS[chosen.dtype.bits], chosen.lanes))
+        kind = self.vector_type(_MASKS[chosen.dtype.bits], chosen.lanes)
+        return f"__builtin_convertvector({text}, {kind})"
 
     def _branches(
         self, expr: ir.Op, chosen: str, parts: _Parts, names: dict[ir.Expr, str]

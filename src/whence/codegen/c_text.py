@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from whence.errors import UnsupportedError
 from whence.extent import Relation, decide, is_symbolic, surely_equal
@@ -109,6 +109,11 @@ def c_literal(literal: Literal) -> str:
     if dtype is DType.U64:
         return f"{value}ull"
     return f"{value}ll" if dtype is DType.I64 and abs(value) >= 2**31 else str(value)
+
+
+def c_literals(values: Iterable[int | float], dtype: DType) -> str:
+    """The elements of a list."""
+    return ", ".join(c_literal(Literal(value, dtype)) for value in values)
 
 
 def c_negated(text: str) -> str:

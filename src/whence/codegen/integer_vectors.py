@@ -76,25 +76,24 @@ _NEON_MIXED_DOT = """W_INLINE w_i32x4 w_dot_x4(w_i32x4 sum, w_i32x4 a, w_i32x4 b
 """
 
 
-def _choose(*cases: tuple[str, str]) -> str:
+def choose(*cases: tuple[str, str]) -> str:
     """The first text whose condition holds; the last one's condition is empty."""
-    lines = []
-    for number, (condition, text) in enumerate(cases):
-        lines.append(
-            f"#{'el' if number else ''}if {condition}\n{text}" if condition else f"#else\n{text}"
-        )
+    lines = [
+        f"#{'el' if number else ''}if {condition}\n{text}" if condition else f"#else\n{text}"
+        for number, (condition, text) in enumerate(cases)
+    ]
     return "".join(lines) + "#endif\n"
 
 
-_DOTS = _choose(
+_DOTS = choose(
     ("defined(__AVX512VNNI__)", _dot_at_once(16, "__builtin_ia32_vpdpbusd512")),
     ("defined(__AVX512BW__)", _dot_by_words(16, "__builtin_ia32_pmaddwd512")),
     ("", _dot_plain(16)),
-) + _choose(
+) + choose(
     ("defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))", _dot_at_once(8, "__builtin_ia32_vpdpbusd256")),
     ("defined(__AVX2__)", _dot_by_words(8, "__builtin_ia32_pmaddwd256")),
     ("", _dot_plain(8)),
-) + _choose(
+) + choose(
     ("defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))", _dot_at_once(4, "__builtin_ia32_vpdpbusd128")),
     ("defined(__SSE2__)", _dot_by_words(4, "__builtin_ia32_pmaddwd128")),
     ("defined(__ARM_FEATURE_MATMUL_INT8)", _NEON_MIXED_DOT),
@@ -138,7 +137,7 @@ W_INLINE {head} {{
   return ({vec})__builtin_ia32_permvarqi512((m64_i8)all, (m64_i8)order);
 }}
 """
-    return _choose(("defined(__AVX512VBMI__)", quick), ("", plain))
+    return choose(("defined(__AVX512VBMI__)", quick), ("", plain))
 
 
 def _fixed_point(lanes: int) -> str:
@@ -197,7 +196,7 @@ W_INLINE w_table w_table_of(const void *at) { w_table table; __builtin_memcpy(&t
     point = """typedef struct { const uint8_t *at; } w_table;
 W_INLINE w_table w_table_of(const void *at) { return (w_table){at}; }
 """
-    return _choose(("defined(__AVX512VBMI__)", load + "".join(quick)), ("", point + "".join(plain)))
+    return choose(("defined(__AVX512VBMI__)", load + "".join(quick)), ("", point + "".join(plain)))
 
 
 _WORDS = """#define W_OPAQUE_x4(x) (void)0

@@ -11,6 +11,8 @@ Without, x86 adds pairs in 16 bits, one instruction less a step: their largest, 
 
 from __future__ import annotations
 
+from whence.codegen.integer_vectors import choose
+
 
 def _function(lanes: int, dot: str, begin: str = "total", end: str = "sum") -> str:
     kind = f"w_i32x{lanes}"
@@ -62,19 +64,10 @@ _NEON_PAIRS = """W_INLINE w_i32x4 w_small_dot_i32x4(w_i32x4 sum, w_i32x4 codes, 
 """ + _ends(4)
 
 
-def _choose(*cases: tuple[str, str]) -> str:
-    """The first text whose condition holds; the last one's condition is empty."""
-    lines = [
-        f"#{'el' if number else ''}if {condition}\n{text}" if condition else f"#else\n{text}"
-        for number, (condition, text) in enumerate(cases)
-    ]
-    return "".join(lines) + "#endif\n"
-
-
 _VNNI = "defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))"
 
 PACKED_VECTORS = (
-    _choose(
+    choose(
         ("defined(__AVX512VNNI__)", _at_once(16, "__builtin_ia32_vpdpbusd512")),
         (
             "defined(__AVX512BW__)",
@@ -82,7 +75,7 @@ PACKED_VECTORS = (
         ),
         ("", _plain(16)),
     )
-    + _choose(
+    + choose(
         (_VNNI, _at_once(8, "__builtin_ia32_vpdpbusd256")),
         (
             "defined(__AVX2__)",
@@ -90,7 +83,7 @@ PACKED_VECTORS = (
         ),
         ("", _plain(8)),
     )
-    + _choose(
+    + choose(
         (_VNNI, _at_once(4, "__builtin_ia32_vpdpbusd128")),
         (
             "defined(__SSSE3__)",

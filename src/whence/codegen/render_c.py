@@ -15,6 +15,7 @@ from whence.codegen.c_text import (
     c_condition,
     c_index,
     c_literal,
+    c_literals,
     c_type,
     value_type,
     vector_type,
@@ -41,6 +42,8 @@ class CWriter(ExpressionWriter):
 
     counter = "int64_t"
     """The type of a count."""
+    constant = "  static const"
+    """How a table begins."""
 
     # ---- statements ----
 
@@ -248,8 +251,8 @@ class CWriter(ExpressionWriter):
         return f" __attribute__((aligned({CACHE_LINE})))" if size >= CACHE_LINE else ""
 
     def constants_array(self, table: ir.ConstantArray) -> None:
-        numbers = ", ".join(c_literal(ir.Literal(value, table.dtype)) for value in table.values)
         kind = f"{c_type(table.dtype)} {table.name}"
+        numbers = c_literals(table.values, table.dtype)
         self.line(f"static const {kind}[{math.prod(table.shape)}] = {{{numbers}}};")
 
     def pointer(self, pointer: ir.LetPointer) -> None:
@@ -289,14 +292,11 @@ class CWriter(ExpressionWriter):
 
     def tables(self) -> list[str]:
         """The definitions of the tables that expressions written so far read."""
-        found = []
-        for (data, dtype), name in self._tables.items():
-            values = ", ".join(
-                c_literal(ir.Literal(value.item(), dtype))
-                for value in np.frombuffer(data, dtype.numpy)
-            )
-            found.append(f"  static const {c_type(dtype)} {name}[] = {{{values}}};")
-        return found
+        return [
+            f"{self.constant} {c_type(dtype)} {name}[] ="
+            f" {{{c_literals(np.frombuffer(data, dtype.numpy).tolist(), dtype)}}};"
+            for (data, dtype), name in self._tables.items()
+        ]
 
 
 _PARAMETERS = "void *const *restrict buf, int64_t begin, int64_t end, void *restrict scratch"

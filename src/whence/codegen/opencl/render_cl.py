@@ -12,19 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from whence.codegen.c_text import (
-    OUTSIDE,
-    c_literal,
-    c_type,
-    written_call,
-)
+from whence.codegen.c_text import OUTSIDE, c_literal, c_literals, c_type, written_call
 from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels import ir
+from whence.kernels.index import Var
 from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
@@ -67,6 +61,8 @@ class Geometry:
 class ClWriter(CWriter):
     """Lines of OpenCL C. Expressions are those of C; the prelude says what their words mean."""
 
+    constant = "__constant"
+
     def __init__(self, kernel: ir.Kernel, device: Device) -> None:
         super().__init__(kernel)
         self.device = device
@@ -78,7 +74,7 @@ class ClWriter(CWriter):
         """Declarations of local memory, which stand at the head of the kernel."""
         self.local_bytes = 0
         self.constants: list[str] = []
-        """Definitions that stand before the kernel."""
+        """Definitions of micro-kernels' arrays of numbers, which stand before the kernel."""
         self._group = _group_size(kernel, device)
         self._dealt = False
         self._folding: set[DType] = set()
@@ -98,9 +94,6 @@ class ClWriter(CWriter):
         self.locals.append(
             f"__local {c_type(kind)} {name}{''.join(f'[{extent}]' for extent in extents)};"
         )
-
-    def tables(self) -> list[str]:
-        return []
 
     def expression(self, expr: ir.Expr) -> str:
         parts = list(ir.walk(expr))
@@ -229,7 +222,7 @@ class ClWriter(CWriter):
     def constants_array(self, table: ir.ConstantArray) -> None:
         self._spaces[table.name] = "__constant "
         made, kind = f"@name@_{table.name}{len(self.constants)}", c_type(table.dtype)
-        numbers = ", ".join(c_literal(ir.Literal(value, table.dtype)) for value in table.values)
+        numbers = c_literals(table.values, table.dtype)
         self.constants.append(f"__constant {kind} {made}[] = {{{numbers}}};")
         self.line(f"__constant {kind} *{table.name} = {made};")
 
@@ -238,14 +231,7 @@ class ClWriter(CWriter):
         if var.name == ir.TASK:
             self._task_loop(loop)
         elif self._group > 1 and not self._dealt and loop.kind in _DEALT:
-            self.open(
-                f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} +="
-                f" {self._group})"
-            )
-            self._dealt = True
-            self.statements(loop.body)
-            self._dealt = False
-            self.close()
+            self._dealt_loop(var, loop.body)
         elif self._group > 1 and not self._dealt and _can_fold(loop):
             self._fold_loop(loop)
         else:
@@ -254,6 +240,17 @@ class ClWriter(CWriter):
             )
             self.statements(loop.body)
             self.close()
+
+    def _dealt_loop(self, var: Var, body: Sequence[ir.Stmt]) -> None:
+        """A loop whose iterations the work items of a group share."""
+        self.open(
+            f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} +="
+            f" {self._group})"
+        )
+        self._dealt = True
+        self.statements(body)
+        self._dealt = False
+        self.close()
 
     def _task_loop(self, loop: ir.Loop) -> None:
         if loop.first == 0 and loop.var.extent == self.kernel.tasks:
@@ -275,67 +272,41 @@ class ClWriter(CWriter):
         """Each work item folds its part; the parts are then folded pairwise in local memory, and
         all go on with the whole.
         """
-        parts = {
-            stmt.name: self.fresh("part") for stmt in loop.body if isinstance(stmt, ir.Accumulate)
-        }
-        folds = {stmt.name: stmt for stmt in loop.body if isinstance(stmt, ir.Accumulate)}
-        for name, part in parts.items():
-            dtype = folds[name].value.dtype
-            self.line(f"{c_type(dtype)} {part} = {c_literal(_identity(folds[name].fn, dtype))};")
-        self.open(
-            f"for ({self.counter} {loop.var.name} = item; {loop.var.name} < {loop.var.extent};"
-            f" {loop.var.name} += {self._group})"
-        )
-        self._dealt = True
-        for stmt in loop.body:
-            if isinstance(stmt, ir.Accumulate):
-                part = parts[stmt.name]
-                self.line(
-                    f"{part} ="
-                    f" {written_call(stmt.fn, stmt.value.dtype, (part, self.expression(stmt.value)))};"
-                )
-            else:
-                self.statement(stmt)
-        self._dealt = False
-        self.close()
-        for name, part in parts.items():
-            self.fold(part, folds[name].fn, folds[name].value.dtype, self._group, "item")
-            self.line(
-                f"{name} = {written_call(folds[name].fn, folds[name].value.dtype, (name, part))};"
-            )
+        folds = [stmt for stmt in loop.body if isinstance(stmt, ir.Accumulate)]
+        parts = {stmt.name: self.fresh("part") for stmt in folds}
+        for stmt in folds:
+            dtype = stmt.value.dtype
+            start = c_literal(_identity(stmt.fn, dtype))
+            self.line(f"{c_type(dtype)} {parts[stmt.name]} = {start};")
+        body = [
+            replace(stmt, name=parts[stmt.name]) if isinstance(stmt, ir.Accumulate) else stmt
+            for stmt in loop.body
+        ]
+        self._dealt_loop(loop.var, body)
+        for stmt in folds:
+            part, dtype = parts[stmt.name], stmt.value.dtype
+            self._fold(part, stmt.fn, dtype)
+            self.line(f"{stmt.name} = {written_call(stmt.fn, dtype, (stmt.name, part))};")
 
-    def fold(self, name: str, fn: ir.Fn, dtype: DType, size: int, item: str) -> None:
+    def _fold(self, name: str, fn: ir.Fn, dtype: DType) -> None:
         """Afterwards the variable `name` of every work item of a group holds all of theirs,
         folded.
         """
         shared = f"shared_{c_type(dtype)}"
         if dtype not in self._folding:
             self._folding.add(dtype)
-            self.local(shared, dtype, size)
-        self.line(f"{shared}[{item}] = {name};")
+            self.local(shared, dtype, self._group)
+        self.line(f"{shared}[item] = {name};")
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
-        self.open(f"for (int half_way = {size // 2}; half_way > 0; half_way /= 2)")
+        self.open(f"for (int half_way = {self._group // 2}; half_way > 0; half_way /= 2)")
         self.line(
-            f"if ({item} < half_way) {shared}[{item}] ="
-            f" {written_call(fn, dtype, (f'{shared}[{item}]', f'{shared}[{item} + half_way]'))};"
+            f"if (item < half_way) {shared}[item] ="
+            f" {written_call(fn, dtype, (f'{shared}[item]', f'{shared}[item + half_way]'))};"
         )
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
         self.close()
         self.line(f"{name} = {shared}[0];")
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
-
-    def finish(self) -> list[str]:
-        """The definitions before the kernel: tables that expressions read, and constants of
-        micro-kernels.
-        """
-        found = list(self.constants)
-        for (data, dtype), name in self._tables.items():
-            values = ", ".join(
-                c_literal(ir.Literal(value.item(), dtype))
-                for value in np.frombuffer(data, dtype.numpy)
-            )
-            found.append(f"__constant {c_type(dtype)} {name}[] = {{{values}}};")
-        return found
 
     def table_name(self, number: int) -> str:
         return f"@name@_table{number}"
@@ -450,7 +421,7 @@ def render_opencl(kernel: ir.Kernel, device: Device) -> RenderedKernel:
     checks = any(f"&{OUTSIDE})" in line for line in writer.lines)
     if checks:
         arguments.append("volatile __global int *w_fault, const int w_step")
-    lines = writer.finish()
+    lines = [*writer.constants, *writer.tables()]
     lines.append(f"__kernel void @name@({', '.join(arguments)}) {{")
     for param in kernel.params:
         kind = f"__global {'' if param.role is ir.Role.OUTPUT else 'const '}{c_type(param.dtype)} *"
