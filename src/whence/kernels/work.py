@@ -253,7 +253,7 @@ class _Walker:
             case ir.ValueCount(ir.Item(array, (at,), _, _)) if array in self._tables:
                 return int(self._tables[array][self._value(at)])
             case ir.Arithmetic(fn, left, right):
-                return _RESULTS[fn](self._value(left), self._value(right))
+                return ir.RESULTS[fn](self._value(left), self._value(right))
         raise UnsupportedError("a bound depends on the data")
 
     def _counter(self, name: str) -> int:
@@ -289,15 +289,6 @@ class _Walker:
         raise UnsupportedError("a condition depends on the data")
 
 
-_RESULTS: Mapping[ir.CountFn, Callable[[int, int], int]] = {
-    ir.CountFn.ADD: operator.add,
-    ir.CountFn.SUB: operator.sub,
-    ir.CountFn.MUL: operator.mul,
-    ir.CountFn.DIV: operator.floordiv,
-    ir.CountFn.REM: operator.mod,
-    ir.CountFn.MIN: min,
-    ir.CountFn.MAX: max,
-}
 _COMPARATORS: Mapping[ir.Comparator, Callable[[int, int], bool]] = {
     ir.Comparator.LT: operator.lt,
     ir.Comparator.LE: operator.le,

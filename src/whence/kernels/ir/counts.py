@@ -8,6 +8,8 @@ compute them in whatever width holds them.
 from __future__ import annotations
 
 import enum
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,6 +30,18 @@ class CountFn(enum.StrEnum):
     MAX = "max"
 
 
+RESULTS: Mapping[CountFn, Callable[[int, int], int]] = {
+    CountFn.ADD: operator.add,
+    CountFn.SUB: operator.sub,
+    CountFn.MUL: operator.mul,
+    CountFn.DIV: operator.floordiv,
+    CountFn.REM: operator.mod,
+    CountFn.MIN: smaller,
+    CountFn.MAX: larger,
+}
+"""What the functions are of numbers."""
+
+
 class Comparator(enum.StrEnum):
     LT = "<"
     LE = "<="
@@ -44,22 +58,14 @@ class Count:
         left, right = self, count(other)
         if right == Number(0):
             return left
-        if left == Number(0):
-            return right
-        if isinstance(left, Number) and isinstance(right, Number):
-            return Number(left.value + right.value)
-        return Arithmetic(CountFn.ADD, left, right)
+        return right if left == Number(0) else _computed(CountFn.ADD, left, right)
 
     def __radd__(self, other: int) -> Count:
         return count(other) + self
 
     def __sub__(self, other: Countable) -> Count:
         right = count(other)
-        if right == Number(0):
-            return self
-        if isinstance(self, Number) and isinstance(right, Number):
-            return Number(self.value - right.value)
-        return Arithmetic(CountFn.SUB, self, right)
+        return self if right == Number(0) else _computed(CountFn.SUB, self, right)
 
     def __rsub__(self, other: int) -> Count:
         return count(other) - self
@@ -69,28 +75,18 @@ class Count:
         for one, by in ((self, right), (right, self)):
             if one in (Number(0), Number(1)):
                 return one if one == Number(0) else by
-        if isinstance(self, Number) and isinstance(right, Number):
-            return Number(self.value * right.value)
-        return Arithmetic(CountFn.MUL, self, right)
+        return _computed(CountFn.MUL, self, right)
 
     def __rmul__(self, other: int) -> Count:
         return count(other) * self
 
     def __floordiv__(self, other: Countable) -> Count:
         right = count(other)
-        if right == Number(1):
-            return self
-        if isinstance(self, Number) and isinstance(right, Number):
-            return Number(self.value // right.value)
-        return Arithmetic(CountFn.DIV, self, right)
+        return self if right == Number(1) else _computed(CountFn.DIV, self, right)
 
     def __mod__(self, other: Countable) -> Count:
         right = count(other)
-        if right == Number(1):
-            return Number(0)
-        if isinstance(self, Number) and isinstance(right, Number):
-            return Number(self.value % right.value)
-        return Arithmetic(CountFn.REM, self, right)
+        return Number(0) if right == Number(1) else _computed(CountFn.REM, self, right)
 
     def __lt__(self, other: Countable) -> Condition:
         return CountComparison(Comparator.LT, self, count(other))
@@ -228,17 +224,18 @@ def count(value: Countable | Index) -> Count:
 
 
 def least(left: Countable, right: Countable) -> Count:
-    one, other = count(left), count(right)
-    if isinstance(one, Number) and isinstance(other, Number):
-        return Number(smaller(one.value, other.value))
-    return Arithmetic(CountFn.MIN, one, other)
+    return _computed(CountFn.MIN, count(left), count(right))
 
 
 def most(left: Countable, right: Countable) -> Count:
-    one, other = count(left), count(right)
-    if isinstance(one, Number) and isinstance(other, Number):
-        return Number(larger(one.value, other.value))
-    return Arithmetic(CountFn.MAX, one, other)
+    return _computed(CountFn.MAX, count(left), count(right))
+
+
+def _computed(fn: CountFn, left: Count, right: Count) -> Count:
+    """Of numbers, the number."""
+    if isinstance(left, Number) and isinstance(right, Number):
+        return Number(RESULTS[fn](left.value, right.value))
+    return Arithmetic(fn, left, right)
 
 
 def chosen(condition: Condition, then: Countable, otherwise: Countable) -> Count:
