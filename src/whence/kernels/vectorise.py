@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
-from whence.kernels.ir import Bits, Expr, Fn, Literal, Load, LookUp, Name, Op, Splat, operands, walk
+from whence.kernels.ir import Bits, Expr, Fn, Literal, Load, LookUp, Name, Op, Splat, remade, walk
 from whence.types import DType
 
 _TYPES = frozenset(
@@ -58,18 +58,7 @@ class Vectoriser:
 
     def write(self, expr: Expr) -> Expr:
         """An expression that `can_write`."""
-        done: dict[Expr, Expr] = dict(self._ahead)
-        stack = [expr]
-        while stack:
-            part = stack[-1]
-            missing = [operand for operand in operands(part) if operand not in done]
-            if missing and part not in done:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if part not in done:
-                done[part] = self._wide(part, done)
-        return done[expr]
+        return remade(expr, self._wide, self._ahead)
 
     def _wide(self, part: Expr, done: Mapping[Expr, Expr]) -> Expr:
         lanes = self._lanes

@@ -96,4 +96,6 @@ from whence.kernels.ir.values import Splat as Splat
 from whence.kernels.ir.values import lanewise as lanewise
 from whence.kernels.ir.values import looked as looked
 from whence.kernels.ir.values import operands as operands
+from whence.kernels.ir.values import remade as remade
+from whence.kernels.ir.values import replaced as replaced
 from whence.kernels.ir.values import walk as walk

@@ -6,11 +6,11 @@ has several, and a function of vectors is one of each lane by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
+from whence.kernels.index import Index, Looked, Quotient, Remainder, Var, of
 from whence.kernels.ir.counts import Count
 from whence.kernels.ir.functions import Fn
 from whence.types import DType
@@ -330,6 +330,50 @@ def operands(part: Expr) -> tuple[Expr, ...]:
         case Load() | Position() | LookupTable():
             return tuple(looked(part.index))
     return ()
+
+
+def remade(
+    expr: Expr, make: Callable[[Expr, Mapping[Expr, Expr]], Expr], known: Mapping[Expr, Expr]
+) -> Expr:
+    """The expression made anew from its operands on: `make` is called once for each part, with what
+    its operands became, but for those whose outcome is `known`.
+    """
+    done = dict(known)
+    stack = [expr]
+    while stack:
+        part = stack[-1]
+        missing = [] if part in done else [each for each in operands(part) if each not in done]
+        stack.extend(missing)
+        if not missing:
+            stack.pop()
+            if part not in done:
+                done[part] = make(part, done)
+    return done[expr]
+
+
+def replaced(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
+    """The expression with some of its parts, those of looked-up indices included, as others."""
+    return remade(expr, _with_operands, known)
+
+
+def _with_operands(part: Expr, done: Mapping[Expr, Expr]) -> Expr:
+    match part:
+        case Op(fn, args, dtype, lanes):
+            return Op(fn, tuple(done[arg] for arg in args), dtype, lanes)
+        case Load(buffer, index, dtype, lanes):
+            return Load(buffer, _with_looked(index, done), dtype, lanes)
+        case Position(index, dtype):
+            return Position(_with_looked(index, done), dtype)
+    return part
+
+
+def _with_looked(index: Index, done: Mapping[Expr, Expr]) -> Index:
+    total = of(index.const)
+    for atom, coefficient in index.terms:
+        if isinstance(atom, Looked):
+            atom = Looked(done[atom.value], atom.extent)
+        total = total + of(atom) * coefficient
+    return total
 
 
 def looked(index: Index) -> Iterator[Expr]:

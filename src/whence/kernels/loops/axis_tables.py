@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from whence.extent import estimate, is_symbolic
 from whence.kernels.expressions import cast
-from whence.kernels.index import Index, Looked, Var, of
+from whence.kernels.index import Var, of
 from whence.kernels.ir import (
     SCRATCH,
     Assign,
@@ -27,6 +27,7 @@ from whence.kernels.ir import (
     Store,
     count,
     operands,
+    replaced,
     walk,
 )
 from whence.types import DType
@@ -69,7 +70,7 @@ class AxisTables:
         if not found:
             return tuple(stores)
         return tuple(
-            Store(store.buffer, store.index, _replaced(store.value, found)) for store in stores
+            Store(store.buffer, store.index, replaced(store.value, found)) for store in stores
         )
 
     def _read(self, part: Expr, var: Var) -> Expr:
@@ -120,39 +121,3 @@ def _is_place(part: Expr) -> bool:
     return all(isinstance(each, Op | Literal | Position) for each in parts) and any(
         isinstance(each, Op) and each.fn in _ROUNDING for each in parts
     )
-
-
-def _replaced(value: Expr, found: dict[Expr, Expr]) -> Expr:
-    """The expression with some of its parts, looked-up indices included, written otherwise."""
-    done: dict[Expr, Expr] = dict(found)
-    stack = [value]
-    while stack:
-        part = stack[-1]
-        missing = [] if part in done else [each for each in operands(part) if each not in done]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        if part not in done:
-            done[part] = _with_parts(part, done)
-    return done[value]
-
-
-def _with_parts(part: Expr, done: dict[Expr, Expr]) -> Expr:
-    match part:
-        case Op(fn, args, dtype, lanes):
-            return Op(fn, tuple(done[arg] for arg in args), dtype, lanes)
-        case Load(buffer, index, dtype, lanes):
-            return Load(buffer, _with_index(index, done), dtype, lanes)
-        case Position(index, dtype):
-            return Position(_with_index(index, done), dtype)
-    return part
-
-
-def _with_index(index: Index, done: dict[Expr, Expr]) -> Index:
-    total = of(index.const)
-    for atom, coefficient in index.terms:
-        if isinstance(atom, Looked):
-            atom = Looked(done[atom.value], atom.extent)
-        total = total + of(atom) * coefficient
-    return total

@@ -27,6 +27,7 @@ from whence.kernels.ir import (
     Op,
     Stmt,
     Store,
+    replaced,
     walk,
 )
 from whence.kernels.loops.axis_tables import AxisTables
@@ -34,7 +35,6 @@ from whence.kernels.loops.pieces import OutputBox, pieces, seams
 from whence.kernels.loops.transpose import (
     SIDE,
     SquareTranspose,
-    replaced,
     runs_along,
     strided_loads,
 )
@@ -291,7 +291,9 @@ class _Nest:
             load: SquareTranspose(f"square{number}", load.buffer, load.index, along, across)
             for number, load in enumerate(loads)
         }
-        elements = {load: transpose.element for load, transpose in transposes.items()}
+        elements: dict[Expr, Expr] = {
+            load: transpose.element for load, transpose in transposes.items()
+        }
         body = tuple(
             Store(store.buffer, store.index, replaced(store.value, elements)) for store in stores
         )

@@ -95,25 +95,3 @@ def runs_along(load: Load, var: Var) -> bool:
 def _plain(load: Load, var: Var) -> bool:
     """Does the index depend on the variable through its own term alone?"""
     return not (load.index - of(var) * load.index.coefficient(var)).depends_on(var)
-
-
-def replaced(value: Expr, squares: dict[Load, Item]) -> Expr:
-    """The expression with these loads read from transposed squares."""
-    done: dict[Expr, Expr] = {}
-    stack = [value]
-    while stack:
-        part = stack[-1]
-        if part in done:
-            stack.pop()
-        elif isinstance(part, Op):
-            missing = [arg for arg in part.args if arg not in done]
-            if missing:
-                stack.extend(missing)
-            else:
-                done[part] = Op(part.fn, tuple(done[arg] for arg in part.args), part.dtype)
-        else:
-            done[part] = squares.get(part, part) if isinstance(part, Load) else part
-    return done[value]
-
-
-__all__ = ["SIDE", "SquareTranspose", "replaced", "runs_along", "strided_loads"]
