@@ -20,8 +20,9 @@ from whence.kernels.ir import (
     Literal,
     Name,
     Stmt,
+    nested,
 )
-from whence.kernels.loops.output_rows import OutputRows, nested
+from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.rules.elementwise import add, div, sub
 from whence.ops.attributes import get_ints

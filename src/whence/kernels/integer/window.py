@@ -22,8 +22,9 @@ from whence.kernels.ir import (
     Kernel,
     Literal,
     Name,
+    nested,
 )
-from whence.kernels.loops.output_rows import OutputRows, nested
+from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import are_within, collected_places, read_places
 from whence.kernels.rules.elementwise import mul, sub
 from whence.ops.attributes import get_int

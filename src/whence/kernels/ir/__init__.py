@@ -77,6 +77,7 @@ from whence.kernels.ir.statements import Store as Store
 from whence.kernels.ir.statements import Swap as Swap
 from whence.kernels.ir.statements import Transpose as Transpose
 from whence.kernels.ir.statements import While as While
+from whence.kernels.ir.statements import nested as nested
 from whence.kernels.ir.values import At as At
 from whence.kernels.ir.values import Bits as Bits
 from whence.kernels.ir.values import CountValue as CountValue

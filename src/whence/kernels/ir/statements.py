@@ -9,6 +9,7 @@ statements below them name registers, pointers, prefetches and barriers, and are
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,6 +58,16 @@ class Loop:
     """For a loop over tasks: the variables of nested loops, outermost first, that the task counts
     together. They are counted on with it, where finding them by division would be slow.
     """
+
+
+def nested(
+    loops: Sequence[Var], body: tuple[Stmt, ...], innermost: LoopKind = LoopKind.SERIAL
+) -> tuple[Stmt, ...]:
+    """The body inside a loop over each variable, the first outermost, the last of this kind."""
+    kind = innermost
+    for var in reversed(loops):
+        body, kind = (Loop(var, body, kind),), LoopKind.SERIAL
+    return body
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from whence.kernels.ir import (
     Op,
     Stmt,
     Store,
+    nested,
     replaced,
     walk,
 )
@@ -158,10 +159,10 @@ class _Nest:
                 for begin, var in spans
                 for at in [[*positions[:-1], of(var) + begin]]
             )
-            for var in reversed(inner[:-1]):
-                body = (Loop(var, body),)
+            body = nested(inner[:-1], body)
         else:
-            body = _wrap(inner, self.tables.listed(self._stores(positions), task, inner))
+            stores = self.tables.listed(self._stores(positions), task, inner)
+            body = nested(inner, stores, LoopKind.VECTOR)
         return Loop(task, body, LoopKind.SERIAL, first, digits=digits)
 
     def _spans(self, extents: Sequence[int]) -> list[tuple[int, Var]]:
@@ -194,7 +195,7 @@ class _Nest:
         )
         return Loop(
             task,
-            _wrap(inner, stores) if inner else stores,
+            nested(inner, stores, LoopKind.VECTOR),
             LoopKind.SERIAL if inner else LoopKind.VECTOR,
             first,
             digits=digits,
@@ -248,11 +249,8 @@ class _Nest:
             body = (Loop(within, tuple(stores), LoopKind.INDEPENDENT),)
         else:
             # Independent loops: a device deals out the one along memory.
-            body = (Loop(within, self._stores(at)),)
-            body = (Loop(across, body, LoopKind.VECTOR),)
-        for var in reversed(outer):
-            body = (Loop(var, body),)
-        return Loop(task, body, LoopKind.SERIAL, first, digits=digits)
+            body = (Loop(across, (Loop(within, self._stores(at)),), LoopKind.VECTOR),)
+        return Loop(task, nested(outer, body), LoopKind.SERIAL, first, digits=digits)
 
     # ---- squares ----
 
@@ -297,13 +295,8 @@ class _Nest:
         body = tuple(
             Store(store.buffer, store.index, replaced(store.value, elements)) for store in stores
         )
-        squares: tuple[Stmt, ...] = (
-            *transposes.values(),
-            Loop(along, (Loop(across, body, LoopKind.VECTOR),)),
-        )
-        for var in reversed(inner):
-            squares = (Loop(var, squares),)
-        return Loop(task, squares, LoopKind.SERIAL, first, digits=digits)
+        squares = (*transposes.values(), *nested([along, across], body, LoopKind.VECTOR))
+        return Loop(task, nested(inner, squares), LoopKind.SERIAL, first, digits=digits)
 
     # ---- where an element lies ----
 
@@ -447,13 +440,6 @@ def _split(
             rest = rest // extent
         outer.insert(0, rest)
     return task, digits, inner, [*outer, *(of(var) for var in inner)]
-
-
-def _wrap(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The body in loops, the innermost of which touches memory in order."""
-    for place, var in reversed(list(enumerate(loops))):
-        body = (Loop(var, body, LoopKind.VECTOR if place == len(loops) - 1 else LoopKind.SERIAL),)
-    return body
 
 
 def _cuts(values: Sequence[Expr], var: Var) -> Iterator[int]:

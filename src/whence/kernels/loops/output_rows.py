@@ -26,6 +26,7 @@ from whence.kernels.ir import (
     Stmt,
     count,
     least,
+    nested,
 )
 from whence.types import DType
 
@@ -34,6 +35,8 @@ from whence.types import DType
 _LANES = 512
 # As many of a row that no such number divides, and no more: the results lie on the stack.
 _MOST_LANES = 1 << 13
+__all__ = ["OutputRows", "all_of", "nested"]
+
 _END = "lanes"
 """The count of elements in a work item."""
 
@@ -88,13 +91,6 @@ def _lanes(width: int) -> int:
         return lanes
     # Of a row of prime length, better one array than single elements.
     return width if width <= _MOST_LANES else _LANES
-
-
-def nested(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The body inside a loop over each variable, the first outermost."""
-    for var in reversed(loops):
-        body = (Loop(var, body),)
-    return body
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:

@@ -35,6 +35,7 @@ from whence.kernels.ir import (
     Op,
     Stmt,
     Store,
+    nested,
     walk,
 )
 from whence.types import DType
@@ -172,11 +173,8 @@ class RowNest:
 
     def _pass(self, steps: Sequence[Var], inner: tuple[Stmt, ...], kind: LoopKind) -> None:
         if self._lane is not None:
-            inner = (Loop(self._lane, inner, LoopKind.VECTOR),)
-        for place, step in reversed(list(enumerate(steps))):
-            innermost = place == len(steps) - 1 and self._lane is None
-            inner = (Loop(step, inner, kind if innermost else LoopKind.SERIAL),)
-        self.body += inner
+            inner, kind = (Loop(self._lane, inner, LoopKind.VECTOR),), LoopKind.SERIAL
+        self.body += nested(steps, inner, kind)
 
     def fold(
         self, name: str, fn: Fn, start: float | int, make: Make, dtype: DType | None = None
@@ -222,20 +220,14 @@ class RowNest:
         assert self._lane is not None
         part = f"{name}_part"
         *outer, last = steps
-        inner = Loop(
-            last,
-            (Loop(self._lane, (Accumulate(part, Fn.ADD, value, self._lane),), LoopKind.VECTOR),),
-            LoopKind.SERIAL,
+        grown = Accumulate(part, Fn.ADD, value, self._lane)
+        added = Accumulate(name, Fn.ADD, self._name(part, dtype), self._lane)
+        body = (
+            Accumulator(part, Literal(0.0, dtype), self._lane),
+            *nested([last, self._lane], (grown,), LoopKind.VECTOR),
+            Loop(self._lane, (added,), LoopKind.VECTOR),
         )
-        added = Loop(
-            self._lane,
-            (Accumulate(name, Fn.ADD, self._name(part, dtype), self._lane),),
-            LoopKind.VECTOR,
-        )
-        body: tuple[Stmt, ...] = (Accumulator(part, Literal(0.0, dtype), self._lane), inner, added)
-        for step in reversed(outer):
-            body = (Loop(step, body, LoopKind.SERIAL),)
-        self.body += body
+        self.body += nested(outer, body)
 
     def fold_stored(self, name: str, make: Make) -> tuple[Expr, Make]:
         """The sum of a value that costs more than a load, and the value itself for later passes:

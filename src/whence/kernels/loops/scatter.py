@@ -29,6 +29,7 @@ from whence.kernels.ir import (
     Store,
     count,
     least,
+    nested,
 )
 from whence.kernels.rules.movement import looked_up, read_at
 from whence.ops.attributes import get_int
@@ -79,15 +80,15 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
     whole = place * (rows * columns) + of(row) * columns + first
     copied = Store("out0", whole, elements.value(data, unravel(whole, shape)))
     copy: Stmt = Loop(lane, (copied,), LoopKind.VECTOR, end=end)
-    write = _update(group, anchor, elements, (data, indices, updates), place, first)
+    steps, store = _update(group, anchor, elements, (data, indices, updates), place, first)
     whole_copy: Stmt = Loop(row, (copy,))
     in_place: tuple[tuple[int, int], ...] = ()
     if _is_state(group, anchor, data):
         position = group.inputs.index(data)
         in_place = ((len(group.inputs), position),)
         whole_copy = If(Not(SamePlace(f"in{position}", "out0")), (whole_copy,))
-    update = Loop(lane, (write.store,), LoopKind.VECTOR, end=end)
-    body = (whole_copy, *_nested(write.steps, update))
+    update = Loop(lane, (store,), LoopKind.VECTOR, end=end)
+    body = (whole_copy, *nested(steps, (update,)))
     return replace(group.kernel(task.extent, Loop(task, body)), in_place=in_place)
 
 
@@ -101,14 +102,6 @@ def _is_state(group: Group, anchor: Node, data: Ref) -> bool:
         and not any(data in node.inputs for node in group.members if node is not anchor)
         and list(anchor.inputs).count(data) == 1
     )
-
-
-class _Write:
-    """One update: the loops over all of them, and what is stored."""
-
-    def __init__(self, steps: Sequence[Var], store: Store) -> None:
-        self.steps = steps
-        self.store = store
 
 
 def _division(
@@ -136,7 +129,8 @@ def _update(
     refs: tuple[Ref, Ref, Ref],
     outer: Index,
     column: Index,
-) -> _Write:
+) -> tuple[Sequence[Var], Store]:
+    """The loops over all updates, and what is stored for one."""
     data, indices, updates = refs
     shape, index_shape = group.shape(data), group.shape(indices)
     if anchor.op == "ScatterND":
@@ -170,13 +164,7 @@ def _update(
     value = elements.value(updates, source)
     if fn is not None:
         value = apply(fn, load("out0", flat, group.dtype(anchor.ref())), value)
-    return _Write(steps, Store("out0", flat, value))
-
-
-def _nested(steps: Sequence[Var], inner: Stmt) -> tuple[Stmt, ...]:
-    for step in reversed(steps):
-        inner = Loop(step, (inner,))
-    return (inner,)
+    return steps, Store("out0", flat, value)
 
 
 def _axis(node: Node, rank: int) -> int:
