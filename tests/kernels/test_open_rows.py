@@ -10,7 +10,7 @@ from whence.extent import Dimensions
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.kernels.index import Var, of
-from whence.kernels.ir import Kernel, Name
+from whence.kernels.ir import Kernel, Name, Store
 from whence.kernels.product.gemm_program import Gemm, Matrix
 from whence.kernels.tile import Tile
 from whence.types import DType
@@ -41,7 +41,7 @@ def test_any_number_of_rows_whatever_was_compiled_for(first: int) -> None:
 
 def test_tiles_of_open_rows_are_evened_out() -> None:
     rows, tile = Dimensions({"rows": 16})["rows"], Tile(14, 2, 16, 1 << 20)
-    whole, place = of(0), of(Var("n", 64))
+    whole = of(0)
     product = Gemm(
         1,
         rows,
@@ -53,9 +53,7 @@ def test_tiles_of_open_rows_are_evened_out() -> None:
         tile,
         4 * tile.rows,
         96,
-        "out0",
-        place,
-        Name("acc", DType.F32),
+        Store("out0", of(Var("n", 64)), Name("acc", DType.F32)),
     )
     program = repr(product.program(Kernel("product", (), 2, (product,))))
     # Sixteen rows are 8 + 8, not 14 + 2: where a tile begins follows from how many there are.

@@ -14,7 +14,7 @@ from tests.kernels.harness import Cases
 from whence.api import compile_model
 from whence.graph.builder import Symbol
 from whence.kernels.index import Var, of
-from whence.kernels.ir import Kernel, Name, Prefetch, Stmt
+from whence.kernels.ir import Kernel, Name, Prefetch, Stmt, Store
 from whence.kernels.product.packed import INT8_ACTIVATIONS
 from whence.kernels.product.packed_program import PackedProduct
 from whence.machine import CACHE_LINE
@@ -158,11 +158,10 @@ def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
 
 
 def test_the_next_panel_is_prefetched_while_many_rows_use_one() -> None:
-    acc, place = Name("acc", DType.F32), of(Var("n", 256))
+    store = Store("out0", of(Var("n", 256)), Name("acc", DType.F32))
     for rows in (16, 128):
         product = PackedProduct(
-            rows, 256, 576, 4, 32, True, "in0", "in1", "in2", None, 16, 4, 8, 2, 1, False, "out0",
-            place, acc,
+            rows, 256, 576, 4, 32, True, "in0", "in1", "in2", None, 16, 4, 8, 2, 1, False, store,
         )  # fmt: skip
         kernel = Kernel("packed", (), product.panels, (product,))
         blocks = rows // product.tile_rows * 2 * product.blocks

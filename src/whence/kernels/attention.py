@@ -32,7 +32,7 @@ from whence.kernels.elements import Elements, Indices
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Looked, Var, of, strided, unravel
-from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load
+from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Store
 from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.tile import Tile
 from whence.types import DType
@@ -82,7 +82,7 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
         elements, anchor, 2, shapes.kv_heads, (of(batch), kv_head, of(key), of(column)), key, column
     )
     score, scale, reach = _score(elements, anchor, shapes, (of(batch), query_head, query, of(key)))
-    out_index, value = _result(group, anchor, shapes, (of(batch), query_head, query, of(column)))
+    output = _result(group, anchor, shapes, (of(batch), query_head, query, of(column)))
 
     if not is_symbolic(rows):
         tile = _fitted(tile, rows)
@@ -96,8 +96,7 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
         length = cast(elements.value(lengths, (of(batch),)), DType.I64)
     micro = Attention(
         shapes.batch, heads, rows, shapes.keys, shapes.size, shapes.width, q, k, v, score, scale,
-        None if stacked else reach, tile, block_tiles, "out0", out_index, value,
-        length, shapes.queries,
+        None if stacked else reach, tile, block_tiles, output, length, shapes.queries,
     )  # fmt: skip
     tasks = shapes.batch * heads * micro.blocks
     return group.kernel(tasks, micro, scratch_bytes=4 * sum(micro.scratch))
@@ -265,7 +264,7 @@ def _visible(
     return seen, farthest if causal or right >= 0 else None
 
 
-def _result(group: Group, anchor: Node, shapes: _Shapes, index: Indices) -> tuple[Index, Expr]:
+def _result(group: Group, anchor: Node, shapes: _Shapes, index: Indices) -> Store:
     """Where an element of the result is stored, and what: through the moving and elementwise
     operators fused after the anchor.
     """
@@ -281,9 +280,8 @@ def _result(group: Group, anchor: Node, shapes: _Shapes, index: Indices) -> tupl
             raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
         return ACCUMULATOR
 
-    return flat, group.elements({anchor.ref(): given}).value(
-        result, unravel(flat, group.shape(result))
-    )
+    tail = group.elements({anchor.ref(): given})
+    return Store("out0", flat, tail.value(result, unravel(flat, group.shape(result))))
 
 
 def _strides_in(group: Group, start: Ref, result: Ref, shape: tuple[int, ...]) -> list[int]:

@@ -15,7 +15,7 @@ from whence.kernels.attention_stream import StoredRows, next_keys, prefetch_row
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.attention import attention_on_device
 from whence.kernels.expressions import apply, choose
-from whence.kernels.index import Index, Var
+from whence.kernels.index import Var
 from whence.kernels.ir import (
     FULLY,
     Count,
@@ -30,6 +30,7 @@ from whence.kernels.ir import (
     Primitive,
     Splat,
     Stmt,
+    Store,
     ValueCount,
     chosen,
     count,
@@ -78,9 +79,7 @@ class Attention(Micro):
     tile: Tile
     block_tiles: int
     """Tiles of rows in a work item."""
-    out: str
-    out_index: Index
-    value: Expr
+    output: Store
     """What is stored, from the weighted sum and the variables `batch`, `head`, `m`, `c`."""
     length: Expr | None = None
     """The keys that there are, from the variable `batch`; no more than `keys` of them count."""
@@ -323,9 +322,7 @@ def _product(
     step.
     """
     rows, lanes = it.tile.rows, it.tile.lanes
-    sums = build.array("sum", rows, vectors, lanes=lanes)
-    with build.unrolled(("i", rows), ("j", vectors)) as (i, j):
-        build.assign(sums[i, j], zeros(lanes))
+    sums = build.sums(rows, vectors, lanes=lanes)
     with build.loop("k", depth) as k:
         prefetch(k)
         row = [build.let(f"b{j}", b(k, j)) for j in range(vectors)]
@@ -382,9 +379,7 @@ def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> N
     with build.loop("key", used) as key:
         prefetch_row(build, keys, key, used, values, it.size, 0)
         k = build.pointer("k_row", item.keys, key * it.k.row_stride)
-        sums = build.array("sum", it.rows, lanes=lanes)
-        with build.unrolled(("i", it.rows)) as (i,):
-            build.assign(sums[i], zeros(lanes))
+        sums = build.sums(it.rows, lanes=lanes)
         with build.loop("d", it.size, step=lanes, unroll=FULLY) as d:
             part = build.let("part", k.vector(d, lanes))
             with build.loop("i", it.rows, unroll=FULLY) as i:
@@ -461,7 +456,7 @@ def _weighted_sum(build: Builder, item: _WorkItem, m0: Count, used: Count, inver
             with build.loop("j", columns, vectorise=True) as j:
                 build.bind(COLUMN, c0 + j)
                 build.bind_value(ACCUMULATOR.name, made[i * (vectors * lanes) + j])
-                build.store(it.out, it.out_index, it.value)
+                build.add(it.output)
 
     if whole:
         with build.loop("c0", whole, step=width) as c0:

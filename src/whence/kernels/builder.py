@@ -17,7 +17,7 @@ The exceptions are the variables of expressions that the group was pulled into (
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from whence.kernels import ir
@@ -168,16 +168,11 @@ class Builder:
     @contextmanager
     def unrolled(self, *extents: tuple[str, int]) -> Iterator[tuple[ir.Count, ...]]:
         """Nested loops that are written out, over registers."""
-        with self._inside() as body:
-            names = [self._name(name) for name, _ in extents]
-            yield tuple(ir.Counter(name) for name in names)
-        inner = tuple(body)
-        sizes = [extent for _, extent in extents]
-        for level, (name, extent) in reversed(list(enumerate(zip(names, sizes, strict=True)))):
-            inner = (
-                ir.For(name, ir.count(0), ir.count(extent), inner, unroll=0 if level else ir.FULLY),
+        with ExitStack() as loops:
+            yield tuple(
+                loops.enter_context(self.loop(name, extent, unroll=0 if level else ir.FULLY))
+                for level, (name, extent) in enumerate(extents)
             )
-        self.add(*inner)
 
     @contextmanager
     def repeat(self, condition: ir.Condition) -> Iterator[None]:
@@ -257,19 +252,12 @@ class Builder:
         self, name: str, dtype: DType = DType.F32, offset: ir.Countable = 0, *, alone: bool = True
     ) -> Pointer:
         """A pointer into the worker's private memory, so many elements behind its start."""
-        name = self._name(name)
-        self.add(
-            ir.LetPointer(
-                name, ir.SCRATCH, ir.count(offset), dtype, is_written=True, is_alone=alone
-            )
-        )
-        return Pointer(name, dtype)
+        return self.pointer(name, Pointer(ir.SCRATCH, dtype), offset, written=True, alone=alone)
 
     def memory(self, name: str, base: str, dtype: DType, offset: int) -> Pointer:
         """A pointer into `SCRATCH` or `SHARED` memory that may change places with another."""
-        name = self._name(name)
-        self.add(ir.LetPointer(name, base, ir.count(offset), dtype, True, False, True))
-        return Pointer(name, dtype)
+        memory = Pointer(base, dtype)
+        return self.pointer(name, memory, offset, written=True, alone=False, moves=True)
 
     def pointer(
         self,
@@ -320,6 +308,13 @@ class Builder:
         name = self._name(name)
         self.add(ir.Array(name, shape, dtype, lanes, shared))
         return Memory(name, dtype, lanes)
+
+    def sums(self, *shape: int, lanes: int) -> Memory:
+        """A register tile of zeros, of one or two extents, to add to."""
+        made = self.array("sum", *shape, lanes=lanes)
+        with self.unrolled(*zip("ij", shape, strict=False)) as at:
+            self.assign(made[at], zeros(lanes))
+        return made
 
     def constants(
         self, name: str, values: Sequence[int | float], dtype: DType, *shape: int

@@ -13,7 +13,7 @@ from whence.graph import Node
 from whence.kernels.builder import Builder
 from whence.kernels.expressions import apply, cast, literal
 from whence.kernels.group import Group
-from whence.kernels.index import Index, Var, of, ravel
+from whence.kernels.index import Var, of, ravel
 from whence.kernels.ir import (
     Expr,
     Fn,
@@ -23,6 +23,7 @@ from whence.kernels.ir import (
     Not,
     SamePlace,
     Stmt,
+    Store,
     ValueCount,
     least,
 )
@@ -43,13 +44,11 @@ class Append(Micro):
     columns: int
     dtype: DType
     past: str
-    out: str
     first: Expr
     """Where the new rows begin, from the variables `text`, inside the cache."""
-    out_index: Index
-    value: Expr
-    """An element of the new rows, from the variables `text`, `head`, `row`, `column`. It is stored
-    at `out_index`, which depends on `first` too.
+    output: Store
+    """An element of the new rows, from the variables `text`, `head`, `row`, `column`, and where it
+    lies, from `first` too.
     """
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
@@ -59,7 +58,7 @@ class Append(Micro):
             build.bind(_TEXT, task // self.heads)
             build.bind(_HEAD, task % self.heads)
             first = build.bind(_FIRST, ValueCount(self.first))
-            with build.when(Not(SamePlace(self.past, self.out))):
+            with build.when(Not(SamePlace(self.past, self.output.buffer))):
                 past = build.pointer(
                     "before",
                     build.buffer(self.past, self.dtype),
@@ -68,7 +67,7 @@ class Append(Micro):
                 )
                 to = build.pointer(
                     "to",
-                    build.buffer(self.out, self.dtype),
+                    build.buffer(self.output.buffer, self.dtype),
                     task * (self.rows * self.columns),
                     written=True,
                     alone=False,
@@ -83,7 +82,7 @@ class Append(Micro):
                 with build.loop("i", end, begin=behind, vectorise=True) as i:
                     build.assign(to[i], nothing)
             with build.loop(_ROW, self.new_rows), build.loop(_COLUMN, self.columns, vectorise=True):
-                build.store(self.out, self.out_index, self.value)
+                build.add(self.output)
         return build.finish()
 
 
@@ -113,10 +112,8 @@ def lower_append(group: Group, anchor: Node, tile: Tile) -> Kernel:
         columns,
         group.dtype(past),
         f"in{position}",
-        "out0",
         first,
-        out_index,
-        value,
+        Store("out0", out_index, value),
     )
     in_place = ((len(group.inputs), position),) if rows == past_rows else ()
     return replace(group.kernel(batch * heads, micro), in_place=in_place)

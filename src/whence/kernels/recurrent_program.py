@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.builder import Builder, Memory, Pointer
 from whence.kernels.device.recurrent import recurrent_on_device
 from whence.kernels.ir import (
     BEGIN,
@@ -264,9 +264,7 @@ def _phase(
     state = layer.resets if phase.from_reset else layer.now
     skipped = phase.gates[0] * it.units
     b = build.pointer("b", layer.r, panel * (it.hidden * it.width) + skipped)
-    sums = build.array("sum", it.rows, vectors, lanes=lanes)
-    with build.unrolled(("i", it.rows), ("j", vectors)) as (i, j):
-        build.assign(sums[i, j], zeros(lanes))
+    sums = build.sums(it.rows, vectors, lanes=lanes)
     _accumulate(
         build, it, sums, it.rows, vectors, it.hidden, lambda i, k: state[i * it.padded + k], b
     )

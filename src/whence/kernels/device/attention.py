@@ -68,5 +68,5 @@ def attention_on_device(
         with build.loop("n", used) as n:
             build.accumulate(made, scores[n] * v[n * it.v.row_stride + c * it.v.column_stride])
         build.bind_value("acc", made * inverse)
-        build.store(it.out, it.out_index, it.value)
+        build.add(it.output)
     return build.finish()

@@ -91,8 +91,7 @@ def conv_on_device(conv: Conv) -> tuple[Stmt, ...]:
         channel = build.count("channel", group * channels + n)
         build.bind(CHANNELS, channel // conv.block)
         build.bind(LANE, channel % conv.block)
-        for output in conv.outputs:
-            build.store(output.buffer, output.index, output.value)
+        build.add(*conv.outputs)
 
     tiled.run(left, right, store)
     return build.finish()
@@ -141,6 +140,5 @@ def slide_on_device(slide: Slide) -> tuple[Stmt, ...]:
         if values:
             acc = acc * (Literal(values[0], DType.F32) if table is None else table[at])
     build.bind_value("acc", acc)
-    for output in slide.outputs:
-        build.store(output.buffer, output.index, output.value)
+    build.add(*slide.outputs)
     return build.finish()

@@ -59,8 +59,7 @@ def integer_product_on_device(it: IntegerProduct) -> tuple[Stmt, ...]:
     def store(m: Count, n: Count) -> None:
         build.bind(ROW, m)
         build.bind(COLUMN, n)
-        for output in it.outputs:
-            build.store(output.buffer, output.index, output.value)
+        build.add(*it.outputs)
 
     tiled.run(left, right, store)
     return build.finish()
@@ -92,8 +91,7 @@ def integer_slide_on_device(it: IntegerSlide) -> tuple[Stmt, ...]:
         build.bind(ROW, image * (rows.out * columns.out) + pixel)
         build.bind(COLUMN, channel)
         build.bind_value(ACCUMULATOR.name, total)
-        for output in it.outputs:
-            build.store(output.buffer, output.index, output.value)
+        build.add(*it.outputs)
     return build.finish()
 
 

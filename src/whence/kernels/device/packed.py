@@ -48,5 +48,5 @@ def packed_product_on_device(it: PackedProduct, kernel: Kernel) -> tuple[Stmt, .
             build.bind(ROW, row)
             build.bind(COLUMN, panel * it.width + lane)
             build.bind_value(ACCUMULATOR.name, total)
-            build.store(it.out, it.out_index, it.value)
+            build.add(it.output)
     return build.finish()

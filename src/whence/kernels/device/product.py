@@ -33,7 +33,7 @@ def gemm_on_device(gemm: Gemm, row: str, column: str, batch: str) -> tuple[Stmt,
     def store(m: Count, n: Count) -> None:
         build.bind(row, m)
         build.bind(column, n)
-        build.store(gemm.out, gemm.out_index, gemm.value)
+        build.add(gemm.output)
 
     tiled.run(left, right, store)
     return build.finish()

@@ -82,5 +82,4 @@ class IntegerEpilogue:
             with build.loop("k", min(self.columns, self.lanes), vectorise=True) as k:
                 build.bind(COLUMN, start + k)
                 build.bind_value(ACCUMULATOR.name, tile[i * width + j * self.lanes + k])
-                for output in self.outputs:
-                    build.store(output.buffer, output.index, output.value)
+                build.add(*self.outputs)

@@ -21,7 +21,7 @@ from whence.kernels.cost import chunk_size
 from whence.kernels.expressions import apply, literal
 from whence.kernels.group import Group, Packed
 from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import Expr, Fn, Kernel
+from whence.kernels.ir import Expr, Fn, Kernel, Store
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
 from whence.kernels.product.packing import PackPanels
 from whence.kernels.rules.elementwise import activated
@@ -221,7 +221,6 @@ def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
     b = Matrix(group.input_name(product.b), b_base, b_row, b_column)
     tile = replace(tile, rows=plan.rows, vectors=plan.vectors)
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
-    value = epilogue(group, anchor, product, flat, group.shape(anchor.ref()))
     return Gemm(
         batch.extent,
         rows,
@@ -233,9 +232,7 @@ def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
         tile,
         plan.block_rows,
         plan.block_depth,
-        "out0",
-        flat,
-        value,
+        epilogue(group, anchor, product, flat, group.shape(anchor.ref())),
     )
 
 
@@ -297,7 +294,8 @@ def _block_rows(sizes: Sizes, depth: int, tile: Tile) -> int:
 
 def epilogue(
     group: Group, anchor: Node, product: Product, flat: Index, out_shape: tuple[int, ...]
-) -> Expr:
+) -> Store:
+    """What is stored for a sum."""
     if len(group.outputs) != 1:
         raise UnsupportedError(f"group '{group.name}' exposes more than one value")
     elements = group.elements()
@@ -315,4 +313,4 @@ def epilogue(
             else apply(Fn.MUL, bias, literal(float(product.beta), DType.F32)),
         )
     (store,) = group.stores(anchor, activated(anchor, total), flat)
-    return store.value
+    return store

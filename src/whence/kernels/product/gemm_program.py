@@ -15,13 +15,13 @@ from whence.kernels.ir import (
     FULLY,
     Count,
     Countable,
-    Expr,
     Kernel,
     Literal,
     Micro,
     Name,
     Splat,
     Stmt,
+    Store,
     count,
     least,
 )
@@ -80,9 +80,7 @@ class Gemm(Micro):
     """Rows a work item covers; its panel of B stays in cache over them."""
     block_depth: int
     """Divides the depth: so much of a panel is gone through by all rows before the next."""
-    out: str
-    out_index: Index
-    value: Expr
+    output: Store
     """What is stored, from the accumulator and the variables `m`, `n`, `batch`."""
 
     @property
@@ -258,10 +256,7 @@ def _row(build: Builder, item: _WorkItem, m0: Count) -> None:
     """
     gemm, tile = item.gemm, item.gemm.tile
     at = build.pointer("at", item.a, m0 * gemm.a.row_stride)
-    sums = build.array("sum", _STREAMS, tile.vectors, lanes=tile.lanes)
-    each = (("i", _STREAMS), ("j", tile.vectors))
-    with build.unrolled(*each) as (i, j):
-        build.assign(sums[i, j], zeros(tile.lanes))
+    sums = build.sums(_STREAMS, tile.vectors, lanes=tile.lanes)
     part = gemm.depth // _STREAMS
 
     def step(stream: int, k: Count) -> None:
@@ -396,7 +391,7 @@ def store_rows(
         with build.loop("j", limit, vectorise=True) as j:
             build.bind(COLUMN, n0 + j)
             build.bind_value(ACCUMULATOR.name, made[i * width + j])
-            build.store(gemm.out, gemm.out_index, gemm.value)
+            build.add(gemm.output)
 
     with build.loop("i", rows) as i:
         build.bind(ROW, m0 + i)

@@ -81,8 +81,6 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
         tile_vectors,
         parts,
         shares_rows,
-        "out0",
-        flat,
         epilogue(group, anchor, product, flat, shape),
     )
     layout = _Panels(columns, micro.blocks, micro.width)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.packed import packed_product_on_device
-from whence.kernels.index import Index
 from whence.kernels.ir import (
     FULLY,
     Count,
@@ -29,6 +28,7 @@ from whence.kernels.ir import (
     Primitive,
     Splat,
     Stmt,
+    Store,
     count,
     least,
 )
@@ -78,9 +78,7 @@ class PackedProduct(Micro):
     """Work items of a panel."""
     shares_rows: bool
     """Do the workers quantise the rows of A together, before they multiply?"""
-    out: str
-    out_index: Index
-    value: Expr
+    output: Store
     """What is stored, from the accumulator and the variables `m`, `n`, `batch`."""
 
     @property
@@ -197,9 +195,7 @@ def _row_tiles(build: Builder, item: _WorkItem, part: Count) -> None:
 def _row_tile(build: Builder, item: _WorkItem, m0: Count, rows: int) -> None:
     it = item.it
     with build.loop("v0", it.vectors, step=it.tile_vectors) as v0:
-        sums = build.array("sum", rows, it.tile_vectors, lanes=it.lanes)
-        with build.unrolled(("i", rows), ("j", it.tile_vectors)) as (i, j):
-            build.assign(sums[i, j], zeros(it.lanes))
+        sums = build.sums(rows, it.tile_vectors, lanes=it.lanes)
         with build.loop("b", it.blocks) as b:
             if rows == it.rows:
                 _prefetch(build, item, b)
@@ -385,4 +381,4 @@ def _store(build: Builder, item: _WorkItem, sums: Memory, m0: Count, rows: int, 
         with build.loop("j", columns, vectorise=True) as j:
             build.bind(COLUMN, first + j)
             build.bind_value(ACCUMULATOR.name, made[i * width + j])
-            build.store(it.out, it.out_index, it.value)
+            build.add(it.output)
