@@ -113,6 +113,10 @@ class Elements:
             raise UnsupportedError(f"no element rule for {node.op} ('{node.name}')")
         return rule(self, node, ref.index, index)
 
+    def only(self, ref: Ref) -> Expr:
+        """The one element of a value, whatever its rank."""
+        return self.value(ref, (of(0),) * len(self.shape(ref)))
+
     def broadcast(self, ref: Ref, index: Indices) -> Expr:
         """The element that broadcasting puts at `index` of a larger shape."""
         shape = self.shape(ref)
@@ -133,6 +137,10 @@ class Elements:
         kind = self.graph.type_of(ref)
         assert isinstance(kind, TensorType)
         return kind.dtype
+
+    def computed_type(self, ref: Ref) -> DType:
+        """What it is computed in."""
+        return compute_type(self.dtype(ref))
 
     def const(self, ref: Ref | None) -> Sequence[int] | None:
         """The integers of an input that is known, such as axes or a shape; sizes that are open

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
@@ -15,6 +14,7 @@ from whence.kernels.expressions import apply, both, compute_type
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Var, of, unravel
 from whence.kernels.ir import TASK, CountValue, Expr, Fn, Holds, Kernel, Micro, Stmt, least
+from whence.ops.attributes import get_int
 from whence.types import DType
 
 # Beyond this a list that is shifted for every entry is the wrong way.
@@ -82,8 +82,7 @@ def lower_topk(group: Group, anchor: Node) -> Kernel:
     """A kernel for a TopK whose k is known and not too large."""
     source = anchor.first_input
     shape, attrs = group.shape(source), anchor.attrs
-    chosen: Any = attrs.get("axis", -1)
-    axis = int(chosen) % max(len(shape), 1)
+    axis = get_int(attrs, "axis", -1) % max(len(shape), 1)
     k = int(group.shape(anchor.ref())[axis])
     if not 0 < k <= _MOST or 0 in shape:
         raise UnsupportedError(f"TopK '{anchor.name}' of {k} elements")
@@ -93,9 +92,8 @@ def lower_topk(group: Group, anchor: Node) -> Kernel:
     step, rank = Var(STEP, shape[axis]), Var(RANK, k)
     flat = (front * shape[axis] + of(step)) * inner + back
     value = group.elements().value(source, unravel(flat, shape))
-    dtype = compute_type(group.dtype(source))
-    largest: Any = attrs.get("largest", 1)
+    dtype, largest = compute_type(group.dtype(source)), bool(get_int(attrs, "largest", 1))
     place = (front * k + of(rank)) * inner + back
     values, indices = group.output_names(anchor, 2)
-    micro = TopK(shape[axis], k, bool(largest), value, dtype, values, indices, place)
+    micro = TopK(shape[axis], k, largest, value, dtype, values, indices, place)
     return group.kernel(task.extent, micro)

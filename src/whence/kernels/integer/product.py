@@ -28,7 +28,6 @@ from whence.graph import Node, Ref
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.expressions import cast, literal
 from whence.kernels.group import Group, Packed, data_operands
-from whence.kernels.index import Index
 from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.product_program import IntegerProduct, ProductShape
 from whence.kernels.ir import Expr, Kernel
@@ -130,10 +129,9 @@ def zero_point(group: Group, ref: Ref | None) -> Expr:
     """The zero point of a whole tensor."""
     if ref is None:
         return literal(0, DType.I32)
-    shape = group.shape(ref)
-    if math.prod(shape) != 1:
+    if math.prod(group.shape(ref)) != 1:
         raise UnsupportedError(f"group '{group.name}' has a zero point for each row")
-    return cast(group.elements().value(ref, tuple(Index(0) for _ in shape)), DType.I32)
+    return cast(group.elements().only(ref), DType.I32)
 
 
 def constants(group: Group, anchor: Node, ref: Ref | None, default: int = 0) -> tuple[int, ...]:

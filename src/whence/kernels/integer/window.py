@@ -90,11 +90,11 @@ def lower_integer_window(group: Group, anchor: Node) -> Kernel:
     w = cast(elements.value(weights, (filters[0], *(of(tap) for tap in taps), filters[1])), dtype)
     x_zero, w_zero = anchor.operand("x_zero_point"), anchor.operand("w_zero_point")
     if x_zero is not None:
-        x = sub(x, cast(elements.value(x_zero, tuple(of(0) for _ in group.shape(x_zero))), dtype))
+        x = sub(x, cast(elements.only(x_zero), dtype))
     if w_zero is not None:
-        shape = group.shape(w_zero)
-        place = tuple(of(0) for _ in shape) if math.prod(shape) == 1 else (rows.index[-1],)
-        w = sub(w, cast(elements.value(w_zero, place), dtype))
+        is_one = math.prod(group.shape(w_zero)) == 1
+        zero = elements.only(w_zero) if is_one else elements.value(w_zero, (rows.index[-1],))
+        w = sub(w, cast(zero, dtype))
     fold = Accumulate("total", Fn.ADD, select(inside, mul(x, w), literal(0, dtype)), rows.lane)
     return rows.kernel(
         group,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic, same_shape
@@ -32,7 +32,7 @@ from whence.kernels.ir import (
     nested,
 )
 from whence.kernels.rules.movement import looked_up, read_at
-from whence.ops.attributes import get_int
+from whence.ops.attributes import get_int, get_str
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import DType
@@ -158,8 +158,7 @@ def _update(
         source = (*before, of(along), *after)
         target = (*before, looked_up(elements, indices, source, shape[axis]), *after)
         steps = [*front, along, *back]
-    attrs: Any = anchor.attrs
-    fn = _REDUCTIONS[str(attrs.get("reduction", "none"))]
+    fn = _REDUCTIONS[get_str(anchor.attrs, "reduction", "none")]
     flat = ravel(target, shape)
     value = elements.value(updates, source)
     if fn is not None:
@@ -185,8 +184,7 @@ def _chunk(columns: int) -> int:
 
 def _gather_nd(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     data, indices = node.first_input, node.required("indices")
-    attrs: Any = node.attrs
-    batch = int(attrs.get("batch_dims", 0))
+    batch = get_int(node.attrs, "batch_dims", 0)
     shape, index_shape = elements.shape(data), elements.shape(indices)
     prefix, depth = index[: len(index_shape) - 1], index_shape[-1]
     places = [
@@ -197,8 +195,7 @@ def _gather_nd(elements: Elements, node: Node, output: int, index: Indices) -> E
 
 def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     data, lengths = node.first_input, node.required("sequence_lens")
-    attrs: Any = node.attrs
-    time, batch = int(attrs.get("time_axis", 0)), int(attrs.get("batch_axis", 1))
+    time, batch = get_int(node.attrs, "time_axis", 0), get_int(node.attrs, "batch_axis", 1)
     extent = elements.shape(data)[time]
     length = cast(elements.value(lengths, (index[batch],)), DType.I64)
     here = position(index[time])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose, compute_type, literal
-from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Literal
 from whence.ops.attributes import get_float, get_str
 from whence.ops.formula import (
@@ -26,14 +25,7 @@ from whence.ops.formula import (
 )
 from whence.ops.neural.activation import ACTIVATIONS, FORMULAS
 from whence.ops.registry import REGISTRY
-from whence.types import DType, TensorType
-
-
-def computed_type(node: Node) -> DType:
-    """What the first output is computed in."""
-    kind = node.outputs[0]
-    assert isinstance(kind, TensorType)
-    return compute_type(kind.dtype)
+from whence.types import DType
 
 
 def like(value: float, x: Expr) -> Literal:
@@ -41,28 +33,9 @@ def like(value: float, x: Expr) -> Literal:
     return literal(value if x.dtype.is_float or is_symbolic(value) else int(value), x.dtype)
 
 
-def maximum(a: Expr, b: Expr) -> Expr:
-    return apply(Fn.MAX, a, b)
-
-
-def minimum(a: Expr, b: Expr) -> Expr:
-    return apply(Fn.MIN, a, b)
-
-
-def add(a: Expr, b: Expr) -> Expr:
-    return apply(Fn.ADD, a, b)
-
-
-def mul(a: Expr, b: Expr) -> Expr:
-    return apply(Fn.MUL, a, b)
-
-
-def div(a: Expr, b: Expr) -> Expr:
-    return apply(Fn.DIV, a, b)
-
-
-def sub(a: Expr, b: Expr) -> Expr:
-    return apply(Fn.SUB, a, b)
+maximum, minimum = partial(apply, Fn.MAX), partial(apply, Fn.MIN)
+add, sub = partial(apply, Fn.ADD), partial(apply, Fn.SUB)
+mul, div = partial(apply, Fn.MUL), partial(apply, Fn.DIV)
 
 
 def clip(x: Expr, low: float, high: float) -> Expr:
@@ -149,16 +122,14 @@ def _bound(elements: Elements, node: Node, ref: Ref) -> Expr:
     shape = elements.shape(ref)
     if math.prod(shape) != 1:
         raise UnsupportedError(f"{node.op} '{node.name}' has a bound of shape {list(shape)}")
-    return elements.value(ref, (of(0),) * len(shape))
+    return elements.only(ref)
 
 
 def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.first_input
-    kind = node.outputs[0]
-    assert isinstance(kind, TensorType)
+    dtype = elements.dtype(node.ref())
     # Through the stored type and back: casting to half precision must round even when the next
     # operator computes in single.
-    return cast(cast(elements.value(source, index), kind.dtype), compute_type(kind.dtype))
+    return cast(cast(elements.value(node.first_input, index), dtype), compute_type(dtype))
 
 
 def _round_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -242,7 +213,7 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
             Fn.SQRT,
             add(
                 elements.value(variance, channel),
-                literal(get_float(node.attrs, "epsilon", 1e-5), computed_type(node)),
+                literal(get_float(node.attrs, "epsilon", 1e-5), elements.computed_type(node.ref())),
             ),
         ),
     )
@@ -254,7 +225,7 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
 
 def _mean_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     values = [elements.broadcast(ref, index) for ref in node.inputs if ref is not None]
-    total = functools.reduce(add, values)
+    total = reduce(add, values)
     return div(total, like(float(len(values)), total))
 
 

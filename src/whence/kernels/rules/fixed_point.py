@@ -23,9 +23,7 @@ _SMALLEST = -(2**31)
 def _parameter(elements: Elements, ref: Ref, index: Indices) -> Expr:
     """One number for all elements, or one for each place on the last axis."""
     shape = elements.shape(ref)
-    return elements.value(
-        ref, (index[-1],) if shape and shape[0] > 1 else tuple(of(0) for _ in shape)
-    )
+    return elements.value(ref, (index[-1],)) if shape and shape[0] > 1 else elements.only(ref)
 
 
 def _constant(elements: Elements, node: Node, ref: Ref) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
-from whence.graph import Node, Ref
+from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import (
     apply,
@@ -26,19 +26,14 @@ from whence.kernels.expressions import (
 )
 from whence.kernels.index import Index, of
 from whence.kernels.ir import Expr, Fn, Literal, LookupTable
-from whence.kernels.rules.elementwise import add, computed_type, mul
+from whence.kernels.rules.elementwise import add, mul
+from whence.ops.attributes import get_int
 from whence.types import DType
-
-
-def _only(elements: Elements, ref: Ref | None) -> Expr:
-    """The one element of a value, whatever its rank."""
-    assert ref is not None
-    return elements.value(ref, tuple(of(0) for _ in elements.shape(ref)))
 
 
 def _range(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # start + i · delta
-    start, delta = _only(elements, node.inputs[0]), _only(elements, node.operand("delta"))
+    start, delta = elements.only(node.first_input), elements.only(node.required("delta"))
     return add(start, mul(position(index[0], start.dtype), delta))
 
 
@@ -54,11 +49,12 @@ def _constant_of_shape(elements: Elements, node: Node, output: int, index: Indic
 
 
 def _eye_like(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    attrs: Any = node.attrs
-    dtype = computed_type(node)
+    dtype = elements.computed_type(node.ref())
     one, zero = (literal(float(number) if dtype.is_float else number, dtype) for number in (1, 0))
     return select(
-        apply(Fn.EQ, position(index[1] - index[0]), literal(int(attrs.get("k", 0)), DType.I64)),
+        apply(
+            Fn.EQ, position(index[1] - index[0]), literal(get_int(node.attrs, "k", 0), DType.I64)
+        ),
         one,
         zero,
     )
@@ -80,7 +76,7 @@ def _size(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 def _dimension_value(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     values = elements.const(node.ref())
     assert values is not None
-    return _one_of(values, index[0] if index else of(0), computed_type(node))
+    return _one_of(values, index[0] if index else of(0), elements.computed_type(node.ref()))
 
 
 def _one_of(values: Sequence[int], at: Index, dtype: DType) -> Expr:

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, choose, compute_type, literal
-from whence.kernels.index import of
+from whence.kernels.expressions import apply, cast, choose, literal
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import add, div, like, maximum, minimum, mul, sub
+from whence.ops.attributes import get_int
 from whence.ops.quantised.quantise import code_of_nan, integer_range, rounds_away
-from whence.types import DType, TensorType
+from whence.types import DType
 
 if TYPE_CHECKING:
     from whence.kernels.group import Group
@@ -31,19 +31,12 @@ def _parameter(elements: Elements, node: Node, ref: Ref, index: Indices) -> Expr
     """
     shape = elements.shape(ref)
     if math.prod(shape) == 1:
-        return elements.value(ref, tuple(of(0) for _ in shape))
-    attrs: Any = node.attrs
-    axis, block = int(attrs.get("axis", 1)), int(attrs.get("block_size", 0))
+        return elements.only(ref)
+    axis, block = get_int(node.attrs, "axis", 1), get_int(node.attrs, "block_size", 0)
     axis = 0 if len(index) == 1 else axis % len(index)
     if block > 0:
         return elements.value(ref, (*index[:axis], index[axis] // block, *index[axis + 1 :]))
     return elements.value(ref, (index[axis],))
-
-
-def _out(node: Node) -> DType:
-    kind = node.outputs[0]
-    assert isinstance(kind, TensorType)
-    return kind.dtype
 
 
 def _rounded_away(real: Expr) -> Expr:
@@ -71,14 +64,14 @@ def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool =
 
 
 def _quantise(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    x, scale = node.first_input, node.required("y_scale")
-    if _out(node) not in _INTEGERS or _out(node) is DType.I32 or node.attrs.get("precision"):
-        raise UnsupportedError(f"QuantizeLinear '{node.name}' makes {_out(node)}")
+    x, scale, made = node.first_input, node.required("y_scale"), elements.dtype(node.ref())
+    if made not in _INTEGERS or made is DType.I32 or node.attrs.get("precision"):
+        raise UnsupportedError(f"QuantizeLinear '{node.name}' makes {made}")
     divisor = _parameter(elements, node, scale, index)
     ratio = div(cast(elements.value(x, index), divisor.dtype), divisor)
     zero_point = node.operand("y_zero_point")
     shift = None if zero_point is None else _parameter(elements, node, zero_point, index)
-    return quantised(ratio, shift, _out(node), away=rounds_away(node.attrs))
+    return quantised(ratio, shift, made, away=rounds_away(node.attrs))
 
 
 def _dequantise(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -86,7 +79,7 @@ def _dequantise(elements: Elements, node: Node, output: int, index: Indices) -> 
     zero_point = node.operand("x_zero_point")
     if elements.dtype(x) not in _INTEGERS:
         raise UnsupportedError(f"DequantizeLinear '{node.name}' reads {elements.dtype(x)}")
-    working = compute_type(_out(node))
+    working = elements.computed_type(node.ref())
     value = elements.value(x, index)
     if zero_point is not None:
         # In 64 bits, since float32 does not hold every int32.

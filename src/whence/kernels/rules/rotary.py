@@ -5,7 +5,6 @@ position in the sequence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
@@ -15,23 +14,23 @@ from whence.kernels.index import Index, of
 from whence.kernels.ir import Expr, Fn
 from whence.kernels.rules.elementwise import add, mul, sub
 from whence.kernels.rules.movement import looked_up
+from whence.ops.attributes import get_int
 from whence.types import DType
 
 
 def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # (a, b) rotated by t: (a · cos t - b · sin t, a · sin t + b · cos t)
     source, cosines, sines = (node.required(name) for name in ("X", "cos_cache", "sin_cache"))
-    attrs: Any = node.attrs
     shape = elements.shape(source)
     packed = len(shape) == 3
-    heads = int(attrs.get("num_heads", 0)) if packed else 1
+    heads = get_int(node.attrs, "num_heads", 0) if packed else 1
     if packed and heads <= 0:
         raise UnsupportedError(f"RotaryEmbedding '{node.name}' does not say how many heads it has")
     size = shape[-1] // heads
     batch, row = index[0], index[1] if packed else index[2]
     at = index[-1] % size
     start = index[-1] - at
-    rotated = int(attrs.get("rotary_embedding_dim", 0)) or size
+    rotated = get_int(node.attrs, "rotary_embedding_dim", 0) or size
     half = rotated // 2
 
     def x(place: Index) -> Expr:
@@ -46,7 +45,7 @@ def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr
             mul(sine, first), mul(cosine, second)
         )
 
-    if attrs.get("interleaved", 0):
+    if node.attrs.get("interleaved", 0):
         pair = at // 2
         first, second = rotate(pair, x(pair * 2), x(pair * 2 + 1))
         value = select(apply(Fn.EQ, position(at % 2), literal(0, DType.I64)), first, second)
