@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
 
 from whence.codegen.cache import Cache
 from whence.codegen.digest import digest_of_file
-from whence.codegen.expected_entries import FOLDER, ExpectedEntries
+from whence.codegen.expected_entries import FOLDER, ExpectedEntries, WrittenEntry, entry_status
 
 KEY = "ab" * 32
 LARGE = b"packed weights" * 20_000
@@ -205,6 +206,25 @@ def test_what_another_process_wrote_just_now_is_not_read_once_more(
     assert not counted
     # The next start expects it all the same.
     assert list(ExpectedEntries(Path("model.onnx"), cache.folder)._found) == [path]
+
+
+def test_entries_may_be_written_while_others_are_checked(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [cache.put(key, LARGE + key.encode()) for key in ("cd" * 32, "ef" * 32)]
+    with cache.expecting(ExpectedEntries(Path("model.onnx"), cache.folder)):
+        assert [cache.get(path.name[:64]) for path in paths] == paths
+    expected, other = ExpectedEntries(Path("model.onnx"), cache.folder), cache.put(KEY, LARGE)
+    expected._done.update({path: threading.Event() for path in paths})
+    checked: list[Path] = []
+
+    def compute(path: Path, threads: int) -> None:
+        checked.append(path)
+        expected.add_written([WrittenEntry(other, entry_status(other))])
+
+    monkeypatch.setattr(expected, "_compute", compute)
+    expected._check()
+    assert checked == paths
 
 
 @pytest.mark.parametrize("size", [len(LARGE), 10])

@@ -114,7 +114,8 @@ class ExpectedEntries:
             temporary.replace(self._list)
 
     def _check(self) -> None:
-        for path in self._done:
+        # Of those there are now: others may be added meanwhile.
+        for path in tuple(self._done):
             if self._takes(path):
                 self._compute(path, threads=1)
 
