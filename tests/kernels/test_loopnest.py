@@ -69,6 +69,14 @@ def test_pads_and_slices():
     cases.check()
 
 
+def test_a_padding_may_be_a_list_of_one():
+    """Old exporters write it so; it need not be known before the run."""
+    cases = Cases()
+    pads = cases.const(np.array([0, 1, 2, 0]))
+    cases.expect(cases.op("Pad", cases.normal(3, 8), pads, cases.normal(1)))
+    cases.check(peer=False)
+
+
 def test_the_sign_of_a_negative_number_changes():
     """What is computed of a border alone is computed of a number, and `--1` is no expression."""
     cases = Cases()

@@ -124,7 +124,7 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
             inside = both(inside, within(place, 0, extent))
         value = elements.value(source, tuple(moved))
         fill_ref = node.operand("constant_value")
-        fill = elements.value(fill_ref, ()) if fill_ref is not None else literal(0, value.dtype)
+        fill = elements.only(fill_ref) if fill_ref is not None else literal(0, value.dtype)
         return select(inside, value, cast(fill, value.dtype))
     if 0 in shape:
         raise UnsupportedError(f"Pad '{node.name}': there is no element to repeat")
