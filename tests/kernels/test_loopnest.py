@@ -77,6 +77,20 @@ def test_a_padding_may_be_a_list_of_one():
     cases.check(peer=False)
 
 
+def test_the_magnitude_of_the_most_negative_number_is_itself():
+    """As for the reference, and no less when something is computed of it at once."""
+    cases = Cases()
+    for dtype in (np.int8, np.int32, np.int64):
+        low = np.iinfo(dtype).min
+        size = cases.op("Abs", cases.feed(np.array([low, low + 1, -1, 0, 5], dtype)))
+        zero = cases.const(np.array(0, dtype))
+        cases.expect(size, f"{dtype.__name__}", 0.0)
+        cases.expect(cases.op("Less", size, zero), f"less_{dtype.__name__}", 0.0)
+        cases.expect(cases.op("Max", size, zero), f"max_{dtype.__name__}", 0.0)
+        cases.expect(cases.op("ReduceL1", size), f"sum_{dtype.__name__}", 0.0)
+    cases.check(peer=False)
+
+
 def test_the_sign_of_a_negative_number_changes():
     """What is computed of a border alone is computed of a number, and `--1` is no expression."""
     cases = Cases()

@@ -17,6 +17,7 @@ from whence.kernels.group import Group
 from whence.kernels.index import ravel, unravel
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
+from whence.kernels.rules.elementwise import magnitude
 from whence.types import DType
 
 
@@ -64,7 +65,7 @@ REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceProd": Reduction(Fn.MUL, lambda _: 1),
     "ReduceMax": Reduction(Fn.MAX, lowest),
     "ReduceMin": Reduction(Fn.MIN, highest),
-    "ReduceL1": Reduction(Fn.ADD, lambda _: 0, before=lambda x: apply(Fn.ABS, x)),
+    "ReduceL1": Reduction(Fn.ADD, lambda _: 0, before=magnitude),
     "ReduceL2": Reduction(
         Fn.ADD, lambda _: 0, before=_square, finish=lambda total, _: apply(Fn.SQRT, total)
     ),

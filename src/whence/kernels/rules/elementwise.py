@@ -38,6 +38,13 @@ add, sub = partial(apply, Fn.ADD), partial(apply, Fn.SUB)
 mul, div = partial(apply, Fn.MUL), partial(apply, Fn.DIV)
 
 
+def magnitude(x: Expr) -> Expr:
+    """|x|. That of the most negative integer is itself: negation wraps around."""
+    if x.dtype.is_float:
+        return apply(Fn.ABS, x)
+    return choose(apply(Fn.LT, x, like(0, x)), apply(Fn.NEG, x), x)
+
+
 def clip(x: Expr, low: float, high: float) -> Expr:
     return minimum(maximum(x, like(low, x)), like(high, x))
 
@@ -55,6 +62,8 @@ def formula_value(formula: Formula, operands: Sequence[Expr], given: Mapping[str
     arguments = [formula_value(each, operands, given) for each in formula.arguments]
     if formula.function is Function.CHOOSE:
         return choose(*arguments)
+    if formula.function is Function.ABS:
+        return magnitude(*arguments)
     if formula.function is Function.MUL and isinstance(formula.arguments[0], FormulaOperand):
         factor = arguments[1]
         # x · 1 = x
