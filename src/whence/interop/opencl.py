@@ -21,9 +21,9 @@ def make_engine(context: Any, device: Any = None) -> Engine:
     device = device if device is not None else context.devices[0]
     if not isinstance(device, cl.Device):
         raise InputError(f"an engine is made on a pyopencl.Device, not {type(device).__name__}")
-    for found in find_devices():
-        if found.handle == device:
-            return Engine.of(OpenClBackend(found.index, context=context))
+    for index, found in enumerate(find_devices()):
+        if found == device:
+            return Engine.of(OpenClBackend(index, context=context))
     raise InputError(f"'{device.name}' is not among the OpenCL devices of this machine")
 
 
@@ -34,7 +34,7 @@ def get_context(engine: Engine) -> Any:
 
 def get_device(engine: Engine) -> Any:
     """The OpenCL device of an engine: `pyopencl.Device`."""
-    return _opencl(engine).found.handle
+    return _opencl(engine).device
 
 
 def get_command_queue(stream: Stream) -> Any:
@@ -60,7 +60,7 @@ def make_stream(engine: Engine, queue: Any) -> Stream:
     backend = _opencl(engine, "a stream on an OpenCL queue needs an opencl engine")
     if not isinstance(queue, cl.CommandQueue):
         raise InputError(f"a stream is made on a pyopencl.CommandQueue, not {type(queue).__name__}")
-    if queue.context != backend.context or queue.device != backend.found.handle:
+    if queue.context != backend.context or queue.device != backend.device:
         raise InputError(
             "the queue is on another context or device than the engine: make the engine with"
             " whence.interop.opencl.make_engine(context)"

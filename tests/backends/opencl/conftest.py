@@ -28,7 +28,7 @@ def engine() -> Engine:
 def _compiles() -> None:
     """Whether the driver compiles anything; what whence gives it is for the tests to find out."""
     cl = require_pyopencl()
-    device = device_at(0).handle
+    device = device_at(0)
     program = cl.Program(cl.Context([device]), "__kernel void f(__global int *x) { x[0] = 1; }")
     refused = _refusal(program)
     assert not (refused and os.environ.get(REQUIRED)), f"{REQUIRED} is set: {refused}"

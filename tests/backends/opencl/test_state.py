@@ -40,4 +40,4 @@ def test_reset_and_clone(engine: Engine) -> None:
 def test_the_device_does_it_all(engine: Engine) -> None:
     (program,) = whence.compile(window(), engine=engine).programs
     assert isinstance(program, OpenClProgram)
-    assert all(isinstance(action, LaunchStep) for action in program.launches)
+    assert all(isinstance(action, LaunchStep) for action in program.sequence)

@@ -13,6 +13,7 @@ from whence.backends.opencl.devices import (
     abilities,
     device_at,
     find_devices,
+    name_of,
     require_pyopencl,
 )
 from whence.backends.opencl.profiler import DeviceProfiler
@@ -40,14 +41,14 @@ class OpenClBackend(Backend):
     def __init__(self, index: int = 0, *, context: Any = None) -> None:
         cl = require_pyopencl()
         self.index = index
-        self.found = device_at(index)
-        if context is not None and self.found.handle not in context.devices:
-            raise InputError(
-                f"the context given is not on OpenCL device {index}, '{self.found.name}'"
-            )
-        self.context = context if context is not None else cl.Context([self.found.handle])
-        self.abilities = abilities(self.found)
-        self.threads = self.found.compute_units
+        self.device = device_at(index)
+        """pyopencl's."""
+        self.name = name_of(self.device)
+        if context is not None and self.device not in context.devices:
+            raise InputError(f"the context given is not on OpenCL device {index}, '{self.name}'")
+        self.context = context if context is not None else cl.Context([self.device])
+        self.abilities = abilities(self.device)
+        self.threads = self.device.max_compute_units
 
     def buffer(self, size: int) -> Any:
         """Memory of the device."""
@@ -55,7 +56,7 @@ class OpenClBackend(Backend):
         try:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size=max(size, 1))
         except cl.MemoryError as error:
-            raise MemoryError(f"'{self.found.name}' has no room for {size:,} bytes") from error
+            raise MemoryError(f"'{self.name}' has no room for {size:,} bytes") from error
 
     def buffer_of(self, array: np.ndarray) -> Any:
         """Memory of the device that holds the bytes of an array."""
@@ -68,7 +69,7 @@ class OpenClBackend(Backend):
             )
         except cl.MemoryError as error:
             raise MemoryError(
-                f"'{self.found.name}' has no room for {array.nbytes:,} bytes of constants"
+                f"'{self.name}' has no room for {array.nbytes:,} bytes of constants"
             ) from error
 
     def queue(self, *, profiling: bool) -> Any:
@@ -76,14 +77,19 @@ class OpenClBackend(Backend):
         cl = require_pyopencl()
         return cl.CommandQueue(
             self.context,
-            self.found.handle,
+            self.device,
             cl.command_queue_properties.PROFILING_ENABLE if profiling else 0,
         )
 
     @classmethod
     def devices(cls) -> list[DeviceRow]:
         return [
-            DeviceRow(each.name, each.compute_units, each.memory_bytes, each.platform)
+            DeviceRow(
+                name_of(each),
+                each.max_compute_units,
+                each.global_mem_size,
+                each.platform.name.strip(),
+            )
             for each in find_devices()
         ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -14,21 +13,6 @@ HOW_TO_GET_ONE = (
     "install the driver of your device's vendor, or `pip install pocl-binary-distribution` to use"
     " the CPU as one"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A device of this machine."""
-
-    index: int
-    """What `Engine("opencl", index)` takes."""
-    name: str
-    platform: str
-    kind: str
-    compute_units: int
-    memory_bytes: int
-    handle: Any
-    """pyopencl's device."""
 
 
 def require_pyopencl() -> ModuleType:
@@ -42,34 +26,24 @@ def require_pyopencl() -> ModuleType:
     return pyopencl
 
 
-def find_devices() -> list[Found]:
-    """All devices, in the order of their platforms. Empty without a driver."""
+def find_devices() -> list[Any]:
+    """All devices, as pyopencl has them, in the order of their platforms: `Engine("opencl", index)`
+    takes the number in this list. Empty without a driver.
+    """
     cl = require_pyopencl()
     try:
         platforms = cl.get_platforms()
     except cl.LogicError:
         # What the loader says when no driver is installed.
         return []
-    found: list[Found] = []
+    found: list[Any] = []
     for platform in platforms:
         with contextlib.suppress(cl.RuntimeError, cl.LogicError):
-            for device in platform.get_devices():
-                kind = cl.device_type.to_string(device.type, "%d").replace("DEFAULT | ", "").lower()
-                found.append(
-                    Found(
-                        len(found),
-                        device.name.strip(),
-                        platform.name.strip(),
-                        kind,
-                        device.max_compute_units,
-                        device.global_mem_size,
-                        device,
-                    )
-                )
+            found += platform.get_devices()
     return found
 
 
-def device_at(index: int) -> Found:
+def device_at(index: int) -> Any:
     """One device by its number."""
     devices = find_devices()
     if not devices:
@@ -82,9 +56,12 @@ def device_at(index: int) -> Found:
     return devices[index]
 
 
-def abilities(found: Found) -> Device:
+def name_of(device: Any) -> str:
+    return str(device.name.strip())
+
+
+def abilities(device: Any) -> Device:
     """What code for the device may use."""
-    device = found.handle
     return Device(
         doubles="cl_khr_fp64" in device.extensions,
         local_bytes=device.local_mem_size,

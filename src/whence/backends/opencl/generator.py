@@ -104,7 +104,7 @@ class OpenClGenerator(CodeGenerator):
         planned = plan_device(lowered)
         built = _compile(self.device, planned.source) if planned.has_kernels else None
         if progress is not None:
-            progress(self.device.found.name, 1, 1)
+            progress(self.device.name, 1, 1)
         return OpenClProgram(
             planned.plan,
             planned.details,
@@ -167,7 +167,7 @@ def _compile(engine: OpenClBackend, source: str) -> Any:
     are good for nothing else.
     """
     cl = require_pyopencl()
-    device = engine.found.handle
+    device = engine.device
     # Denormals and infinities behave as on the CPU; nothing else is relaxed.
     options = ["-cl-std=CL1.2", "-cl-mad-enable"]
     cache = Cache()

@@ -48,22 +48,11 @@ class OpenClInstance:
         self.engine = engine
         plan = program.plan
         self.arena = engine.buffer(plan.arena_bytes)
-        self.inputs = [
-            None if block is None else engine.buffer(_bytes(block.shape, block.dtype))
-            for block in plan.inputs
-        ]
-        self.outputs = [
-            None if block is None else engine.buffer(_bytes(block.shape, block.dtype))
-            for block in plan.outputs
-        ]
-        scratch = max(
-            (
-                action.launch.scratch_bytes
-                for action in program.launches
-                if isinstance(action, LaunchStep)
-            ),
-            default=0,
+        self.inputs, self.outputs = (
+            [None if block is None else engine.buffer(block.nbytes) for block in blocks]
+            for blocks in (plan.inputs, plan.outputs)
         )
+        scratch = max((step.launch.scratch_bytes for step in program.launches), default=0)
         self.before: Sequence[Any] = ()
         self.after: Sequence[Any] = ()
         """The variables of the run that is on its way, as they were and as they will be."""
@@ -76,32 +65,31 @@ class OpenClInstance:
         # A kernel object holds its arguments, so every step has one of its own and they are set
         # once.
         self.kernels: dict[int, Any] = {}
-        for action in program.launches:
-            if isinstance(action, LaunchStep):
-                kernel = cl.Kernel(program.built, action.launch.symbol)
-                arguments: list[Any] = []
-                for place in action.places:
-                    # Where variables lie changes from run to run.
-                    moves = place.region in (MemoryRegion.STATE, MemoryRegion.NEXT)
-                    room = self.arena if moves else self.memory(place)
-                    arguments += [room, np.int64(place.offset)]
-                if action.launch.scratch_bytes:
-                    arguments.append(self._scratch)
-                if action.launch.checks:
-                    arguments += [self.fault, _FAULT.type(action.number + 1)]
-                kernel.set_args(*arguments)
-                self.kernels[action.number] = kernel
+        for step in program.launches:
+            kernel = cl.Kernel(program.built, step.launch.symbol)
+            arguments: list[Any] = []
+            for place in step.places:
+                # Where variables lie changes from run to run.
+                moves = place.region in (MemoryRegion.STATE, MemoryRegion.NEXT)
+                room = self.arena if moves else self.memory(place)
+                arguments += [room, np.int64(place.offset)]
+            if step.launch.scratch_bytes:
+                arguments.append(self._scratch)
+            if step.launch.checks:
+                arguments += [self.fault, _FAULT.type(step.number + 1)]
+            kernel.set_args(*arguments)
+            self.kernels[step.number] = kernel
 
     def memory(self, place: Location) -> Any:
         """The device's memory that a place is in."""
-        if place.region is MemoryRegion.INPUT:
-            return self.inputs[place.index]
-        if place.region is MemoryRegion.OUTPUT:
-            return self.outputs[place.index]
-        if place.region is MemoryRegion.STATE:
-            return self.before[place.index]
-        if place.region is MemoryRegion.NEXT:
-            return self.after[place.index]
+        numbered = {
+            MemoryRegion.INPUT: self.inputs,
+            MemoryRegion.OUTPUT: self.outputs,
+            MemoryRegion.STATE: self.before,
+            MemoryRegion.NEXT: self.after,
+        }.get(place.region)
+        if numbered is not None:
+            return numbered[place.index]
         return self.arena if place.region is MemoryRegion.ARENA else self.program.device_weights
 
     def room(self, place: Location) -> tuple[Any, int]:
@@ -113,13 +101,12 @@ class OpenClInstance:
 
     def _bind(self) -> None:
         """Set the arguments of kernels that lie in memory of the application."""
-        for action in self.program.launches:
-            if isinstance(action, LaunchStep):
-                for position, place in enumerate(action.places):
-                    if (place.region, place.index) in self._bound:
-                        buffer, offset = self.room(place)
-                        self.kernels[action.number].set_arg(2 * position, buffer)
-                        self.kernels[action.number].set_arg(2 * position + 1, np.int64(offset))
+        for step in self.program.launches:
+            for position, place in enumerate(step.places):
+                if (place.region, place.index) in self._bound:
+                    buffer, offset = self.room(place)
+                    self.kernels[step.number].set_arg(2 * position, buffer)
+                    self.kernels[step.number].set_arg(2 * position + 1, np.int64(offset))
 
     def run(
         self,
@@ -166,11 +153,10 @@ class OpenClInstance:
             return self._run(inputs, queue, profiler, out)
         state = state or DeviceState(self.program, self.engine)
         self.before, self.after = state.begin(variables)
-        for action in self.program.launches:
-            if isinstance(action, LaunchStep):
-                for position, place in enumerate(action.places):
-                    if place.region in (MemoryRegion.STATE, MemoryRegion.NEXT):
-                        self.kernels[action.number].set_arg(2 * position, self.memory(place))
+        for step in self.program.launches:
+            for position, place in enumerate(step.places):
+                if place.region in (MemoryRegion.STATE, MemoryRegion.NEXT):
+                    self.kernels[step.number].set_arg(2 * position, self.memory(place))
         made = self._run(inputs, queue, profiler, out)
         state.finish(variables)
         return made
@@ -248,7 +234,7 @@ class _Run:
             self._host[node.ref()] = value
             if node.ref() in program.read_by_device:
                 self._upload(node.ref(), value)
-        for action in program.launches:
+        for action in program.sequence:
             if not all(holds(guard, self._value(guard.condition)) for guard in action.guards):
                 continue
             if isinstance(action, LaunchStep):
@@ -391,7 +377,3 @@ class _Run:
     def _note(self, step: int, event: Any, began: int) -> None:
         if self._profiler is not None:
             self._profiler.note_event(event, began, step, is_kernel=step < self._program.to_device)
-
-
-def _bytes(shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -5,7 +5,7 @@ copies from one to the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from whence.building.program import Details, Plan, Program
 from whence.codegen.opencl.emit import Launch
 from whence.graph import Ref
 from whence.graph.guards import Guards
-
-if TYPE_CHECKING:
-    pass
 
 TRANSFERS = "transfers"
 """What copies between host and device are called in a profile: no operator's time."""
@@ -54,6 +51,7 @@ class OpenClProgram(Program):
         "device_weights",
         "launches",
         "read_by_device",
+        "sequence",
         "to_device",
         "to_host",
     )
@@ -71,16 +69,13 @@ class OpenClProgram(Program):
         self.built = built
         """pyopencl's program; `None` when nothing runs on the device."""
         self.device_weights = device_weights
-        self.launches = actions
-        self.checks = any(
-            action.launch.checks for action in actions if isinstance(action, LaunchStep)
-        )
+        self.sequence = actions
+        """Launches and steps of the host, in order."""
+        self.launches = [action for action in actions if isinstance(action, LaunchStep)]
+        self.checks = any(step.launch.checks for step in self.launches)
         """Do kernels note indices outside their axis?"""
         self.read_by_device = frozenset(
-            details.layout.owner(ref)
-            for action in actions
-            if isinstance(action, LaunchStep)
-            for ref in action.reads
+            details.layout.owner(ref) for step in self.launches for ref in step.reads
         )
         self.to_device, self.to_host = len(details.steps) - 2, len(details.steps) - 1
         """The numbers that copies have in a profile."""
