@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from whence.building.arena import ArenaPlan, Lifetime, Planner, plan_arena
+from whence.building.arena import LARGEST, ArenaPlan, Lifetime, Planner, plan_arena
 from whence.building.location import Location, MemoryRegion
 from whence.building.memory_layout import Aliasing, MemoryLayout, SubBuffer
 from whence.errors import UnsupportedError
@@ -15,8 +15,6 @@ from whence.graph import Graph, Ref
 from whence.graph.display_name import display_name
 from whence.kernels.lower import Step
 from whence.types import DType, TensorType
-
-_LARGEST = 1 << 48
 
 
 def is_planned(graph: Graph, ref: Ref) -> bool:
@@ -195,7 +193,7 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
     for ref in refs:
         if is_planned(graph, ref):
             total += nbytes(graph, ref)
-            if estimate(total) > _LARGEST:
+            if estimate(total) > LARGEST:
                 node = graph[ref.node]
                 raise UnsupportedError(
                     f"{display_name(node)} is {graph.type_of(ref)}: no machine has that much memory"

@@ -11,6 +11,9 @@ from typing import TypeAlias
 
 from whence.building.aligned_memory import ALIGNMENT, aligned
 
+LARGEST = 1 << 48
+"""Bytes of an arena: more than any machine has, and far from the end of 64 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from whence.building.allocate import allocate
-from whence.building.backend import Backend, CodeGenerator, Lowered, LoweredStep, Progress, Rendered
+from whence.building.backend import CodeGenerator, Lowered, LoweredStep, Progress, Rendered
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing
 from whence.building.packed_weights import PackedWeights
@@ -49,23 +49,6 @@ def build(
     """
     lowered = lower_graph(graph, generator, fusion=fusion)
     return generator.assemble(lowered._replace(weights_ready=weights_ready), progress)
-
-
-def build_for(
-    graph: Graph,
-    backend: Backend,
-    *,
-    fusion: str = "dominator",
-    progress: Progress | None = None,
-    weights_ready: Callable[[PackedWeights], None] | None = None,
-) -> Program:
-    """A graph that was prepared as the backend prefers, as the best program it has for it."""
-    return backend.best_program(
-        graph,
-        lambda generator: build(
-            graph, generator, fusion=fusion, progress=progress, weights_ready=weights_ready
-        ),
-    )
 
 
 def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "dominator") -> Lowered:

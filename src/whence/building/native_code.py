@@ -10,6 +10,7 @@ import os
 import weakref
 from pathlib import Path
 
+from whence.building.location import Location
 from whence.errors import UnsupportedError
 
 GANG = -1
@@ -18,6 +19,10 @@ GANG = -1
 
 class NativeSlot(ctypes.Structure):
     _fields_ = (("region", ctypes.c_int32), ("index", ctypes.c_int32), ("offset", ctypes.c_int64))
+
+    @classmethod
+    def of(cls, place: Location) -> NativeSlot:
+        return cls(int(place.region), place.index, place.offset)
 
 
 class NativeStep(ctypes.Structure):

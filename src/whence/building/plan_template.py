@@ -11,18 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from whence.building.arena import LARGEST, Lifetime, Planner, plan_arena
 from whence.building.arena import Block as ArenaBlock
-from whence.building.arena import Lifetime, Planner, plan_arena
 from whence.building.location import Location, MemoryRegion
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
-from whence.building.program import (
-    Block,
-    Plan,
-    ReferenceStep,
-    Segment,
-    Variable,
-    make_segment,
-)
+from whence.building.program import Block, Plan, ReferenceStep, Segment, Variable, make_segment
 from whence.errors import UnsupportedError
 from whence.extent import evaluate
 
@@ -32,8 +25,6 @@ _GRAIN_NS = 6_000
 # asleep, and is over by the time they are awake.
 _ALONE_NS = 400_000
 _BYTES_PER_NS = 8
-_LARGEST = 1 << 48
-"""Bytes of an arena: more than any machine has, and far from the end of 64 bits."""
 
 
 class StepGuard(NamedTuple):
@@ -75,7 +66,9 @@ class StepTemplate:
     @property
     def grain(self) -> int:
         """How many work items make a piece that is worth handing to another thread."""
-        return GANG if self.is_gang else grain_of(self.work_ns, self.tasks)
+        if self.is_gang:
+            return GANG
+        return max(1, int(_GRAIN_NS / max(self.work_ns / max(self.tasks, 1), 0.01)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +88,6 @@ class PlanTemplate:
     """In the order in which kernels get their sizes."""
 
 
-def grain_of(work_ns: float, tasks: int) -> int:
-    """So many work items are worth waking another thread for."""
-    return max(1, int(_GRAIN_NS / max(work_ns / max(tasks, 1), 0.01)))
-
-
 def dims_location(inputs: int) -> Location:
     """Where a run has the sizes of the dimensions: behind its inputs."""
     return Location(MemoryRegion.INPUT, inputs)
@@ -117,7 +105,7 @@ def plan_at(
     if template.arena:
         planned = planner([[size.lifetime(each) for each in block] for block in template.arena])
         arena_bytes, offsets = planned.arena_bytes, planned.offsets
-        if arena_bytes > _LARGEST:
+        if arena_bytes > LARGEST:
             raise UnsupportedError(f"{arena_bytes} bytes: no machine has that much memory")
     addresses: dict[str, int] = {}
     steps = [size.step(step, offsets) for step in template.steps]
@@ -220,8 +208,8 @@ def _segment(steps: Sequence[StepTemplate], address: Callable[[str], int | None]
     work: dict[tuple[_Condition, ...], float] = {}
     for step in steps:
         first = len(slots)
-        slots += [_slot(each) for each in step.operands]
-        slots += [_slot(guard.condition) for guard in step.guards]
+        slots += [NativeSlot.of(each) for each in step.operands]
+        slots += [NativeSlot.of(guard.condition) for guard in step.guards]
         wanted = sum(guard.wanted << bit for bit, guard in enumerate(step.guards))
         at = None if step.is_reference else address(step.symbol)
         grain = 1 if step.is_reference else step.grain
@@ -242,10 +230,6 @@ def _segment(steps: Sequence[StepTemplate], address: Callable[[str], int | None]
         steps[0].number,
         tuple(ReferenceStep(step.number, step.node) for step in steps if step.is_reference),
     )
-
-
-def _slot(location: Location) -> NativeSlot:
-    return NativeSlot(int(location.region), location.index, location.offset)
 
 
 _Condition = tuple[tuple[int, int], bool]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from whence.building.backend import Backend, Progress
-from whence.building.build import build_for, check_graph_operands
+from whence.building.build import build, check_graph_operands
 from whence.building.packed_weights import PackedWeights
 from whence.building.program import Program
 from whence.frontends.files import without_collection
@@ -53,8 +54,8 @@ def prepare_and_build(
     prepare_graph(graph, backend.generator().preferences)
     if tune:
         backend.tune(graph, fusion=fusion, progress=progress)
-    program = build_for(
-        graph, backend, fusion=fusion, progress=progress, weights_ready=weights_ready
+    program = backend.best_program(
+        graph, partial(build, graph, fusion=fusion, progress=progress, weights_ready=weights_ready)
     )
     program.release_constants()
     return program

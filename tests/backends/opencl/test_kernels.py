@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernels.harness import Cases
 from whence.api import prepare
-from whence.building.build import build_for
+from whence.building.build import build
 from whence.errors import ModelError
 from whence.graph.builder import Symbol
 from whence.passes.equivalence import difference
@@ -26,7 +26,7 @@ class DeviceCases(Cases):
         expected = graph.run(inputs)
         if prepared:
             prepare(graph)
-        program = build_for(graph, engine.backend)
+        program = build(graph, engine.backend.generator())
         left = {
             f"{step.name}: {step.why_reference}"
             for step in program.steps
@@ -219,4 +219,4 @@ def test_an_index_that_leads_nowhere_is_an_error(engine: Engine) -> None:
         cases.op("Gather", cases.normal(8, 2), cases.const(np.array([100_000], np.int64)), axis=0)
     )
     with pytest.raises(ModelError, match="100000"):
-        build_for(cases.build.finish(), engine.backend)
+        build(cases.build.finish(), engine.backend.generator())

@@ -234,7 +234,9 @@ def _output_blocks(program: Program) -> list[Block | None]:
 
 def _copies(program: Program) -> list[native.OutputCopy]:
     return [
-        native.OutputCopy(_slot(_source(program, copy.output, copy.source)), copy.size, copy.output)
+        native.OutputCopy(
+            NativeSlot.of(_source(program, copy.output, copy.source)), copy.size, copy.output
+        )
         for copy in program.copies
     ]
 
@@ -245,7 +247,3 @@ def _source(program: Program, output: int, known: Location) -> Location:
     """
     ref = program.graph.outputs[output].first_input
     return known if known.region is MemoryRegion.WEIGHTS else program.layout.places[ref]
-
-
-def _slot(location: Location) -> NativeSlot:
-    return NativeSlot(int(location.region), location.index, location.offset)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from whence.building.backend import Lowered, LoweredStep
-from whence.building.native_code import GANG
-from whence.building.plan_template import StepGuard, StepTemplate, dims_location, grain_of
+from whence.building.plan_template import StepGuard, StepTemplate, dims_location
 from whence.building.program_parts import location_of, operand_locations
 from whence.building.weights import Weights
 from whence.graph.guards import Guards
@@ -21,24 +21,28 @@ def step_templates(lowered: Lowered, weights: Weights) -> Iterator[StepTemplate]
 
 def _template(lowered: Lowered, each: LoweredStep, weights: Weights) -> StepTemplate:
     number, step, code, guards = each
-    kernel = step.kernel
-    if kernel is None:
+    if step.kernel is None:
         conditions = _conditions(lowered, guards, weights)
         return StepTemplate(number, node=step.members[0].id, guards=conditions)
     operands = operand_locations(lowered, step, weights)
-    if kernel.dimensions:
+    if step.kernel.dimensions:
         operands.append(dims_location(len(lowered.graph.inputs)))
+    made = _kernel_template(number, "" if code is None else code.symbol, step.kernel)
+    conditions = _conditions(lowered, guards, weights)
+    return replace(made, operands=tuple(operands), guards=conditions)
+
+
+def _kernel_template(number: int, symbol: str, kernel: Kernel) -> StepTemplate:
+    """What a step takes that runs this kernel, wherever its operands lie."""
     return StepTemplate(
         number,
-        "" if code is None else code.symbol,
+        symbol,
         tasks=kernel.tasks,
         flops=sum(member.flops for member in kernel.members),
         bytes=sum(member.bytes for member in kernel.members),
         flops_per_ns=kernel.flops_per_ns,
         is_gang=kernel.gang,
         scratch_bytes=kernel.scratch_bytes,
-        operands=tuple(operands),
-        guards=_conditions(lowered, guards, weights),
     )
 
 
@@ -55,17 +59,4 @@ def _conditions(lowered: Lowered, guards: Guards, weights: Weights) -> tuple[Ste
 
 def grain(kernel: Kernel) -> int:
     """How many work items make a piece that is worth handing to another thread."""
-    if kernel.gang:
-        return GANG
-    return grain_of(work_ns(kernel), kernel.tasks)
-
-
-def work_ns(kernel: Kernel) -> float:
-    """What the kernel takes on one thread, roughly."""
-    step = StepTemplate(
-        0,
-        flops=sum(member.flops for member in kernel.members),
-        bytes=sum(member.bytes for member in kernel.members),
-        flops_per_ns=kernel.flops_per_ns,
-    )
-    return step.work_ns
+    return _kernel_template(0, "", kernel).grain
