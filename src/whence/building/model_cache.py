@@ -204,18 +204,26 @@ class CachedModel:
             weights = self._weights(record)
             if weights is None or (library is None) != (record["library"] is None):
                 return None
+            content: memoryview | None = None
+
+            def explain() -> Any:
+                return self._load(details) if content is None else _loaded(content)
+
             if "template" in record:
-                return self._from_template(record["template"], details, weights, library)
-            plan = decode_plan(record, library)
+                from whence.building.template_json import decode_template
+
+                template = decode_template(record["template"], explain)
+                program = template.program(template.dimensions.sizes, weights, library)
+            else:
+                program = Program(decode_plan(record, library), weights, library, explain)
         except _MISREAD:
             return None
-        if not plan.is_native:
+        if not program.plan.is_native:
             # The first run needs it: now is the time to find that it is damaged.
             content = self._cache.map(details)
             if content is None:
                 return None
-            return Program(plan, weights, library, lambda: _loaded(content))
-        return Program(plan, weights, library, lambda: self._load(details))
+        return program
 
     def closed(self, shapes: Shapes) -> tuple[str, ...]:
         """The dimensions among open shapes that kernels needed the numbers of."""
@@ -238,20 +246,6 @@ class CachedModel:
     def has(self, shapes: Shapes, number: int) -> bool:
         """Is there a record of a program for these shapes with this number?"""
         return self._enabled and self._record(self._program_key(shapes, number)) is not None
-
-    def _from_template(
-        self, row: Mapping[str, Any], details: str, weights: PackedWeights, library: Library | None
-    ) -> Program | None:
-        from whence.building.template_json import decode_template
-
-        template = decode_template(row, lambda: self._load(details))
-        if any(step.is_reference for step in template.plan.steps):
-            # The first run needs it: now is the time to find that it is damaged.
-            content = self._cache.map(details)
-            if content is None:
-                return None
-            template = decode_template(row, lambda: _loaded(content))
-        return template.program(template.dimensions.sizes, weights, library)
 
     def can_store(self, shapes: Shapes) -> bool:
         """Will a program for inputs of these shapes be stored, as far as that can be said before it

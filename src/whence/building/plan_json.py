@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from whence.building.native_code import Library, NativeSlot, NativeStep
 from whence.building.program import Block, Plan, ReferenceStep, Segment, Variable, make_segment
-from whence.building.type_json import decode_type, encode_type
-from whence.types import DType, TensorType
+from whence.extent import is_symbolic
+from whence.types import DType
 
 
 def encode_plan(plan: Plan) -> dict[str, Any]:
     """A plan without addresses: kernels are named by their symbols."""
     return {
-        "inputs": [_encode_block(block) for block in plan.inputs],
-        "outputs": [_encode_block(block) for block in plan.outputs],
+        "inputs": [encode_block(block) for block in plan.inputs],
+        "outputs": [encode_block(block) for block in plan.outputs],
         "actions": [_encode_action(action) for action in plan.actions],
         "arena_bytes": plan.arena_bytes,
         "scratch_bytes": plan.scratch_bytes,
@@ -29,8 +29,8 @@ def encode_plan(plan: Plan) -> dict[str, Any]:
 def decode_plan(record: Mapping[str, Any], library: Library | None) -> Plan:
     """The plan, its kernels looked up in the library. What is no plan raises some error or other."""
     return Plan(
-        inputs=tuple(_decode_block(block) for block in record["inputs"]),
-        outputs=tuple(_decode_block(block) for block in record["outputs"]),
+        inputs=tuple(decode_block(block) for block in record["inputs"]),
+        outputs=tuple(decode_block(block) for block in record["outputs"]),
         actions=tuple(_decode_action(action, library) for action in record["actions"]),
         arena_bytes=int(record["arena_bytes"]),
         scratch_bytes=int(record["scratch_bytes"]),
@@ -39,25 +39,28 @@ def decode_plan(record: Mapping[str, Any], library: Library | None) -> Plan:
     )
 
 
-def _encode_block(block: Block | None) -> list[Any] | None:
+def encode_size(size: int) -> int | str:
+    return str(size) if is_symbolic(size) else size
+
+
+def encode_block(block: Block | None) -> list[Any] | None:
     if block is None:
         return None
-    return [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
+    dtype = int(DType.of(np.empty(0, block.dtype)))
+    return [block.name, dtype, [encode_size(size) for size in block.shape]]
 
 
-def _decode_block(row: Sequence[Any] | None) -> Block | None:
+def decode_block(row: Sequence[Any] | None, size: Callable[[int | str], int] = int) -> Block | None:
+    """`size` reads those that are open."""
     if row is None:
         return None
-    name, encoded = row
-    kind = decode_type(encoded)
-    if not isinstance(kind, TensorType) or kind.static_shape is None:
-        raise ValueError(f"{kind} has no fixed size")
-    return Block(name, kind.dtype.numpy, kind.static_shape)
+    name, dtype, shape = row
+    return Block(str(name), DType(dtype).numpy, tuple(size(each) for each in shape))
 
 
 def encode_variable(variable: Variable) -> list[Any]:
     return [
-        _encode_block(variable.block),
+        encode_block(variable.block),
         variable.initial_offset,
         variable.initial_bytes,
         variable.is_assigned,
@@ -66,7 +69,7 @@ def encode_variable(variable: Variable) -> list[Any]:
 
 
 def decode_variable(row: Sequence[Any]) -> Variable:
-    block = _decode_block(row[0])
+    block = decode_block(row[0])
     if block is None:
         raise ValueError("a variable without a type")
     return Variable(block, int(row[1]), int(row[2]), bool(row[3]), bool(row[4]))
@@ -80,15 +83,8 @@ def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
         "first_step": plan.first_step,
         "scratch_bytes": plan.scratch_bytes,
         "steps": [
-            (
-                symbol,
-                step.tasks,
-                step.grain,
-                step.first_slot,
-                step.n_slots,
-                step.n_guards,
-                step.wanted,
-            )
+            # Its address is its symbol's.
+            (symbol, *(getattr(step, name) for name, _ in NativeStep._fields_[1:]))
             for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
         ],
         "conditional_steps": [(step.number, step.node) for step in action.conditional_steps],

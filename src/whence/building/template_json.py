@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from whence.building.arena import Lifetime
 from whence.building.location import Location, MemoryRegion
-from whence.building.plan_json import decode_variable, encode_variable
+from whence.building.plan_json import (
+    decode_block,
+    decode_variable,
+    encode_block,
+    encode_size,
+    encode_variable,
+)
 from whence.building.plan_template import PlanTemplate, StepGuard, StepTemplate
-from whence.building.program import Block
 from whence.building.program_template import ProgramTemplate
-from whence.extent import Dimensions, Relation, is_symbolic
-from whence.types import DType
+from whence.extent import Dimensions, Relation
 
 
 def encode_template(template: ProgramTemplate) -> dict[str, Any]:
@@ -24,19 +26,27 @@ def encode_template(template: ProgramTemplate) -> dict[str, Any]:
         "sizes": dimensions.sizes,
         "most": dimensions.most,
         "guards": [
-            (_size(guard.left), guard.relation.value, _size(guard.right), guard.asked_by)
+            (
+                encode_size(guard.left),
+                guard.relation.value,
+                encode_size(guard.right),
+                guard.asked_by,
+            )
             for guard in dimensions.guards
         ],
         "labels": dimensions.labels,
         "shapes": [
-            (name, None if shape is None else _sizes(shape))
+            (name, None if shape is None else [encode_size(size) for size in shape])
             for name, shape in template.inputs.items()
         ],
-        "inputs": [_encode_block(block) for block in plan.inputs],
-        "outputs": [_encode_block(block) for block in plan.outputs],
+        "inputs": [encode_block(block) for block in plan.inputs],
+        "outputs": [encode_block(block) for block in plan.outputs],
         "steps": [_encode_step(step) for step in plan.steps],
         "arena": [
-            [(_size(each.size), each.first, each.last, _size(each.offset)) for each in block]
+            [
+                (encode_size(each.size), each.first, each.last, encode_size(each.offset))
+                for each in block
+            ]
             for block in plan.arena
         ],
         "arena_bytes": plan.arena_bytes,
@@ -54,8 +64,8 @@ def decode_template(record: Mapping[str, Any], details: Any) -> ProgramTemplate:
     for left, relation, right, asked_by in record["guards"]:
         dimensions.add_guard(read(left), Relation(relation), read(right), str(asked_by))
     plan = PlanTemplate(
-        inputs=tuple(read.block(row) for row in record["inputs"]),
-        outputs=tuple(read.block(row) for row in record["outputs"]),
+        inputs=tuple(decode_block(row, read) for row in record["inputs"]),
+        outputs=tuple(decode_block(row, read) for row in record["outputs"]),
         steps=tuple(read.step(row) for row in record["steps"]),
         arena=tuple(
             tuple(
@@ -69,27 +79,14 @@ def decode_template(record: Mapping[str, Any], details: Any) -> ProgramTemplate:
         dimensions=tuple(sizes),
     )
     shapes = {
-        str(name): None if shape is None else read.sizes(shape) for name, shape in record["shapes"]
+        str(name): None if shape is None else [read(size) for size in shape]
+        for name, shape in record["shapes"]
     }
     return ProgramTemplate(dimensions, shapes, plan, details)
 
 
-def _size(size: int) -> int | str:
-    return str(size) if is_symbolic(size) else size
-
-
-def _sizes(sizes: Sequence[int]) -> list[int | str]:
-    return [_size(size) for size in sizes]
-
-
-def _encode_block(block: Block | None) -> list[Any] | None:
-    if block is None:
-        return None
-    return [block.name, int(DType.of(np.empty(0, block.dtype))), _sizes(block.shape)]
-
-
 def _encode_location(location: Location) -> list[Any]:
-    return [int(location.region), location.index, _size(location.offset)]
+    return [int(location.region), location.index, encode_size(location.offset)]
 
 
 def _encode_step(step: StepTemplate) -> list[Any]:
@@ -97,12 +94,9 @@ def _encode_step(step: StepTemplate) -> list[Any]:
         step.number,
         step.symbol,
         step.node,
-        _size(step.tasks),
-        _size(step.flops),
-        _size(step.bytes),
+        *map(encode_size, (step.tasks, step.flops, step.bytes, step.scratch_bytes)),
         step.flops_per_ns,
         step.is_gang,
-        _size(step.scratch_bytes),
         [_encode_location(each) for each in step.operands],
         [(_encode_location(each.condition), each.value, each.wanted) for each in step.guards],
     ]
@@ -122,43 +116,23 @@ class _Reader:
             self._parsed[size] = self._dimensions.parse(size)
         return self._parsed[size]
 
-    def sizes(self, sizes: Sequence[int | str]) -> tuple[int, ...]:
-        return tuple(self(size) for size in sizes)
-
-    def block(self, row: Sequence[Any] | None) -> Block | None:
-        if row is None:
-            return None
-        name, dtype, shape = row
-        return Block(str(name), DType(dtype).numpy, self.sizes(shape))
-
     def location(self, row: Sequence[Any]) -> Location:
         region, index, offset = row
         return Location(MemoryRegion(region), int(index), self(offset))
 
     def step(self, row: Sequence[Any]) -> StepTemplate:
-        (
-            number,
-            symbol,
-            node,
-            tasks,
-            flops,
-            traffic,
-            flops_per_ns,
-            is_gang,
-            scratch,
-            operands,
-            guards,
-        ) = row
+        number, symbol, node, *sizes, flops_per_ns, is_gang, operands, guards = row
+        tasks, flops, traffic, scratch = map(self, sizes)
         return StepTemplate(
             int(number),
             str(symbol),
             int(node),
-            self(tasks),
-            self(flops),
-            self(traffic),
+            tasks,
+            flops,
+            traffic,
             int(flops_per_ns),
             bool(is_gang),
-            self(scratch),
+            scratch,
             tuple(self.location(each) for each in operands),
             tuple(
                 StepGuard(self.location(condition), (int(value[0]), int(value[1])), bool(wanted))

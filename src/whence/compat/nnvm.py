@@ -7,7 +7,7 @@ do; whence's own hold node ids. What follows in NNVM, `GraphCompile`, is `whence
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whence.fusion.fuse import FuseEntry, fuse
 from whence.fusion.groups import NO_NODE, FusibleGroups
@@ -55,11 +55,4 @@ def graph_find_fusible_groups(graph: Graph, *, opt_level: int = 1) -> DecoratedG
 def graph_fuse(decorated: DecoratedGraph) -> DecoratedGraph:
     """`GraphFuse`: one entry for each group, in execution order."""
     fused = fuse(decorated.graph, decorated.groups)
-    return DecoratedGraph(
-        decorated.graph,
-        decorated.groups,
-        decorated.group_root,
-        decorated.group_master,
-        decorated.pattern,
-        tuple(fused.entries),
-    )
+    return replace(decorated, fused_entry=tuple(fused.entries))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from whence.graph import Graph
     from whence.graph.iterations import Iterations
     from whence.ops.definition import Value
-    from whence.runtime.iteration_roles import BodyRoles, IterationResults, RunsIterations
+    from whence.runtime.iteration_roles import BodyRoles, IterationResults
     from whence.runtime.profiler import Profiler
 
 
@@ -336,11 +336,12 @@ class Executable:
         except IndexError:
             instance = self._instance(prepared.program)
         try:
-            native: RunsIterations | str = self.engine.backend.native_iterations(instance, roles)
+            native = self.engine.backend.native_iterations(instance, roles)
             if isinstance(native, str):
                 return native
             with nullcontext() if profiler is None else profiler.part(prepared.program):
-                return native.run(bound, iterations, profiler)
+                results: IterationResults = native.run(bound, iterations, profiler)
+                return results
         except MemoryError as error:
             raise WhenceError(f"there is no memory for what a loop makes: {error}") from error
         finally:

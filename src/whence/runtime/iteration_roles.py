@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from whence.graph import Graph, Node
-from whence.graph.iterations import ITERATING, Iterations, captures, loop_heads
-from whence.ops.definition import Value
-from whence.runtime.profiler import Profiler
+from whence.graph.iterations import ITERATING, captures, loop_heads
 
 
 class BodyRoles(NamedTuple):
@@ -36,14 +34,6 @@ class IterationResults(NamedTuple):
     """What the last one handed on, in the order of `BodyRoles.carried`."""
     scanned: Sequence[np.ndarray]
     """What was kept from each, in the order of `BodyRoles.scanned`."""
-
-
-class RunsIterations(Protocol):
-    """Runs all iterations of a loop with one body, for the shapes that it was made for."""
-
-    def run(
-        self, inputs: Sequence[Value], iterations: Iterations, profiler: Profiler | None
-    ) -> IterationResults: ...
 
 
 def handed_on(node: Node, body: Graph, passed_on: Mapping[int, int]) -> dict[int, int]:

@@ -125,31 +125,28 @@ def runtime_unit() -> SourceUnit:
     )
 
 
+_POINTER, _INT, _LONG, _NS = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
+_FUNCTIONS: tuple[tuple[Any, ...], ...] = (
+    ("wh_pool_create", _POINTER, _INT, _LONG),
+    ("wh_pool_destroy", None, _POINTER),
+    ("wh_pool_threads", _INT, _POINTER),
+    ("wh_pool_reserve", _INT, _POINTER, _LONG),
+    ("wh_run", _LONG, _POINTER, _LONG, _POINTER, _POINTER, _POINTER),
+    ("wh_run_iterations", _LONG, _POINTER, _LONG, _NS, _POINTER, _POINTER),
+    ("wh_now", _NS),
+    ("wh_noting_ns", _NS),
+)
+"""Each by name, with what it returns and takes."""
+
+
 class NativeRuntime:
     """The library, loaded: a thread pool and the function that runs a plan."""
 
     def __init__(self, toolchain: Toolchain) -> None:
         self._library = ctypes.CDLL(str(toolchain.build_library([runtime_unit()])))
-        void = ctypes.c_void_p
-        self._library.wh_pool_create.restype = void
-        self._library.wh_pool_create.argtypes = (ctypes.c_int32, ctypes.c_int64)
-        self._library.wh_pool_destroy.argtypes = (void,)
-        self._library.wh_pool_destroy.restype = None
-        self._library.wh_pool_threads.argtypes = (void,)
-        self._library.wh_pool_threads.restype = ctypes.c_int32
-        self._library.wh_pool_reserve.argtypes = (void, ctypes.c_int64)
-        self._library.wh_run.argtypes = (void, ctypes.c_int64, void, void, void)
-        self._library.wh_run.restype = ctypes.c_int64
-        self._library.wh_run_iterations.argtypes = (
-            void,
-            ctypes.c_int64,
-            ctypes.c_uint64,
-            void,
-            void,
-        )
-        self._library.wh_run_iterations.restype = ctypes.c_int64
-        self._library.wh_now.restype = ctypes.c_uint64
-        self._library.wh_noting_ns.restype = ctypes.c_uint64
+        for name, made, *given in _FUNCTIONS:
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = made, given
         self._run = self._library.wh_run
 
     def create_pool(self, threads: int) -> int:

@@ -142,16 +142,10 @@ class ProgramSet:
                 made = Prepared(program, is_compiled=True, is_specialised=True)
                 made.last_use = next(self._uses)
                 self._prepared[cast(Signature, signature)] = made
-            self._forget_specialised(self.hot)
+            for left in self._forget_all_but(MOST_SPECIALISED, lambda each: each.is_specialised):
+                self.hot.forget(left)
         finally:
             self.lock.release()
-
-    def _forget_specialised(self, hot: HotShapes) -> None:
-        found = [item for item in self._prepared.items() if item[1].is_specialised]
-        found.sort(key=lambda item: item[1].last_use)
-        for signature, _ in found[: max(len(found) - MOST_SPECIALISED, 0)]:
-            del self._prepared[signature]
-            hot.forget(signature)
 
     def _shapes(self, signature: Signature) -> dict[str, tuple[int, ...]]:
         return {
@@ -178,10 +172,16 @@ class ProgramSet:
 
     def _forget_sizes(self) -> None:
         """Let go of the sizes that were not used for the longest time, and of their memory."""
-        derived = [item for item in self._prepared.items() if not item[1].is_compiled]
-        derived.sort(key=lambda item: item[1].last_use or next(self._uses))
-        for signature, _ in derived[: max(len(derived) - MOST_SIZES, 0)]:
+        self._forget_all_but(MOST_SIZES, lambda prepared: not prepared.is_compiled)
+
+    def _forget_all_but(self, most: int, which: Callable[[Prepared], bool]) -> list[Signature]:
+        """Of the programs in question only those that were used last stay."""
+        found = [item for item in self._prepared.items() if which(item[1])]
+        found.sort(key=lambda item: item[1].last_use or next(self._uses))
+        left = [signature for signature, _ in found[: max(len(found) - most, 0)]]
+        for signature in left:
             del self._prepared[signature]
+        return left
 
 
 def _compiles_in_runs(program: Program) -> bool:

@@ -65,7 +65,7 @@ class CpuGenerator(CodeGenerator):
 
     toolchain: Toolchain
     threads: int = 1
-    tuned: Choices = field(default_factory=lambda: NO_CHOICES)
+    choices: Choices = field(default_factory=lambda: NO_CHOICES)
     """By problem, which kernels to take; for other problems the cost model chooses."""
     load: bool = True
     """Without it, the code is made to be exported: it is neither linked nor loaded."""
@@ -85,10 +85,6 @@ class CpuGenerator(CodeGenerator):
     @property
     def tile(self) -> Tile:
         return tile_for(self.toolchain, self.threads, bf16x2=self.bf16x2)
-
-    @property
-    def choices(self) -> Choices:
-        return self.tuned
 
     @property
     def plan_arena(self) -> Planner:
