@@ -42,11 +42,6 @@ typedef struct {
 
 static const wh_engine_functions cpu;
 
-static void *block(int64_t bytes) {
-  void *memory = NULL;
-  return posix_memalign(&memory, WH_LINE, (size_t)(bytes > 0 ? bytes : 1)) ? NULL : memory;
-}
-
 whence_status_t whence_model_create(whence_model_t *model, const whence_description_t *description, const char *weights_file, int threads) {
   if (!model || !description || !weights_file || threads < 0 || !description->plan) return whence_invalid_arguments;
   cpu_model *made = calloc(1, sizeof *made);
@@ -137,7 +132,7 @@ static whence_status_t create_stream(whence_stream_t *stream, whence_model_t mod
   pthread_cond_init(&made->more, NULL);
   pthread_cond_init(&made->less, NULL);
   made->process = getpid();
-  made->arena = block(description->arena_bytes);
+  made->arena = wh_block(description->arena_bytes);
   made->pointers = calloc((size_t)description->plan->n_slots + 1, sizeof *made->pointers);
   made->state = wh_state_create(description);
   if (made->state) wh_state_reset(description, made->state, ((const cpu_model *)model)->weights);
@@ -190,16 +185,23 @@ static whence_status_t execute(whence_stream_t stream, const void *const *inputs
   return whence_success;
 }
 
-static whence_status_t wait_for_all(whence_stream_t stream) {
-  cpu_stream *self = (cpu_stream *)stream;
-  pthread_mutex_lock(&stream->lock);
-  const uint64_t awaited = stream->submitted;
-  while (self->done < awaited) {
+/* Takes the lock when all is done that was submitted before the call, and with `at_rest` nothing else runs. Jobs that nobody does are done here.
+   Returns how many were submitted. */
+static uint64_t lock_when_done(cpu_stream *self, int at_rest) {
+  pthread_mutex_lock(&self->base.lock);
+  const uint64_t awaited = self->base.submitted;
+  while (self->done < awaited || (at_rest && self->running)) {
     if (!self->running)
       do_jobs(self, awaited);
     else
-      pthread_cond_wait(&self->less, &stream->lock);
+      pthread_cond_wait(&self->less, &self->base.lock);
   }
+  return awaited;
+}
+
+static whence_status_t wait_for_all(whence_stream_t stream) {
+  cpu_stream *self = (cpu_stream *)stream;
+  const uint64_t awaited = lock_when_done(self, 0);
   if (stream->waited < awaited) stream->waited = awaited;
   const whence_status_t failure = self->failure;
   self->failure = whence_success;
@@ -209,14 +211,7 @@ static whence_status_t wait_for_all(whence_stream_t stream) {
 
 static whence_status_t reset_state(whence_stream_t stream) {
   cpu_stream *self = (cpu_stream *)stream;
-  pthread_mutex_lock(&stream->lock);
-  const uint64_t awaited = stream->submitted;
-  while (self->running || self->done < awaited) {
-    if (!self->running)
-      do_jobs(self, awaited);
-    else
-      pthread_cond_wait(&self->less, &stream->lock);
-  }
+  lock_when_done(self, 1);
   /* No job begins while the lock is held. */
   wh_state_reset(stream->model->description, self->state, ((const cpu_model *)stream->model)->weights);
   pthread_mutex_unlock(&stream->lock);

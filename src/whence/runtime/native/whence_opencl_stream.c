@@ -72,7 +72,7 @@ static int32_t make_state(cl_stream *self) {
   int32_t error = CL_SUCCESS;
   for (int i = 0; i < n && !error; i++) {
     self->state[i] = buffer(self, description->variables[i].bytes, &error);
-    if (!error && !description->variables[i].in_place) self->state[n + i] = buffer(self, description->variables[i].bytes, &error);
+    if (!error) self->state[n + i] = description->variables[i].in_place ? self->state[i] : buffer(self, description->variables[i].bytes, &error);
   }
   return error;
 }
@@ -180,7 +180,10 @@ static void destroy_stream(whence_stream_t stream) {
   free(self->kernels);
   release((void **)self->inputs, description->n_inputs);
   release((void **)self->outputs, description->n_outputs);
-  release(self->state, 2 * description->n_variables);
+  const int n = description->n_variables;
+  for (int i = 0; self->state && i < n; i++)
+    if (self->state[n + i] == self->state[i]) self->state[n + i] = NULL;
+  release(self->state, 2 * n);
   if (self->arena) clReleaseMemObject(self->arena);
   if (self->scratch) clReleaseMemObject(self->scratch);
   if (self->fault) clReleaseMemObject(self->fault);
@@ -199,19 +202,14 @@ typedef struct {
   cl_mem *outputs;
 } execution;
 
-/* A variable, or where its next value goes. */
-static cl_mem variable_of(const cl_stream *self, const wh_slot *slot) {
-  const int n = self->base.model->description->n_variables;
-  return slot->region == WH_NEXT && self->state[n + slot->index] ? self->state[n + slot->index] : self->state[slot->index];
-}
-
 static cl_mem memory_of(const execution *run, const wh_slot *slot) {
   const cl_model *model = (const cl_model *)run->stream->base.model;
   return slot->region == WH_ARENA     ? run->stream->arena
          : slot->region == WH_WEIGHTS ? model->weights
          : slot->region == WH_INPUT   ? run->inputs[slot->index]
          : slot->region == WH_OUTPUT  ? run->outputs[slot->index]
-                                      : variable_of(run->stream, slot);
+         : slot->region == WH_STATE   ? run->stream->state[slot->index]
+                                      : run->stream->state[model->base.description->n_variables + slot->index];
 }
 
 /* Where a command's event goes, NULL for nowhere: there is room for one more. */
@@ -299,13 +297,9 @@ static int32_t submit(const execution *run, const void *const *host_inputs, void
     const wh_slot slot = {WH_OUTPUT, i, 0};
     if (!is_copied) error = deliver(run, &slot, i, description->output_bytes[i], host_outputs[i]);
   }
-  for (int i = 0; i < description->n_variables && !error; i++) {
-    if (description->variables[i].in_place) continue;
-    void *before = self->state[i];
-    self->state[i] = self->state[description->n_variables + i];
-    self->state[description->n_variables + i] = before;
-  }
-  return error ? error : clFlush(self->queue);
+  if (error) return error;
+  wh_state_advance(description, self->state);
+  return clFlush(self->queue);
 }
 
 /* Memory of the device for what the caller has on the host. */

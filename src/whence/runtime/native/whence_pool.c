@@ -99,6 +99,14 @@ static void relax(void) {
 #endif
 }
 
+/* Between two looks at what others are to change. */
+static void pass_time(int keeps_core) {
+  if (keeps_core)
+    relax();
+  else
+    sched_yield();
+}
+
 /* Until somebody wakes this worker, or a little less. */
 static void sleep_until_woken(wh_pool *pool, progress *own) {
 #ifdef __linux__
@@ -156,21 +164,11 @@ static void meet(wh_gang *face) {
     atomic_fetch_add_explicit(&all->round, 1, memory_order_release);
     return;
   }
-  for (int looks = 0; atomic_load_explicit(&all->round, memory_order_acquire) == round; looks++) {
-    if (looks < MEET_LOOKS)
-      relax();
-    else
-      sched_yield();
-  }
+  for (int looks = 0; atomic_load_explicit(&all->round, memory_order_acquire) == round; looks++) pass_time(looks < MEET_LOOKS);
 }
 
 static void await_parts(wh_gang *face, int64_t parts) {
-  for (int looks = 0; __atomic_load_n(&face->done, __ATOMIC_ACQUIRE) < parts; looks++) {
-    if (looks < MEET_LOOKS)
-      relax();
-    else
-      sched_yield();
-  }
+  for (int looks = 0; __atomic_load_n(&face->done, __ATOMIC_ACQUIRE) < parts; looks++) pass_time(looks < MEET_LOOKS);
 }
 
 /* Scratch memory for one worker, the header before it. */
@@ -444,12 +442,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
     /* All work items are taken: a worker that comes now would find none. Those who meet need each other. */
     if (found != joined && !gang && atomic_compare_exchange_strong(state, &found, phase_of(order, CLOSED))) continue;
     if (timed && !since) since = wh_now();
-    for (int looks = 0; atomic_load_explicit(state, memory_order_acquire) != done; looks++) {
-      if (looks < SPIN_LOOKS)
-        relax();
-      else
-        sched_yield();
-    }
+    for (int looks = 0; atomic_load_explicit(state, memory_order_acquire) != done; looks++) pass_time(looks < SPIN_LOOKS);
   }
   return since;
 }

@@ -6,7 +6,7 @@
 
 #include "whence_state.h"
 
-static void *block(int64_t bytes) {
+void *wh_block(int64_t bytes) {
   void *memory = NULL;
   return posix_memalign(&memory, WH_LINE, (size_t)(bytes > 0 ? bytes : 1)) ? NULL : memory;
 }
@@ -16,8 +16,8 @@ void **wh_state_create(const whence_description_t *description) {
   void **state = calloc(2 * (size_t)n + 1, sizeof *state);
   for (int i = 0; state && i < n; i++) {
     const wh_variable *variable = &description->variables[i];
-    state[i] = block(variable->bytes);
-    state[n + i] = variable->in_place ? state[i] : block(variable->bytes);
+    state[i] = wh_block(variable->bytes);
+    state[n + i] = variable->in_place ? state[i] : wh_block(variable->bytes);
     if (!state[i] || !state[n + i]) {
       wh_state_free(description, state);
       return NULL;

@@ -4,6 +4,9 @@
 
 #include "whence_description.h"
 
+/* Memory of so many bytes that begins on a cache line; NULL when there is none. */
+void *wh_block(int64_t bytes);
+
 /* The addresses of the variables as they are, then of where an execution writes what they will be. NULL when memory ran out. */
 void **wh_state_create(const whence_description_t *description);
 void wh_state_free(const whence_description_t *description, void **state);
