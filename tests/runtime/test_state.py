@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 
 import whence
@@ -59,6 +60,23 @@ def test_a_clone_has_a_state_of_its_own() -> None:
     assert (float(twin(x)[0]), float(model(x)[0]), float(twin(x)[0])) == (1, 2, 2)
     assert twin.programs == model.programs
     assert twin.graph is model.graph
+
+
+def test_a_default_that_is_given_changes_nothing_else(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]>\n'
+        "g (float[1] x, float[1] total, float[1] w) => (float[1] y, float[1] next)"
+        " <float[1] w = {2.0}> { a = Mul(x, w)\n next = Add(total, a)\n y = Identity(next) }"
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    model = whence.compile(tmp_path / "m.onnx", state={"total": "next"}, threads=1)
+    one = np.ones(1, np.float32)
+    assert [float(model(one, **given)[0]) for given in ({}, {"w": one}, {})] == [2, 3, 5]
+    model.reset()
+    assert float(model(one, w=one)[0]) == 1
+    assert float(model.state["total"][0]) == 1
+    with pytest.raises(InputError, match="unknown input 'total'"):
+        model(one, total=one)
 
 
 def test_threads_take_turns_on_one_state() -> None:

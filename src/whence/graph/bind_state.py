@@ -30,6 +30,7 @@ def bind_state(graph: Graph, pairs: Mapping[str, str]) -> Graph:
         raise InputError("state: an output is named twice")
     for given, made in pairs.items():
         _bind(graph, inputs[given], outputs[made])
+    graph.listed_inputs = tuple(each for each in graph.listed_inputs if each[0] not in pairs)
     return graph
 
 

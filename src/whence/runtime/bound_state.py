@@ -1,10 +1,11 @@
-"""State in memory of the caller (`Executable.bind`): which buffers can hold it, and which output
-has the next value of an input.
+"""The state of a model: when memory for it is made, and, where that is the caller's
+(`Executable.bind`), which buffers can hold it, and which output has the next value of an input.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,40 @@ from whence.errors import InputError
 from whence.types import TensorType
 
 if TYPE_CHECKING:
+    from whence.building.backend import Backend
+    from whence.building.program import Program
     from whence.runtime.executable import Executable
 
 WithState = Callable[[Mapping[str, str], Mapping[str, Sequence[int]]], "Executable"]
 _PAST = re.compile(r"past(_key_values|_key_value)?")
+
+
+class ModelState:
+    """The variables of a model, whichever of its programs runs: memory for them is made when the
+    first program that has any is known.
+    """
+
+    def __init__(self, backend: Backend, bound: Mapping[str, np.ndarray] | None = None) -> None:
+        self._backend = backend
+        self.bound = bound or {}
+        """Memory of the caller in which variables lie."""
+        self._memory: Any = None
+        self._making = threading.Lock()
+
+    def memory(self, program: Program) -> Any:
+        """A `runtime.state_memory.VariableMemory`, for this program and all others."""
+        with self._making:
+            if self._memory is None:
+                self._memory = self._backend.state(program, self.bound)
+            return self._memory
+
+    def reset(self) -> None:
+        """Give every variable its initial value. Waits for a run that is on its way."""
+        with self._making:
+            memory = self._memory
+        if memory is not None:
+            with memory.lock:
+                memory.reset()
 
 
 def writable_array(name: str, value: Any) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,7 +12,13 @@ import numpy as np
 from whence.building.program import Program
 from whence.errors import InputError, WhenceError
 from whence.ops.binding import Binder, Port
-from whence.runtime.bound_state import WithState, check_buffers, paired_outputs, writable_array
+from whence.runtime.bound_state import (
+    ModelState,
+    WithState,
+    check_buffers,
+    paired_outputs,
+    writable_array,
+)
 from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.engine import Engine
 from whence.runtime.hot_shapes import HotShapes
@@ -92,14 +97,11 @@ class Executable:
         self._programs = ProgramSet(
             self.inputs, specialise, None if hot is None else HotShapes(hot)
         )
-        self._state: Any = None
-        self._bound: Mapping[str, np.ndarray] = {}
-        """Memory of the caller in which variables lie."""
+        self._state = ModelState(engine.backend)
         self._stateful: dict[object, Executable] = {}
         """The same model with inputs as state."""
         self.with_state: WithState | None = None
         """Compiles the same model with inputs as state; set by whoever compiled it."""
-        self._making_state = threading.Lock()
 
     def reset(self) -> None:
         """Give the model's variables their initial values, as before its first run. Waits for a run
@@ -113,11 +115,7 @@ class Executable:
             >>> float(model(one)[0])
             1.0
         """
-        with self._making_state:
-            state = self._state
-        if state is not None:
-            with state.lock:
-                state.reset()
+        self._state.reset()
 
     def clone(self) -> Executable:
         """The same compiled model with a state of its own, which begins with the initial values.
@@ -166,7 +164,7 @@ class Executable:
             return self._stateful[key].bind(buffers)
         check_buffers(arrays, self._variables)
         twin = self.clone()
-        twin._bound = arrays
+        twin._state = ModelState(self.engine.backend, arrays)
         return twin
 
     @property
@@ -190,17 +188,11 @@ class Executable:
         """
         programs = self.programs
         if not programs or not programs[0].plan.variables:
-            return {name: array.copy() for name, array in self._bound.items()}
-        state = self._state_of(programs[0])
+            return {name: array.copy() for name, array in self._state.bound.items()}
+        state = self._state.memory(programs[0])
         with state.lock:
             values: dict[str, np.ndarray] = state.values()
             return values
-
-    def _state_of(self, program: Program) -> Any:
-        with self._making_state:
-            if self._state is None:
-                self._state = self.engine.backend.state(program, self._bound)
-            return self._state
 
     @property
     def graph(self) -> Graph:
@@ -380,9 +372,10 @@ class Executable:
         with self._programs.lock:
             if key not in self._overriding:
                 ports = [port for port in self._listed if port.name in own | wanted]
-                self._overriding[key] = Executable(
+                other = self._overriding[key] = Executable(
                     ports, self.engine, self._specialise, lambda: self.graph, hot=self._hot
                 )
+                other._state = self._state
             return self._overriding[key]
 
     def prepare_static(self) -> Program:
@@ -453,7 +446,7 @@ class Executable:
                     return self.engine.backend.run(instance, inputs, profiler=profiler)
             if not program.plan.variables:
                 return self._run_on(instance, program, inputs, stream, None, out)
-            state = self._state_of(program)
+            state = self._state.memory(program)
             with state.lock:
                 return self._run_on(instance, program, inputs, stream, state, out)
         except MemoryError as error:
