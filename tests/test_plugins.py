@@ -202,6 +202,12 @@ class Unfinished(Backend):
     def instance(self, program): ...
     def run(self, instance, inputs, **others): ...
 """
+_SHORT = """
+from python_backend.backend import PythonBackend
+
+class Short(PythonBackend):
+    def run(self, instance, inputs, profiler=None): ...
+"""
 _FAILING = """
 from python_backend.backend import PythonBackend, PythonGenerator
 
@@ -222,6 +228,17 @@ def test_a_backend_that_lacks_something(site: Path) -> None:
         match=r"plugin 'half' .* lacks what every backend has: devices, kind",
     ):
         whence.Engine("half")
+
+
+@pytest.mark.usefixtures("example")
+def test_a_backend_with_a_method_that_takes_something_else(site: Path) -> None:
+    install(site, "short", "[whence.backends]\nshort = short:Short\n", short=_SHORT)
+    with pytest.raises(
+        whence.UnsupportedError,
+        match=r"plugin 'short' .* has a method run\(self, instance, inputs, profiler=None\) that"
+        r" cannot be called like run\(.*, out: .*\) .* unexpected keyword argument 'queue'",
+    ):
+        whence.Engine("short")
 
 
 @pytest.mark.usefixtures("example")

@@ -46,7 +46,30 @@ def find_backend(kind: str) -> type[Backend]:
     missing += [] if hasattr(found, "kind") else ["kind"]
     if missing:
         raise UnsupportedError(f"{plugin} lacks what every backend has: {', '.join(missing)}")
+    if kind not in _OWN:
+        _check_signatures(found, plugin)
     return found
+
+
+def _check_signatures(found: type[Backend], plugin: Plugin) -> None:
+    """Its methods can be called like those that they stand for."""
+    import inspect
+
+    from whence.building.backend import Backend
+
+    for name, wanted in inspect.getmembers(Backend, inspect.isfunction):
+        given = inspect.signature(wanted).parameters.values()
+        own = inspect.signature(getattr(found, name))
+        try:
+            own.bind(
+                *(each for each in given if each.kind is each.POSITIONAL_OR_KEYWORD),
+                **{each.name: each for each in given if each.kind is each.KEYWORD_ONLY},
+            )
+        except TypeError as error:
+            raise UnsupportedError(
+                f"{plugin} has a method {name}{own} that cannot be called like"
+                f" {name}{inspect.signature(wanted)} of every backend: {error}"
+            ) from None
 
 
 def _plugin(kind: str) -> Plugin | None:
