@@ -57,42 +57,34 @@ class Weights:
             if packing is None:
                 nbytes = value.nbytes
             if nbytes is not None and value.nbytes >= _LARGE and file_bytes_of(value) is not None:
-                offset = self._piece_offset(value, packing, nbytes)
+                offset, is_new = self._offset(packing, value.reshape(-1).view(np.uint8), nbytes)
+                if is_new:
+                    self._pieces.append(Piece(offset, nbytes, value, packing))
             else:
                 array = np.ascontiguousarray(value if packing is None else packing(value))
-                offset = self._offset(array.reshape(-1).view(np.uint8))
+                offset = self.bytes_at(array.reshape(-1).view(np.uint8))
             self._places[key] = Location(MemoryRegion.WEIGHTS, offset=offset)
         return self._places[key]
 
     def bytes_at(self, data: np.ndarray) -> int:
         """Where these bytes will lie."""
-        return self._offset(data)
-
-    def _offset(self, data: np.ndarray) -> int:
-        """Where the bytes will lie: tied weights are often in a file twice, and equal small
-        constants a hundred times.
-        """
-        offset = self._same(None, data)
-        if offset is None:
-            offset = self._reserve(data.nbytes)
+        offset, is_new = self._offset(None, data, data.nbytes)
+        if is_new:
             self._arrays.append((offset, data))
-            self._alike.setdefault(_key(None, data), (offset, data))
         return offset
 
-    def _piece_offset(self, value: np.ndarray, packing: Packing | None, nbytes: int) -> int:
-        data = value.reshape(-1).view(np.uint8)
-        offset = self._same(packing, data)
-        if offset is None:
-            offset = self._reserve(nbytes)
-            self._pieces.append(Piece(offset, nbytes, value, packing))
-            self._alike.setdefault(_key(packing, data), (offset, data))
-        return offset
-
-    def _same(self, packing: Packing | None, data: np.ndarray) -> int | None:
-        """Where equal bytes will lie that are packed in the same way."""
+    def _offset(self, packing: Packing | None, data: np.ndarray, nbytes: int) -> tuple[int, bool]:
+        """Where the bytes will lie that take so many when they are packed, and whether nothing equal
+        does: tied weights are often in a file twice, and equal small constants a hundred times.
+        """
+        key = packing, data.nbytes, data[:_BEGINNING].tobytes()
         # One of those that begin alike is looked at, not all of them: a file could have any number.
-        offset, alike = self._alike.get(_key(packing, data), (0, None))
-        return offset if alike is not None and equal_bytes(alike, data) else None
+        offset, alike = self._alike.get(key, (0, None))
+        if alike is not None and equal_bytes(alike, data):
+            return offset, False
+        offset = self._reserve(nbytes)
+        self._alike.setdefault(key, (offset, data))
+        return offset, True
 
     def _reserve(self, nbytes: int) -> int:
         offset = self._size if self._gap else self._room(nbytes)
@@ -127,7 +119,3 @@ class Weights:
         made = PackedWeights(self._size, self._arrays, self._pieces, self.parts)
         self._arrays, self._pieces = [], []
         return made
-
-
-def _key(packing: Packing | None, data: np.ndarray) -> tuple[Packing | None, int, bytes]:
-    return packing, data.nbytes, data[:_BEGINNING].tobytes()

@@ -55,25 +55,14 @@ def passes(
     table.add_column("", overflow="fold")
     for number, report in enumerate(reports, 1):
         if report.skipped:
-            table.add_row(
-                str(number),
-                report.name,
-                "",
-                "",
-                "",
-                safe(f"skipped: {report.skipped}"),
-                style="dim",
-            )
+            why = safe(f"skipped: {report.skipped}")
+            table.add_row(str(number), report.name, "", "", "", why, style="dim")
             continue
         delta = report.added - report.removed
-        table.add_row(
-            str(number),
-            report.name,
-            f"{report.nanoseconds / 1e6:.1f}",
-            str(report.changes) if report.changes else "·",
-            f"{delta:+d}" if delta else "·",
-            "",
-        )
+        changes = str(report.changes) if report.changes else "·"
+        nodes = f"{delta:+d}" if delta else "·"
+        took = f"{report.nanoseconds / 1e6:.1f}"
+        table.add_row(str(number), report.name, took, changes, nodes, "")
         if rules:
             for rule, count in sorted(report.rules.items(), key=lambda item: -item[1]):
                 table.add_row("", "", "", safe(str(count), "dim"), "", safe(rule, "dim"))

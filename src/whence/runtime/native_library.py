@@ -69,7 +69,7 @@ class NativeRows(ctypes.Structure):
 class OutputCopy(ctypes.Structure):
     """An output of a loop's body that no step writes where it belongs."""
 
-    _fields_ = (("source", NativeSlot), ("bytes", ctypes.c_int64), ("output", ctypes.c_int64))
+    _fields_ = (("source", NativeSlot), ("output", ctypes.c_int32), ("bytes", ctypes.c_int64))
 
 
 class NativeLoop(ctypes.Structure):

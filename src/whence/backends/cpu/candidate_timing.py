@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -139,7 +139,6 @@ class _Trial:
         candidates = {
             symbol: candidate for candidate, symbol in zip(trial, symbols, strict=True) if symbol
         }
-        self._prepare(candidates.values())
         ready = {symbol: self._ready(candidate, symbol) for symbol, candidate in candidates.items()}
         if not ready:
             return [NEVER] * len(trial)
@@ -195,14 +194,12 @@ class _Trial:
         slots: list[NativeSlot] = []
         near: list[np.ndarray] = []
         offset = 0
-        for position, (buffer, ref) in enumerate(
-            zip(kernel.params, (*candidate.inputs, *candidate.outputs), strict=True)
-        ):
+        for position, buffer in enumerate(kernel.params):
             if position in kernel.packings:
                 slots.append(NativeSlot(int(MemoryRegion.WEIGHTS), 0, offset))
                 offset += aligned(_nbytes(buffer))
                 continue
-            array = self._operands[position >= len(candidate.inputs), ref]
+            array = self._operand(candidate, position)
             slots.append(NativeSlot(int(MemoryRegion.INPUT), len(arrays), 0))
             arrays.append(array)
             near += [array] if buffer.role is Role.INPUT else []
@@ -229,24 +226,20 @@ class _Trial:
             segment.plan, operands, (ctypes.c_void_p * len(slots))(), offset, (segment, *arrays)
         )
 
-    def _prepare(self, candidates: Iterable[Candidate]) -> None:
-        """The operands that all candidates share, besides packed weights: those may be any numbers,
-        and packing them takes longer than timing.
+    def _operand(self, candidate: Candidate, position: int) -> np.ndarray:
+        """One that all candidates share. Packed weights are none: those may be any numbers, and
+        packing them takes longer than timing.
         """
-        for candidate in candidates:
-            for position, (buffer, ref) in enumerate(
-                zip(candidate.kernel.params, (*candidate.inputs, *candidate.outputs), strict=True)
-            ):
-                key = position >= len(candidate.inputs), ref
-                if position not in candidate.kernel.packings and key not in self._operands:
-                    node = (
-                        candidate.constants[position] if position < len(candidate.inputs) else None
-                    )
-                    self._operands[key] = _filled(
-                        ordinary_numbers(buffer, self._rng)
-                        if node is None or node.value is None
-                        else node.value
-                    )
+        is_output = position >= len(candidate.inputs)
+        key = is_output, (*candidate.inputs, *candidate.outputs)[position]
+        if key not in self._operands:
+            node = None if is_output else candidate.constants[position]
+            self._operands[key] = _filled(
+                ordinary_numbers(candidate.kernel.params[position], self._rng)
+                if node is None or node.value is None
+                else node.value
+            )
+        return self._operands[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,7 @@ def _output_blocks(program: Program) -> list[Block | None]:
 def _copies(program: Program) -> list[native.OutputCopy]:
     return [
         native.OutputCopy(
-            NativeSlot.of(_source(program, copy.output, copy.source)), copy.size, copy.output
+            NativeSlot.of(_source(program, copy.output, copy.source)), copy.output, copy.size
         )
         for copy in program.copies
     ]

@@ -15,7 +15,7 @@ from whence.building.backend import Progress
 from whence.building.tuning_records import Winner
 from whence.errors import UnsupportedError
 from whence.fusion import find_groups, fuse
-from whence.graph import Graph
+from whence.graph import Graph, Node
 from whence.kernels.choice import Choice, candidates, kind_of, lower_choice, problem_of
 from whence.kernels.group import Group
 from whence.kernels.lower import lower
@@ -119,37 +119,26 @@ def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list
             continue
         if problem not in trials:
             choices = candidates(group, anchor, tile)
-            kernels = [
-                _candidate(group, choice, anchor_id=anchor.id, tile=tile) for choice in choices
-            ]
-            pairs = [
-                (choice, candidate)
-                for choice, candidate in zip(choices, kernels, strict=True)
-                if candidate is not None
-            ]
-            if len(pairs) < 2 or pairs[0][0] != choices[0]:
+            made = {
+                choice: candidate
+                for choice in choices
+                if (candidate := _candidate(group, choice, anchor, tile)) is not None
+            }
+            if len(made) < 2 or choices[0] not in made:
                 continue
-            trials[problem] = _Trial(
-                problem,
-                tuple(choice for choice, _ in pairs),
-                tuple(candidate for _, candidate in pairs),
-            )
+            trials[problem] = _Trial(problem, tuple(made), tuple(made.values()))
         layers[problem] += 1
     return layers, list(trials.values())
 
 
-def _candidate(group: Group, choice: Choice, *, anchor_id: int, tile: Tile) -> Candidate | None:
+def _candidate(group: Group, choice: Choice, anchor: Node, tile: Tile) -> Candidate | None:
     nodes = [group.graph[ref.node] for ref in group.inputs]
     constants = tuple(node if node.is_const else None for node in nodes)
     try:
-        return Candidate(
-            lower_choice(group, group.graph[anchor_id], tile, choice),
-            group.inputs,
-            group.outputs,
-            constants,
-        )
+        kernel = lower_choice(group, anchor, tile, choice)
     except UnsupportedError:
         return None
+    return Candidate(kernel, group.inputs, group.outputs, constants)
 
 
 def _winner(trial: _Trial, measured: Sequence[int]) -> Winner:

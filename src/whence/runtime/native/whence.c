@@ -82,10 +82,7 @@ static whence_status_t run(cpu_stream *self, const job *work) {
   const int64_t reached = wh_run(description->plan, 0, model->pool, &memory, profiler);
   if (profiler) wh_profile_end(stream, first); /* An execution that fails is one, too: the next has a number of its own. */
   if (reached < 0) return reached == WH_NO_MEMORY ? whence_out_of_memory : whence_runtime_error;
-  for (int64_t i = 0; i < description->n_copies; i++) {
-    const wh_copy *copy = &description->copies[i];
-    memcpy(outputs[copy->output], wh_address(&copy->from, &memory), (size_t)copy->bytes);
-  }
+  wh_copy_outputs(description->copies, description->n_copies, &memory);
   wh_state_advance(description, self->state);
   return whence_success;
 }

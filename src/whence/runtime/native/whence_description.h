@@ -4,13 +4,6 @@
 
 #include "whence_runtime.h"
 
-/* An output that no step writes in place: an input or a constant handed through, or a second name for another output. */
-typedef struct {
-  wh_slot from;
-  int32_t output;
-  int64_t bytes;
-} wh_copy;
-
 /* A value that outlives an execution. It begins with `initial_bytes` bytes of the weights, repeated, or with zeros if there are none.
    One that is not written in place has a second block for its next value; the two change places after an execution. */
 typedef struct {

@@ -1,7 +1,5 @@
 #include "whence_loop.h"
 
-#include <string.h>
-
 /* Where the body finds what it is given in this iteration, and puts what it makes. */
 static void begin_iteration(const wh_loop *loop) {
   for (int64_t i = 0; i < loop->n_carried; i++) loop->outputs[loop->carried[i].output] = loop->carried[i].buffers[loop->iteration & 1];
@@ -12,10 +10,7 @@ static void begin_iteration(const wh_loop *loop) {
 }
 
 static void end_iteration(const wh_loop *loop) {
-  for (int64_t i = 0; i < loop->n_copies; i++) {
-    const wh_output_copy *copy = &loop->copies[i];
-    if (copy->bytes) memcpy(loop->outputs[copy->output], wh_address(&copy->source, loop->memory), (size_t)copy->bytes);
-  }
+  wh_copy_outputs(loop->copies, loop->n_copies, loop->memory);
   /* After all copies: some are of what this iteration was given. */
   for (int64_t i = 0; i < loop->n_carried; i++) loop->inputs[loop->carried[i].input] = loop->outputs[loop->carried[i].output];
 }

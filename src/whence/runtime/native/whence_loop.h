@@ -20,13 +20,6 @@ typedef struct {
   int32_t index;     /* which of them */
 } wh_rows;
 
-/* An output that no step of the body writes where it belongs. */
-typedef struct {
-  wh_slot source;
-  int64_t bytes;
-  int64_t output;
-} wh_output_copy;
-
 typedef struct {
   const wh_plan *body;
   const wh_memory *memory;
@@ -34,7 +27,7 @@ typedef struct {
   void **outputs;
   const wh_carried *carried;
   const wh_rows *rows;
-  const wh_output_copy *copies;
+  const wh_copy *copies;
   int64_t n_carried;
   int64_t n_rows;
   int64_t n_copies;

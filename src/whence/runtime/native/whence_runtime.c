@@ -24,6 +24,11 @@ void *wh_address(const wh_slot *slot, const wh_memory *memory) {
   return base + slot->offset;
 }
 
+void wh_copy_outputs(const wh_copy *copies, int64_t n_copies, const wh_memory *memory) {
+  for (const wh_copy *copy = copies; copy < copies + n_copies; copy++)
+    if (copy->bytes) memcpy(memory->outputs[copy->output], wh_address(&copy->from, memory), (size_t)copy->bytes);
+}
+
 static void note(wh_profiler *profiler, uint64_t begin, uint64_t end, int64_t step, uint64_t waited) {
   uint64_t execution = profiler->execution;
   profiler->samples[profiler->written % profiler->capacity] = (wh_sample){begin, end, (uint32_t)execution, (uint32_t)step, waited};

@@ -100,6 +100,16 @@ typedef struct {
 
 void *wh_address(const wh_slot *slot, const wh_memory *memory);
 
+/* An output that no step writes in place: an input or a constant handed through, or a second name for another output. */
+typedef struct {
+  wh_slot from;
+  int32_t output;
+  int64_t bytes;
+} wh_copy;
+
+/* After a run: copies these outputs. */
+void wh_copy_outputs(const wh_copy *copies, int64_t n_copies, const wh_memory *memory);
+
 enum { WH_NO_MEMORY = -1, WH_FAULT = -2 };
 
 /* Runs the steps from number `first` on. `profiler` may be NULL. Returns the number of the step that the caller has to do before it goes on behind it,
