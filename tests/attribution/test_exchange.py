@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.attribution_cases import CASES, Case
 from tests.attribution.harness import conv_bn_relu
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import parsed
 from tests.runtime.test_branches import ASIDE
 from whence.api import compile_model, prepare
@@ -19,7 +20,6 @@ from whence.attribution.exchange import Exchange
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.rounds import Saving
 from whence.attribution.source_costs import source_kinds
-from whence.backends.cpu.backend import cpu_backend
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.interpreter import bind_inputs

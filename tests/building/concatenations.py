@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.allocate import allocate

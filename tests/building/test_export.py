@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.c_text import code_of, squeezed
 from tests.runtime.models import mixed, parsed, relu
 from tests.runtime.zig import zig_cc
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program, tile_for
 from whence.building.export import c_string, export, header_text, identifier, model_source
 from whence.codegen.c_text import c_comment

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.building.concatenations import check, laid_out, numbered_rows, ops, shared, softmax
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import parsed
 from whence.api import compile_model, prepare
 from whence.attribution import profile_executable
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.building.allocate import allocate
 from whence.building.export import export

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.building.concatenations import check, laid_out, numbered_rows, softmax
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same
 from whence.api import prepare
 from whence.backends.cpu import generator as generator_module
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.aligned_memory import ALIGNMENT

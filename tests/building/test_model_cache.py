@@ -18,11 +18,11 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same, mixed, outputs
 from whence import api
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.measure import profile_executable
-from whence.backends.cpu.backend import cpu_backend
 from whence.building.export import export
 from whence.building.model_cache import CachedModel
 from whence.building.packed_weights import PackedWeights

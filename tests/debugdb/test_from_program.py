@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 
 from tests.attribution.harness import program_of
 from tests.cli.conftest import conv_bn_relu
+from tests.cpu_backend import cpu_backend
 from whence.api import load, prepare_with_report
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.program import Program

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from whence.backends.cpu.backend import cpu_backend
+from tests.cpu_backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.program import Program, Segment

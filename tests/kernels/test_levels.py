@@ -8,12 +8,12 @@ import functools
 
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.kernels import harness
 from tests.kernels.families import every_family
 from tests.kernels.harness import Cases
 from tests.kernels.whole_models import WHOLE_MODELS
 from whence.api import compile_model
-from whence.backends.cpu.backend import cpu_backend
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.runtime.engine import Engine

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import whence
+from tests.cpu_backend import cpu_backend
 from tests.kernels.harness import Cases, engine
 from whence.api import prepare
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.extent import is_symbolic
 from whence.graph.builder import Symbol

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same, outputs, parsed
 from whence.api import compile_model
-from whence.backends.cpu.backend import cpu_backend
 from whence.building.program import Program
 from whence.graph import Graph
 from whence.runtime import bodies as module

@@ -12,10 +12,10 @@ import onnx
 import onnx.parser
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same, outputs, parsed
 from whence.api import compile_model, prepare
 from whence.attribution.measure import profile_executable
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.building.export import export
 from whence.building.program import Program, Segment

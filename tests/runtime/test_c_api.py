@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same, relu
 from tests.runtime.zig import zig_cc
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.building.export import export
 from whence.graph import Graph

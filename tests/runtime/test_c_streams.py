@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same
 from tests.runtime.test_c_api import DEFAULT, PROFILING, RUNTIME_ERROR, SUCCESS, Model
 from tests.runtime.thread_sanitizer import build_watched
 from tests.runtime.zig import zig_cc
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.building.export import export
 from whence.graph import Graph

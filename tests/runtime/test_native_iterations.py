@@ -12,11 +12,11 @@ import onnxruntime as ort
 import pytest
 from onnx import parser
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same, outputs
 from whence.api import compile_model
 from whence.attribution import profile_executable
 from whence.backends.cpu import native_iterations as module
-from whence.backends.cpu.backend import cpu_backend
 from whence.errors import ModelError
 from whence.frontends.onnx.reader import read_onnx
 from whence.runtime import bodies

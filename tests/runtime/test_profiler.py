@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import X, compiled, mixed
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.instance import Instance
 from whence.building.program import Program
 from whence.runtime.engine import Engine

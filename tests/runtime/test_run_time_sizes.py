@@ -10,12 +10,12 @@ import onnxruntime as ort
 import pytest
 from onnx import parser
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same, outputs, parsed
 from tests.runtime.run_time_sizes import CASES, COMPRESSED, NON_ZERO, RESHAPE, RESIZE, Case
 from whence.api import compile_model
 from whence.api.prepare import prepare_again
 from whence.attribution.measure import profile_executable
-from whence.backends.cpu.backend import cpu_backend
 from whence.building.program import Program
 from whence.errors import WhenceError
 from whence.runtime.engine import Engine

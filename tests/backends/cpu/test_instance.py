@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cpu_backend import cpu_backend
 from tests.fusion.random_graphs import graphs
 from tests.runtime.models import X, assert_same, compiled, parsed
 from whence.api import prepare
 from whence.backends.cpu import generator as generator_module
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.aligned_memory import aligned

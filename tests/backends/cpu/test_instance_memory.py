@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from tests.runtime.models import X, assert_same, compiled, outputs
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
 from whence.building.aligned_memory import aligned_bytes

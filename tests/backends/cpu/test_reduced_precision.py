@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.cpu_backend import cpu_backend
 from whence.api import compile_model, prepare
 from whence.attribution.measure import profile_executable
 from whence.attribution.policy import REDUCED_PRECISION
-from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.reduced_precision import LIMIT
 from whence.codegen.target import Feature, Target

@@ -14,7 +14,7 @@ from whence.building.backend import Backend, CacheIdentity, DeviceRow, Progress,
 from whence.building.tuning_records import TuningRecords
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
-from whence.errors import InputError, UnsupportedError
+from whence.errors import InputError
 from whence.runtime.engine import Engine
 from whence.runtime.native_library import NativeRuntime
 from whence.runtime.profiler import Profiler
@@ -173,12 +173,3 @@ class CpuBackend(Backend):
 
     def profiler(self) -> Profiler:
         return Profiler()
-
-
-def cpu_backend(engine: Engine, doing: str = "this") -> CpuBackend:
-    """The processor behind an engine. Raises `UnsupportedError` for another, which cannot do
-    this.
-    """
-    if not isinstance(engine.backend, CpuBackend):
-        raise UnsupportedError(f"{doing} is for the cpu engine, not for {engine.kind}")
-    return engine.backend
