@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from whence.building.allocate import nbytes, root
 from whence.building.memory_layout import Aliasing, SubBuffer
-from whence.building.reference_fallback import is_native, is_shared
+from whence.building.reference_fallback import is_native, shared_views
 from whence.fusion.contiguous import input_offsets, output_offsets
 from whence.graph import Graph, Node, Ref
 from whence.graph.state import GIVEN
@@ -38,17 +38,8 @@ class _InPlaceConcat:
         self.graph = graph
         self.views: dict[Ref, SubBuffer] = {}
         self.parts: dict[Ref, SubBuffer] = {}
-        self._within = {
-            step.outputs[0]: SubBuffer(step.inputs[0])
-            for step in steps
-            if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
-        }
-        self._given = {
-            root(self._within, ref).parent
-            for result in graph.results
-            for ref in result.inputs
-            if ref is not None
-        }
+        self._within = shared_views(graph, steps)
+        self._given = {root(self._within, each.first_input).parent for each in graph.results}
         """What the caller gets lies with the caller, what is assigned to a variable with the
         state.
         """

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from whence.building.allocate import is_planned, nbytes
+from whence.building.memory_layout import SubBuffer
 from whence.graph import Graph, Node, Ref
 from whence.kernels.lower import Step
 
@@ -51,6 +52,15 @@ def is_shared(graph: Graph, source: Ref, view: Ref) -> bool:
         and is_planned(graph, source)
         and nbytes(graph, source) == nbytes(graph, view)
     )
+
+
+def shared_views(graph: Graph, steps: Sequence[Step]) -> dict[Ref, SubBuffer]:
+    """Views that lie where their sources do."""
+    return {
+        step.outputs[0]: SubBuffer(step.inputs[0])
+        for step in steps
+        if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
+    }
 
 
 def _reference(step: Step, node: Node, why: str) -> Step:

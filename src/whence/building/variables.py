@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.building.allocate import is_planned, nbytes, root
-from whence.building.memory_layout import Aliasing, MemoryLayout, SubBuffer
+from whence.building.memory_layout import Aliasing, MemoryLayout
 from whence.building.program import Block, Variable
-from whence.building.reference_fallback import is_shared
+from whence.building.reference_fallback import shared_views
 from whence.building.weights import Weights
 from whence.graph import Graph, Node
 from whence.graph.state import GIVEN, initial_value
@@ -27,21 +27,8 @@ def assignments(graph: Graph, steps: Sequence[Step], aliasing: Aliasing) -> list
     """
     if not graph.assigns:
         return []
-    within = {
-        **aliasing.views,
-        **{
-            step.outputs[0]: SubBuffer(step.inputs[0])
-            for step in steps
-            if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
-        },
-        **aliasing.parts,
-    }
-    taken = {
-        root(within, ref).parent
-        for output in graph.outputs
-        for ref in output.inputs
-        if ref is not None
-    }
+    within = {**aliasing.views, **shared_views(graph, steps), **aliasing.parts}
+    taken = {root(within, output.first_input).parent for output in graph.outputs}
     found = []
     for node in graph.assigns:
         ref = node.first_input
