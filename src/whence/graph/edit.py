@@ -56,14 +56,18 @@ class Rewriter:
         """
         return Edit(self, matched, rule, folded, kind)
 
-    def bypass(self, node: Node, value: Ref, *, reason: Reason, rule: str) -> None:
+    def bypass(
+        self, node: Node, value: Ref, *, reason: Reason, rule: str, undone: Sequence[Node] = ()
+    ) -> bool:
         """Connect the users of `node`'s first output to `value` instead, and remove the node unless
-        another output is used.
+        another output is used. What it undid leaves with it, unless it has other users. True, for
+        rules that return whether they changed something.
         """
-        edit = self.edit(node, rule=rule)
+        edit = self.edit(*undone, node, rule=rule)
         edit.replace(node.ref(0), value)
-        edit.bury(node, reason, into=value.node)
-        edit.apply()
+        for each in (*undone, node):
+            edit.bury(each, reason, into=value.node)
+        return edit.apply()
 
     def applied(self, change: Change, touched: Sequence[Node]) -> None:
         """Take note of a change of the graph, and of whom it may let match now: new nodes, and

@@ -242,12 +242,8 @@ class BlockChannels(RulePass):
         """
         graph = edit.graph
         before = producer_of(graph, ref, "FromBlocked")
-        if (
-            before is not None
-            and before.inputs[0] is not None
-            and _block_of(graph, before.inputs[0]) == self.block
-        ):
-            return before.inputs[0]
+        if before is not None and _block_of(graph, before.first_input) == self.block:
+            return before.first_input
         for user in graph.consumers(graph[ref.node]):
             if (
                 user.op == "ToBlocked"
@@ -313,14 +309,9 @@ def _spread(edit: Edit, ref: Ref, for_convolution: bool) -> Ref:
 def _cancel(node: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
     before = producer_of(graph, node.inputs[0], "FromBlocked")
-    source = None if before is None else before.inputs[0]
-    if before is None or source is None or graph.type_of(source) != node.type:
-        return
-    edit = rewriter.edit(before, node, rule=_CANCELLED)
-    edit.replace(node.ref(), source)
-    edit.bury(before, Reason.CANCELLED, into=source.node)
-    edit.bury(node, Reason.CANCELLED, into=source.node)
-    edit.apply()
+    if before is not None and graph.type_of(before.first_input) == node.type:
+        source = before.first_input
+        rewriter.bypass(node, source, reason=Reason.CANCELLED, rule=_CANCELLED, undone=[before])
 
 
 # 5. from_blocked(x) = reshape(x) where there is one pixel and every block is full

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
@@ -37,16 +37,18 @@ class CancelReshapes(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         before = producer_of(graph, node.inputs[0], _RESHAPES)
-        x = None if before is None else before.inputs[0]
-        if before is None or x is None:
+        if before is None:
             return
+        x, rule = before.first_input, ""
         first, last = shape_of(graph, x), shape_of(graph, node.ref())
         # 1. reshape(reshape(x)) = x when the shapes are equal
         if same_but_one(first, last):
-            _cancel(rewriter, before, node, x, "reshape(reshape(x)) = x")
+            rule = "reshape(reshape(x)) = x"
         # 2. squeeze(unsqueeze(x, axes), axes) = x, and the other way round
         elif _are_opposite(graph, before, node):
-            _cancel(rewriter, before, node, x, "squeeze(unsqueeze(x)) = x")
+            rule = "squeeze(unsqueeze(x)) = x"
+        if rule:
+            rewriter.bypass(node, x, reason=Reason.CANCELLED, rule=rule, undone=[before])
         # 3. reshape(reshape(x)) = reshape(x)
         elif first is not None and last is not None:
             target = reshape_target(first, last)
@@ -54,14 +56,6 @@ class CancelReshapes(RulePass):
                 edit = rewriter.edit(before, node, rule="reshape(reshape(x)) = reshape(x)")
                 made = edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs)
                 edit.finish(node, made)
-
-
-def _cancel(rewriter: Rewriter, before: Node, node: Node, x: Ref, rule: str) -> None:
-    edit = rewriter.edit(before, node, rule=rule)
-    edit.replace(node.ref(), x)
-    edit.bury(before, Reason.CANCELLED, into=x.node)
-    edit.bury(node, Reason.CANCELLED, into=x.node)
-    edit.apply()
 
 
 def _are_opposite(graph: Graph, before: Node, node: Node) -> bool:

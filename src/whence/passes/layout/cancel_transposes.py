@@ -56,30 +56,22 @@ def compose_transposes(node: Node, rewriter: Rewriter) -> bool:
     something was done.
     """
     graph = rewriter.graph
-    perm, source = perm_of(graph, node), node.inputs[0]
-    if perm is None or source is None:
+    perm, source = perm_of(graph, node), node.first_input
+    if perm is None:
         return False
     if is_identity(perm):
-        rewriter.bypass(node, source, reason=Reason.IDENTITY, rule="transpose(x, identity) = x")
-        return True
+        rule = "transpose(x, identity) = x"
+        return rewriter.bypass(node, source, reason=Reason.IDENTITY, rule=rule)
     before = producer_of(graph, source, "Transpose")
     first = None if before is None else perm_of(graph, before)
-    if before is None or first is None or before.inputs[0] is None:
+    if before is None or first is None:
         return False
-    total, x = compose(first, perm), before.inputs[0]
-    undone = is_identity(total)
-    edit = rewriter.edit(
-        before,
-        node,
-        rule=_UNDONE if undone else "transpose(transpose(x, p), q) = transpose(x, pq)",
-    )
-    if undone:
-        edit.replace(node.ref(), x)
-        edit.bury(before, Reason.CANCELLED, into=x.node)
-        edit.bury(node, Reason.CANCELLED, into=x.node)
-    else:
-        edit.replace(node, edit.node("Transpose", [x], {"perm": total}))
-    return edit.apply()
+    total, x = compose(first, perm), before.first_input
+    if is_identity(total):
+        undone = [before]
+        return rewriter.bypass(node, x, reason=Reason.CANCELLED, rule=_UNDONE, undone=undone)
+    edit = rewriter.edit(before, node, rule="transpose(transpose(x, p), q) = transpose(x, pq)")
+    return edit.finish(node, edit.node("Transpose", [x], {"perm": total}))
 
 
 _UNDONE = "transpose(transpose(x)) = x"
@@ -95,10 +87,9 @@ def cancel_pairs(rewriter: Rewriter) -> None:
         if node.op != "Transpose":
             continue
         before = producer_of(graph, node.inputs[0], "Transpose")
-        x = None if before is None else before.inputs[0]
-        if before is None or x is None:
+        if before is None:
             continue
-        first, second = perm_of(graph, before), perm_of(graph, node)
+        x, first, second = before.first_input, perm_of(graph, before), perm_of(graph, node)
         if (
             first is not None
             and second is not None
@@ -113,9 +104,9 @@ def cancel_pairs(rewriter: Rewriter) -> None:
 # 3. T(x) that only moves axes of size 1 = Reshape(x)
 def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
-    perm, source = perm_of(graph, node), node.inputs[0]
+    perm, source = perm_of(graph, node), node.first_input
     before, after = shape_of(graph, source), shape_of(graph, node.ref())
-    if perm is None or source is None or before is None or after is None:
+    if perm is None or before is None or after is None:
         return False
     users = few_consumers(graph, node, _MANY) or []
     if any(user.op == "Transpose" for user in users):
@@ -136,9 +127,9 @@ def _move_back(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     between = producer_of(graph, node.inputs[0], "Reshape")
     first = None if between is None else producer_of(graph, between.inputs[0], "Transpose")
-    if between is None or first is None or first.inputs[0] is None:
+    if between is None or first is None:
         return False
-    there, back, x = perm_of(graph, first), perm_of(graph, node), first.inputs[0]
+    there, back, x = perm_of(graph, first), perm_of(graph, node), first.first_input
     before, after = shape_of(graph, x), shape_of(graph, node.ref())
     transposed, reshaped = shape_of(graph, first.ref()), shape_of(graph, between.ref())
     if (
@@ -179,13 +170,12 @@ def _move_as_one(node: Node, rewriter: Rewriter) -> None:
     if (
         perm is None
         or first is None
-        or first.inputs[0] is None
         or not users
         or users[0].op != "Reshape"
         or users[0].inputs[0] != node.ref()
     ):
         return
-    last, x = users[0], first.inputs[0]
+    last, x = users[0], first.first_input
     moved, split = shape_of(graph, node.ref()), shape_of(graph, last.ref())
     groups = None if moved is None or split is None else _groups(moved, split)
     if groups is None or split is None:

@@ -164,11 +164,8 @@ def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) ->
         return
     if not between:
         # q(dq(x)) = x
-        edit = rewriter.edit(first, last, rule="quantise(dequantise(x)) = x")
-        edit.replace(last.ref(), codes)
-        edit.bury(last, Reason.CANCELLED, codes.node)
-        edit.bury(first, Reason.CANCELLED, codes.node)
-        edit.apply()
+        rule = "quantise(dequantise(x)) = x"
+        rewriter.bypass(last, codes, reason=Reason.CANCELLED, rule=rule, undone=[first])
         return
     if before.scale.size != 1 or any(not _takes(step, before.dtype) for step in between):
         return

@@ -44,7 +44,7 @@ class MergeCasts(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         source, target = dtype_of(graph, node.input(0)), _target(graph, node)
-        if source is DType.UNDEFINED or target is DType.UNDEFINED or node.inputs[0] is None:
+        if source is DType.UNDEFINED or target is DType.UNDEFINED:
             return
         # CastLike(x, y: T) = Cast(x, T)
         if node.op == "CastLike":
@@ -56,9 +56,9 @@ class MergeCasts(RulePass):
             edit.finish(node, made)
             return
         inner = producer_of(graph, node.inputs[0], "Cast")
-        if inner is None or inner.inputs[0] is None:
+        if inner is None:
             return
-        first = dtype_of(graph, inner.input(0))
+        x, first = inner.first_input, dtype_of(graph, inner.input(0))
         if not is_lossless(first, source) or (
             first.is_integer
             and source.is_float
@@ -68,12 +68,9 @@ class MergeCasts(RulePass):
             # An integer too large for the target wraps around; as a float it would not.
             return
         # Cast(Cast(x: T, U), T) = x when U holds all of T
-        if first is target and not contradict(node.type, graph.type_of(inner.inputs[0])):
-            edit = rewriter.edit(inner, node, rule="casts there and back cancel")
-            edit.replace(node, inner.inputs[0])
-            edit.bury(node, Reason.CANCELLED, into=inner.inputs[0].node)
-            edit.bury(inner, Reason.CANCELLED, into=inner.inputs[0].node)
-            edit.apply()
+        if first is target and not contradict(node.type, graph.type_of(x)):
+            rule = "casts there and back cancel"
+            rewriter.bypass(node, x, reason=Reason.CANCELLED, rule=rule, undone=[inner])
             return
         # Cast(Cast(x: S, T), U) = Cast(x, U) when T holds all of S
         edit = rewriter.edit(

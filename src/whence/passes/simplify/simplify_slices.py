@@ -137,8 +137,8 @@ def _merge_slices(node: Node, rewriter: Rewriter) -> bool:
             break
         chain.append(inner)
         cuts = combined
-    source = chain[-1].inputs[0]
-    if cuts is None or source is None or len(chain) == 1:
+    source = chain[-1].first_input
+    if cuts is None or len(chain) == 1:
         return False
     edit = rewriter.edit(*reversed(chain), rule="a slice of a slice is a slice")
     return edit.finish(node, _slice_node(edit, source, cuts, node.type))
@@ -151,7 +151,7 @@ def _compose(
     combined = {**first, **second}
     for axis in first.keys() & second.keys():
         (a, b, step), (c, d, next_step) = first[axis], second[axis]
-        dim = _dim(graph, inner.inputs[0], axis) if inner.inputs[0] is not None else None
+        dim = _dim(graph, inner.first_input, axis)
         if dim is not None:
             taken = range(dim)[a:b:step][c:d:next_step]
             # An end before the first element is written as one past it from the other side.
@@ -179,24 +179,13 @@ def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
     for ref, length in parts:
         if taken and offset <= taken.start and taken.stop <= offset + length:
             if len(cuts) == 1 and len(taken) == length and _may_stand_for(graph, ref, node):
-                rewriter.bypass(
-                    node,
-                    ref,
-                    reason=Reason.CANCELLED,
-                    rule="a slice that is one part of a concatenation is that part",
-                )
-            else:
-                edit = rewriter.edit(
-                    node, rule="a slice within one part of a concatenation is a slice of that part"
-                )
-                made = _slice_node(
-                    edit,
-                    ref,
-                    {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)},
-                    node.type,
-                )
-                edit.finish(node, made)
-            return True
+                rule = "a slice that is one part of a concatenation is that part"
+                return rewriter.bypass(node, ref, reason=Reason.CANCELLED, rule=rule)
+            edit = rewriter.edit(
+                node, rule="a slice within one part of a concatenation is a slice of that part"
+            )
+            within = {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)}
+            return edit.finish(node, _slice_node(edit, ref, within, node.type))
         offset += length
     return False
 
@@ -205,12 +194,9 @@ def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
 def _concat_of_split(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     split = producer_of(graph, node.inputs[0], "Split")
-    if (
-        split is None
-        or split.inputs[0] is None
-        or node.inputs != tuple(split.ref(index) for index in range(len(split.outputs)))
-    ):
+    if split is None or node.inputs != tuple(map(split.ref, range(len(split.outputs)))):
         return False
+    whole = split.first_input
     # Outputs that nobody reads may be missing from the node.
     sizes = const_ints(graph, split.operand("split"))
     complete = (
@@ -221,27 +207,13 @@ def _concat_of_split(node: Node, rewriter: Rewriter) -> bool:
     if (
         (sizes is None and split.operand("split") is not None)
         or not complete
-        or _axis(graph, node, node.inputs[0]) != _axis(graph, split, split.inputs[0])
+        or _axis(graph, node, node.inputs[0]) != _axis(graph, split, whole)
     ):
         return False
-    if not _may_stand_for(graph, split.inputs[0], node):
+    if not _may_stand_for(graph, whole, node):
         return False
-    _cancel(
-        rewriter,
-        [split],
-        node,
-        split.inputs[0],
-        "a concatenation of all parts of a split is what was split",
-    )
-    return True
-
-
-def _cancel(rewriter: Rewriter, pieces: Sequence[Node], node: Node, value: Ref, rule: str) -> None:
-    edit = rewriter.edit(*pieces, node, rule=rule)
-    edit.replace(node, value)
-    for each in (*pieces, node):
-        edit.bury(each, Reason.CANCELLED, into=value.node)
-    edit.apply()
+    rule = "a concatenation of all parts of a split is what was split"
+    return rewriter.bypass(node, whole, reason=Reason.CANCELLED, rule=rule, undone=[split])
 
 
 # [x[a:b], x[b:c]] = x[a:c]
@@ -256,31 +228,23 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
     for ref in node.inputs:
         piece = producer_of(graph, ref, "Slice")
         cuts = cuts_of(graph, piece) if piece is not None else None
-        if (
-            piece is None
-            or cuts is None
-            or cuts.keys() != {axis}
-            or cuts[axis].step != 1
-            or piece.inputs[0] is None
-        ):
+        if piece is None or cuts is None or cuts.keys() != {axis} or cuts[axis].step != 1:
             return False
-        dim = _dim(graph, piece.inputs[0], axis)
-        if dim is None or source not in (None, piece.inputs[0]):
+        dim = _dim(graph, piece.first_input, axis)
+        if dim is None or source not in (None, piece.first_input):
             return False
         part = range(dim)[cuts[axis].start : cuts[axis].end]
         if source is None:
             taken = part
         elif part.start != taken.stop:
             return False
-        source, taken = piece.inputs[0], range(taken.start, max(part.stop, part.start))
+        source, taken = piece.first_input, range(taken.start, max(part.stop, part.start))
         pieces.append(piece)
     if source is None:
         return False
     if len(taken) == _dim(graph, source, axis) and _may_stand_for(graph, source, node):
-        _cancel(
-            rewriter, pieces, node, source, "a concatenation of all slices of a value is the value"
-        )
-        return True
+        rule = "a concatenation of all slices of a value is the value"
+        return rewriter.bypass(node, source, reason=Reason.CANCELLED, rule=rule, undone=pieces)
     edit = rewriter.edit(*pieces, node, rule="a concatenation of neighbouring slices is one slice")
     made = _slice_node(edit, source, {axis: Cut(taken.start, taken.stop, 1)}, node.type)
     return edit.finish(node, made)
@@ -371,17 +335,11 @@ def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
     # Unsqueeze(x, a)[0] along a = x
     if (
         wrapper is not None
-        and wrapper.inputs[0] is not None
         and const_ints(graph, wrapper.operand("axes")) == (axis,)
-        and _may_stand_for(graph, wrapper.inputs[0], node)
+        and _may_stand_for(graph, wrapper.first_input, node)
     ):
-        rewriter.bypass(
-            node,
-            wrapper.inputs[0],
-            reason=Reason.CANCELLED,
-            rule="an element of a concatenation is the value it was made of",
-        )
-        return True
+        rule = "an element of a concatenation is the value it was made of"
+        return rewriter.bypass(node, wrapper.first_input, reason=Reason.CANCELLED, rule=rule)
     edit = rewriter.edit(node, rule="an element of a concatenation is an element of one part")
     made = edit.node(
         "Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs
@@ -391,13 +349,12 @@ def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
 
 # x[0, 1, ..., n - 1] = x, in the shape of the indices
 def _gather_of_all(node: Node, rewriter: Rewriter) -> bool:
-    graph, data = rewriter.graph, node.inputs[0]
+    graph, data = rewriter.graph, node.first_input
     index, kind = graph.const_value(node.operand("indices")), node.outputs[0]
     axis = _axis(graph, node, data)
-    length = None if data is None or axis is None else _dim(graph, data, axis)
+    length = None if axis is None else _dim(graph, data, axis)
     if (
-        data is None
-        or index is None
+        index is None
         or not length
         or index.size != length
         or not isinstance(kind, TensorType)
