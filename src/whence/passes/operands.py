@@ -4,7 +4,6 @@ broadcasting leaves a shape alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,14 +33,6 @@ class WithConst(NamedTuple):
 def is_float(graph: Graph, ref: Ref | None) -> bool:
     kind = graph.tensor_type(ref)
     return kind is not None and kind.dtype in FLOATS
-
-
-def consts_with_origin(graph: Graph, refs: Iterable[Ref | None]) -> list[Node]:
-    """The constants among `refs` that earlier folding made of source operators. Whoever absorbs
-    such a constant inherits from it.
-    """
-    producers = [graph.producer(ref) for ref in refs if ref is not None]
-    return [node for node in producers if node.is_const and node.origin]
 
 
 def is_addition(node: Node) -> bool:

@@ -15,11 +15,11 @@ from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.operands import (
-    consts_with_origin,
     is_exact_attribute,
     is_float,
     scalar_factor,
 )
+from whence.passes.origins import consts_with_origin
 from whence.types import TensorType
 
 _FLAGS = ("transA", "transB")

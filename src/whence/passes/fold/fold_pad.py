@@ -14,7 +14,7 @@ from whence.ops.definition import Attr
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import consts_with_origin
 from whence.passes.parameters import limits, padding_of
 from whence.types import DType
 

@@ -18,10 +18,10 @@ from whence.passes.fold.linear import LINEAR_OPS, Affine, along_axis, linear_of,
 from whence.passes.operands import (
     FLOATS,
     WithConst,
-    consts_with_origin,
     is_addition,
     with_const,
 )
+from whence.passes.origins import consts_with_origin
 from whence.passes.pattern import shape_of
 from whence.types import DType
 

@@ -14,11 +14,11 @@ from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.operands import (
     broadcasts_into,
-    consts_with_origin,
     is_addition,
     is_float,
     other_operand,
 )
+from whence.passes.origins import consts_with_origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.neural.channels_last import plain_name
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import FLOATS, consts_with_origin
+from whence.passes.operands import FLOATS
+from whence.passes.origins import consts_with_origin
 from whence.types import DType, Shape, ValueType
 
 CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(

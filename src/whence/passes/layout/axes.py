@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.graph import Graph, Node
+from whence.graph import Graph, Node, Rewriter
 from whence.passes.pattern import same_dim
 from whence.types import Shape
 
@@ -41,6 +41,25 @@ def inverse_perm(perm: Sequence[int]) -> Perm:
     for index, axis in enumerate(perm):
         result[axis] = index
     return tuple(result)
+
+
+def to_last(rank: int) -> Perm:
+    """From (N, C, spatial...) to (N, spatial..., C)."""
+    return (0, *range(2, rank), 1)
+
+
+def to_second(rank: int) -> Perm:
+    """From (N, spatial..., C) to (N, C, spatial...)."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def in_other_order(rewriter: Rewriter, node: Node, perm: Perm, op: str, rule: str) -> None:
+    """f(x) = transpose(op(transpose(x, perm))), of the first operand alone."""
+    edit = rewriter.edit(node, rule=rule)
+    before = edit.node("Transpose", [node.inputs[0]], {"perm": perm})
+    made = edit.node(op, [before.ref(), *node.inputs[1:]], node.attrs, name=node.name)
+    back = {"perm": inverse_perm(perm)}
+    edit.finish(node, edit.node("Transpose", [made.ref()], back, node.outputs))
 
 
 def reshape_target(before: Shape, after: Shape) -> tuple[int, ...] | None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.neural.channels_last import OPS, plain_name
 from whence.passes.base import RulePass
+from whence.passes.layout.axes import in_other_order, to_second
 from whence.passes.operands import FLOATS
-from whence.passes.quantised.integer_convolutions import to_last, to_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,5 @@ class ExpandChannelsLast(RulePass):
         x = rewriter.graph.tensor_type(node.inputs[0])
         if x is None or x.rank is None or x.dtype not in FLOATS:
             return
-        edit = rewriter.edit(node, rule="channels_last_f(x) = transpose(f(transpose(x)))")
-        first = edit.node("Transpose", [node.inputs[0]], {"perm": to_second(x.rank)})
-        plain = edit.node(
-            plain_name(node.op), [first.ref(), *node.inputs[1:]], node.attrs, name=node.name
-        )
-        made = edit.node("Transpose", [plain.ref()], {"perm": to_last(x.rank)}, node.outputs)
-        edit.finish(node, made)
+        rule = "channels_last_f(x) = transpose(f(transpose(x)))"
+        in_other_order(rewriter, node, to_second(x.rank), plain_name(node.op), rule)

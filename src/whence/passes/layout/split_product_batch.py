@@ -27,7 +27,8 @@ from whence.ops.registry import lookup, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
-from whence.passes.operands import consts_with_origin, is_float
+from whence.passes.operands import is_float
+from whence.passes.origins import consts_with_origin
 from whence.passes.pattern import same_dim, shape_of
 from whence.provenance import Reason
 from whence.types import Dim, Shape

@@ -21,7 +21,7 @@ from whence.ops.attributes import get_float
 from whence.ops.neural.channels_last import OPS, PREFIX, plain_name
 from whence.ops.registry import REGISTRY
 from whence.passes.base import RulePass
-from whence.passes.quantised.integer_convolutions import to_last, to_second
+from whence.passes.layout.axes import in_other_order, to_last
 from whence.types import DType, TensorType
 
 _PLAIN = frozenset(plain_name(definition.name) for definition in OPS)
@@ -51,14 +51,8 @@ class ToChannelsLast(RulePass):
             self._standardise(node, rewriter, x)
             return
         # f(x) = transpose(channels_last_f(transpose(x)))
-        edit = rewriter.edit(node, rule="f(x) = transpose(channels_last_f(transpose(x)))")
-        transposed = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)})
-        made = edit.node(
-            PREFIX + node.op, [transposed.ref(), *node.inputs[1:]], node.attrs, name=node.name
-        )
-        edit.finish(
-            node, edit.node("Transpose", [made.ref()], {"perm": to_second(x.rank)}, node.outputs)
-        )
+        rule = "f(x) = transpose(channels_last_f(transpose(x)))"
+        in_other_order(rewriter, node, to_last(x.rank), PREFIX + node.op, rule)
 
     # global_pool(x) = reduce(x over the spatial axes)
     def _reduce(self, node: Node, rewriter: Rewriter, rank: int) -> None:

@@ -22,7 +22,7 @@ from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import consts_with_origin
 from whence.provenance import EdgeKind
 from whence.types import DType
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Node, Ref, Rewriter
-from whence.graph.maker import Maker
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Attr
 from whence.ops.neural.grouped_attention import APPEND, GROUP_QUERY, Heads, heads_of
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import lowering
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -59,9 +58,8 @@ class _Expansion:
     ) -> None:
         self._node, self._batch, self._count = node, batch, count
         self._past, self._total, self._heads = past, total, heads
-        self._edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
-        self._parents = (*consts_with_origin(rewriter.graph, node.inputs), node)
-        self._make = Maker(self._edit, self._parents, EdgeKind.SPLIT)
+        self._make = lowering(rewriter, node, _RULE)
+        self._edit = self._make.edit
         self._is_prompt = count == total
         assert isinstance(heads.size, int)
         self._size = heads.size
@@ -108,7 +106,7 @@ class _Expansion:
             "Split",
             (query, self._ints(*sizes)),
             {"axis": 2},
-            of=self._parents,
+            of=self._make.of,
             kind=EdgeKind.SPLIT,
             n_outputs=3,
         )

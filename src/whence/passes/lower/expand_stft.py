@@ -15,11 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
-from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin
-from whence.provenance import EdgeKind
+from whence.passes.origins import lowering
 from whence.types import DType
 
 # Beyond this, a fast transform is worth its name.
@@ -48,20 +46,12 @@ class ExpandStft(RulePass):
         batch, frames, bins, _ = result.static_shape
         if weights.shape[0] != 2 * bins:
             return
-        edit = rewriter.edit(node, rule="stft(x) = conv(x, waves)", kind=EdgeKind.LOWER)
-        parents = (*consts_with_origin(graph, node.inputs), node)
-        make = Maker(edit, parents, EdgeKind.SPLIT)
-        row = make(
-            "Reshape",
-            node.inputs[0],
-            edit.sizes([batch, 1, signal.static_shape[1]]),
-        )
+        make = lowering(rewriter, node, "stft(x) = conv(x, waves)")
+        edit = make.edit
+        row = make("Reshape", node.inputs[0], edit.sizes([batch, 1, signal.static_shape[1]]))
         waves = make("Conv", row, weights, strides=(step,), kernel_shape=(weights.shape[2],))
         transposed = make("Transpose", waves, perm=(0, 2, 1))
-        edit.finish(
-            node.ref(),
-            make("Reshape", transposed, edit.sizes([batch, frames, bins, 2])),
-        )
+        edit.finish(node.ref(), make("Reshape", transposed, edit.sizes([batch, frames, bins, 2])))
 
 
 def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:

@@ -12,12 +12,10 @@ import numpy as np
 
 from whence.extent import is_symbolic
 from whence.graph import Node, Ref, Rewriter
-from whence.graph.maker import Maker
 from whence.ops.attributes import get_int, get_str
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin
-from whence.provenance import EdgeKind
+from whence.passes.origins import lowering
 from whence.types import DType
 
 _RULE = "an update at one place for each batch item = a scatter of its rows"
@@ -40,9 +38,8 @@ class ExpandTensorScatter(RulePass):
         length = cache.static_shape[axis]
         if is_symbolic(shape[axis]) or is_symbolic(length):
             return
-        edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
-        parents = (*consts_with_origin(graph, node.inputs), node)
-        make = Maker(edit, parents, EdgeKind.SPLIT)
+        make = lowering(rewriter, node, _RULE)
+        edit = make.edit
         steps = np.arange(shape[axis], dtype=np.int64)
         along = [shape[axis] if at == axis else 1 for at in range(rank)]
         places: Ref = edit.const(steps.reshape(along))

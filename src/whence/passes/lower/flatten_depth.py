@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
-from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.window import Window, make_window
@@ -30,8 +29,7 @@ from whence.passes.layout.axes import perm_of
 from whence.passes.layout.blocked_op import static_float
 from whence.passes.layout.cancel_reshapes import CancelReshapes
 from whence.passes.layout.cancel_transposes import compose_transposes
-from whence.passes.operands import consts_with_origin
-from whence.provenance import EdgeKind
+from whence.passes.origins import lowering
 
 _CONVOLUTIONS = (
     operators(Trait.CONVOLUTION) - operators(Trait.BLOCKED) - operators(Trait.CHANNELS_LAST)
@@ -119,9 +117,7 @@ class Flattening:
         rule: str,
     ) -> None:
         self.node, self.shape, self.weights, self.window = node, shape, weights, window
-        self._edit = rewriter.edit(node, rule=rule, kind=EdgeKind.LOWER)
-        parents = (*consts_with_origin(rewriter.graph, node.inputs), node)
-        self._make = Maker(self._edit, parents, EdgeKind.SPLIT)
+        self._make = lowering(rewriter, node, rule)
         self._made = (shape[0], weights.shape[0], *window.output)
 
     def merge_rows(self) -> None:
@@ -218,7 +214,7 @@ class Flattening:
         return self._make(op, data, weights, bias, addend, **attrs)
 
     def _ints(self, *values: int) -> Ref:
-        return self._edit.sizes(values)
+        return self._make.edit.sizes(values)
 
     def _reshape(self, data: Ref | None, shape: tuple[int, ...]) -> Ref:
         return self._make("Reshape", data, self._ints(*shape))
@@ -227,4 +223,4 @@ class Flattening:
         return self._make("Transpose", data, perm=_SLICES_FIRST)
 
     def _finish(self, result: Ref) -> None:
-        self._edit.finish(self.node.ref(), result)
+        self._make.edit.finish(self.node.ref(), result)

@@ -15,7 +15,6 @@ from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.lower.activations import activation_after
 from whence.passes.operands import (
-    consts_with_origin,
     is_addition,
     is_exact_attribute,
     is_float,
@@ -23,6 +22,7 @@ from whence.passes.operands import (
     same_shape,
     scalar_factor,
 )
+from whence.passes.origins import consts_with_origin
 from whence.passes.pattern import same_dim
 
 _SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)

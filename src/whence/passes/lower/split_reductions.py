@@ -20,12 +20,10 @@ import numpy as np
 
 from whence.extent import estimate, is_symbolic
 from whence.graph import Node, Rewriter
-from whence.graph.maker import Maker
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import lowering
 from whence.passes.parameters import reduced_axes
-from whence.provenance import EdgeKind
 from whence.types import DType
 
 
@@ -87,21 +85,19 @@ class SplitReductions(RulePass):
         if found is None:
             return
         axis, parts = found
-        edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
-        parents = (*consts_with_origin(graph, node.inputs), node)
-        make = Maker(edit, parents, EdgeKind.SPLIT)
+        make = lowering(rewriter, node, _RULE)
         data = node.first_input
         inner = tuple(each for each in axes if each != axis)
         if parts != shape[axis]:
             divided = [*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]]
-            data = make("Reshape", data, edit.sizes(divided))
+            data = make("Reshape", data, make.edit.sizes(divided))
             inner = tuple(sorted({axis + 1, *(each + (each > axis) for each in inner)}))
         data = make(steps.parts, data, np.array(inner), keepdims=1)
         if parts != shape[axis]:
             data = make("Squeeze", data, np.array([axis + 1]))
         keep = node.attrs.get("keepdims", 1)
         whole = make(steps.whole, data, np.array(axes), keepdims=keep)
-        edit.finish(node.ref(), whole)
+        make.edit.finish(node.ref(), whole)
 
 
 def _division(shape: Sequence[int], axes: tuple[int, ...], threads: int) -> tuple[int, int] | None:

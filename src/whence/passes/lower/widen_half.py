@@ -21,7 +21,7 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import Pass
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import consts_with_origin
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, TensorType, ValueType

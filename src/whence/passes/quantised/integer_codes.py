@@ -19,8 +19,8 @@ from whence.ops.operand import OperandKind
 from whence.ops.quantised.quantise import integer_range, round_away
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
+from whence.passes.layout.axes import in_other_order, to_last
 from whence.passes.quantised.fixed_point import all_codes
-from whence.passes.quantised.integer_convolutions import to_last, to_second
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOp, QuantisedOperand, coding_of
 from whence.provenance import Reason
 from whence.types import DType
@@ -196,8 +196,5 @@ def rewrite_max_pool(node: Node, rewriter: Rewriter) -> None:
         or len(node.outputs) != 1
     ):
         return
-    edit = rewriter.edit(node, rule="max_pool(x) = max_pool(x), channels last")
-    last = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(kind.rank)})
-    pooled = edit.node("ChannelsLastMaxPool", [last.ref()], node.attrs, name=node.name)
-    made = edit.node("Transpose", [pooled.ref()], {"perm": to_second(kind.rank)}, node.outputs)
-    edit.finish(node, made)
+    rule = "max_pool(x) = max_pool(x), channels last"
+    in_other_order(rewriter, node, to_last(kind.rank), "ChannelsLastMaxPool", rule)

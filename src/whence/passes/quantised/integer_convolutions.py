@@ -16,7 +16,8 @@ from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import consts_with_origin
+from whence.passes.layout.axes import to_last, to_second
+from whence.passes.origins import absorbing
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
     bias_of,
@@ -33,16 +34,6 @@ from whence.types import DType
 CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(
     Trait.FUSED
 )
-
-
-def to_last(rank: int) -> tuple[int, ...]:
-    """The permutation of (N, C, spatial...) to (N, spatial..., C)."""
-    return (0, *range(2, rank), 1)
-
-
-def to_second(rank: int) -> tuple[int, ...]:
-    """The permutation of (N, spatial..., C) to (N, C, spatial...)."""
-    return (0, rank - 1, *range(1, rank - 1))
 
 
 # q(conv(dq(x), dq(w), dq(b))) = tail(integer_conv(x, w) + b)
@@ -78,10 +69,8 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
     tail = tail_of(match, combined_scales(match, x, w, in_double=x.coding.dtype is not DType.U8))
     if tail is None or (ref is not None and bias is None):
         return False
-    absorbed = consts_with_origin(graph, [each for part in match.matched for each in part.inputs])
-    edit = rewriter.edit(
-        *absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sums, scaled"
-    )
+    rule = f"quantise({node.op}(dequantise(x))) = integer sums, scaled"
+    edit = absorbing(rewriter, match.matched, rule)
     of = makers_of_sums([x.node, w.node, node], bias)
     codes = (
         x.codes if last else edit.node("Transpose", [x.codes], {"perm": to_last(rank)}, of=of).ref()
@@ -120,8 +109,7 @@ def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
         return
     if node.operand("x_zero_point") is not None and (zero is None or zero.elements != 1):
         return
-    absorbed = consts_with_origin(graph, node.inputs)
-    edit = rewriter.edit(*absorbed, node, rule="conv_integer(x) = integer_conv(x), channels last")
+    edit = absorbing(rewriter, [node], "conv_integer(x) = integer_conv(x), channels last")
     codes = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)}).ref()
     constant = edit.const(np.ascontiguousarray(np.moveaxis(weights, 1, -1)))
     attrs = {name: value for name, value in node.attrs.items() if name != "kernel_shape"}

@@ -22,7 +22,7 @@ from whence.graph import Node, Ref, Rewriter
 from whence.graph.maker import Maker
 from whence.ops.attributes import get_float
 from whence.ops.quantised.quantise import integer_range, is_fixed_point
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import absorbing
 from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.integer_tail import narrowed
@@ -134,11 +134,7 @@ def _two(match: QuantisedOp) -> tuple[QuantisedOperand | None, QuantisedOperand 
 
 
 def _maker(match: QuantisedOp, rewriter: Rewriter) -> Maker:
-    absorbed = consts_with_origin(
-        rewriter.graph, [each for part in match.matched for each in part.inputs]
-    )
-    edit = rewriter.edit(*absorbed, *match.matched, rule=_RULE)
-    return Maker(edit, match.matched)
+    return Maker(absorbing(rewriter, match.matched, _RULE), match.matched)
 
 
 def _centred(make: Maker, operand: QuantisedOperand) -> Ref:

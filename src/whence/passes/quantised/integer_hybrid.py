@@ -18,7 +18,7 @@ from whence.graph.maker import Maker
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import absorbing
 from whence.passes.quantised.integer_sums import whole_bytes
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOperand, operand_of, scales_along
 from whence.types import DType
@@ -65,11 +65,8 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
         return False
     if w.value is None and (is_conv or has_zero):
         return False
-    absorbed = consts_with_origin(graph, [each for part in (w.node, node) for each in part.inputs])
-    edit = rewriter.edit(
-        *absorbed, w.node, node, rule="f(x, dequantise(w)) = f(codes of x, w) · scales"
-    )
-    make = Maker(edit, [w.node, node])
+    rule = "f(x, dequantise(w)) = f(codes of x, w) · scales"
+    make = Maker(absorbing(rewriter, [w.node, node], rule), [w.node, node])
     axes = np.arange(1, kind.rank) if is_conv else np.array([kind.rank - 1])
     codes, scale, zero = (_asymmetric if has_zero else _symmetric)(make, x, axes)
     sums = _sums(make, node, codes, zero, w, transposed)
@@ -77,7 +74,7 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     bias = node.operand("B") if is_conv else node.operand("C")
     if bias is not None:
         real = make("Add", real, bias)
-    return edit.finish(node.ref(), real)
+    return make.edit.finish(node.ref(), real)
 
 
 def _sums(

@@ -20,7 +20,7 @@ from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import absorbing
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
     bias_of,
@@ -154,13 +154,8 @@ def rewrite_product(match: QuantisedOp, rewriter: Rewriter) -> bool:
     )
     if tail is None:
         return False
-    matched = dict.fromkeys([*product.nodes, *match.matched])
-    absorbed = consts_with_origin(graph, [each for part in matched for each in part.inputs])
-    edit = rewriter.edit(
-        *absorbed,
-        *matched,
-        rule=f"quantise({product.node.op}(dequantise(x))) = integer sums, scaled",
-    )
+    rule = f"quantise({product.node.op}(dequantise(x))) = integer sums, scaled"
+    edit = absorbing(rewriter, list(dict.fromkeys([*product.nodes, *match.matched])), rule)
     of = makers_of_sums(product.nodes, bias)
     sums = biased(edit, _sums(edit, product, of), bias, of)
     return edit.finish(match.last.ref(), tail.build(edit, sums))
@@ -179,12 +174,8 @@ def rewrite_real_product(node: Node, rewriter: Rewriter) -> None:
         return
     if product.a.coding.dtype not in BYTES or product.b.coding.dtype not in WEIGHTS:
         return
-    absorbed = consts_with_origin(graph, [each for part in product.nodes for each in part.inputs])
-    edit = rewriter.edit(
-        *absorbed,
-        *product.nodes,
-        rule="matmul(dequantise(a), dequantise(b)) = integer sums · scales",
-    )
+    rule = "matmul(dequantise(a), dequantise(b)) = integer sums · scales"
+    edit = absorbing(rewriter, product.nodes, rule)
     sums = _sums(edit, product, product.nodes)
     scales = np.asarray(product.a.coding.step * product.b.coding.scale, np.float32)
     real = edit.node("Cast", [sums], {"to": int(DType.F32)}).ref()

@@ -19,7 +19,7 @@ from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.passes.operands import consts_with_origin
+from whence.passes.origins import absorbing, consts_with_origin
 from whence.passes.parameters import reduced_axes
 from whence.passes.quantised.fixed_point import fixed_point
 from whence.passes.quantised.integer_codes import limited
@@ -43,10 +43,8 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
     tail = _tail(match, x.coding.step, 1 if node.op == "ReduceSum" else count)
     if tail is None or count * (1 << x.coding.dtype.bits) >= 1 << 31:
         return False
-    absorbed = consts_with_origin(graph, [each for part in match.matched for each in part.inputs])
-    edit = rewriter.edit(
-        *absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sum, scaled"
-    )
+    rule = f"quantise({node.op}(dequantise(x))) = integer sum, scaled"
+    edit = absorbing(rewriter, match.matched, rule)
     make, keep = Maker(edit, [x.node, node]), get_int(node.attrs, "keepdims", 1)
     value = make(
         "ReduceSum", make.cast(x.codes, DType.I32), np.array(axes, np.int64), keepdims=keep
