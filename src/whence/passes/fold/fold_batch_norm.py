@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
-from whence.graph.search import is_single_consumer, unique_consumer
+from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
@@ -21,6 +21,8 @@ from whence.passes.fold.linear import (
     Affine,
     FoldedConstants,
     Linear,
+    fold_into_consumer,
+    linear_after,
     linear_of,
     rebuild,
 )
@@ -49,13 +51,13 @@ class FoldBatchNorm(RulePass):
     anchors = frozenset({"BatchNormalization"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        affine = _affine(rewriter.graph, node)
+        affine = affine_of(rewriter.graph, node)
         if affine is not None and not _fold_into_producer(node, affine, rewriter):
             _fold_into_consumer(node, affine, rewriter)
 
 
-def _affine(graph: Graph, node: Node) -> Affine | None:
-    """Scale and shift of every channel."""
+def affine_of(graph: Graph, node: Node) -> Affine | None:
+    """Scale and shift of every channel, when the statistics are constant."""
     constants = [graph.const_value(ref) for ref in node.inputs[1:]]
     values = [
         value.astype(np.float64) for value in constants if value is not None and value.ndim == 1
@@ -88,21 +90,15 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
     constants = found.linear.after(affine)
     if constants is None:
         return False
-    linear = found.linear
+    linear, x = found.linear, found.linear.node.first_input
     if constants.bias is not None and not linear.holds_bias:
         # BN(W·x) = W'·x + t with W' = W·s: a product of stacks of matrices has no bias, so the
         # addition stays.
         edit = rewriter.edit(
             linear.node, *found.between, bn, rule="BN(matmul(x, w)) = matmul(x, w·s) + t"
         )
-        product = rebuild(
-            edit,
-            linear,
-            FoldedConstants(constants.weights, None),
-            linear.node.first_input,
-            linear.node.outputs,
-            (linear.node, bn),
-        )
+        only_weights = FoldedConstants(constants.weights, None)
+        product = rebuild(edit, linear, only_weights, bn, x, linear.node.outputs)
         result = edit.node(
             "Add",
             (product.ref(), edit.const(constants.bias)),
@@ -119,9 +115,7 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
             rule="BN(conv(x, w, b)) = conv(x, w·s, (b-mean)·s+beta)",
             folded=(bn,),
         )
-        result = rebuild(
-            edit, linear, constants, linear.node.first_input, linear.node.outputs, (linear.node, bn)
-        )
+        result = rebuild(edit, linear, constants, bn, x, linear.node.outputs)
     for step in found.between:
         result = edit.node(
             step.op, (result.ref(), *step.inputs[1:]), step.attrs, step.outputs, of=(step,)
@@ -130,11 +124,7 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
 
 
 def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
-    graph = rewriter.graph
-    consumer = unique_consumer(graph, bn, LINEAR_OPS)
-    linear = (
-        None if consumer is None or consumer.input(0) != bn.ref() else linear_of(graph, consumer)
-    )
+    linear = linear_after(rewriter.graph, bn)
     if (
         linear is None
         or linear.in_axis != 1
@@ -142,14 +132,10 @@ def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
         or not linear.holds_bias
     ):
         return False
-    constants = linear.before(affine)
-    if constants is None:
-        return False
     # conv(BN(x)) = conv'(x) with w' = w·s per input channel, b' = b + Σ w·t; not with padding,
     # which is zero after BN, not before.
-    edit = rewriter.edit(linear.node, rule="conv(BN(x), w, b) = conv(x, w·s, b+Σw·t)", folded=(bn,))
-    made = rebuild(edit, linear, constants, bn.first_input, linear.node.outputs, (linear.node, bn))
-    return edit.finish(linear.node, made)
+    rule = "conv(BN(x), w, b) = conv(x, w·s, b+Σw·t)"
+    return fold_into_consumer(rewriter, bn, bn.first_input, affine, linear, rule)
 
 
 def _linear_before(graph: Graph, bn: Node) -> _Found | None:

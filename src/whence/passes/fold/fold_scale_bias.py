@@ -9,12 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Node, Rewriter
-from whence.graph.search import is_single_consumer, producer_of, unique_consumer
+from whence.graph.search import is_single_consumer, producer_of
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
 from whence.ops.registry import REGISTRY, one_of
 from whence.passes.base import RulePass
-from whence.passes.fold.linear import LINEAR_OPS, Affine, along_axis, linear_of, rebuild
+from whence.passes.fold.linear import (
+    LINEAR_OPS,
+    Affine,
+    along_axis,
+    fold_into_consumer,
+    linear_after,
+    linear_of,
+    rebuild,
+)
 from whence.passes.operands import (
     FLOATS,
     WithConst,
@@ -91,12 +99,11 @@ def _fold_into_producer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
     constants = linear.after(affine)
     if constants is None:
         return False
-    x = linear.node.first_input
     # s·f(x, w, b) + t = f(x, s·w, s·b + t)
-    edit = rewriter.edit(
-        linear.node, rule=f"{_text(node, operands, 'f(x)')} = f'(x)", folded=(node,)
-    )
-    return edit.finish(node, rebuild(edit, linear, constants, x, node.outputs, (linear.node, node)))
+    rule = f"{_text(node, operands, 'f(x)')} = f'(x)"
+    edit = rewriter.edit(linear.node, rule=rule, folded=(node,))
+    x = linear.node.first_input
+    return edit.finish(node, rebuild(edit, linear, constants, node, x, node.outputs))
 
 
 def _fold_into_batch_norm(node: Node, operands: WithConst, rewriter: Rewriter) -> bool:
@@ -137,10 +144,7 @@ def _fold_into_batch_norm(node: Node, operands: WithConst, rewriter: Rewriter) -
 
 def _fold_into_consumer(node: Node, operands: WithConst, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
-    consumer = unique_consumer(graph, node, LINEAR_OPS)
-    linear = (
-        None if consumer is None or consumer.input(0) != node.ref() else linear_of(graph, consumer)
-    )
+    linear = linear_after(graph, node)
     shape = shape_of(graph, operands.value)
     if linear is None or shape is None or len(shape) != linear.rank:
         return False
@@ -152,17 +156,9 @@ def _fold_into_consumer(node: Node, operands: WithConst, rewriter: Rewriter) -> 
     affine = _affine(node, operands, vector)
     if affine is None or (affine.shifts and not linear.holds_bias):
         return False
-    constants = linear.before(affine)
-    if constants is None:
-        return False
     # f(s·x + t, w, b) = f(x, w·s, b + Σ w·t)
-    edit = rewriter.edit(
-        linear.node, rule=f"f({_text(node, operands, 'x')}) = f'(x)", folded=(node,)
-    )
-    return edit.finish(
-        linear.node,
-        rebuild(edit, linear, constants, operands.value, linear.node.outputs, (linear.node, node)),
-    )
+    rule = f"f({_text(node, operands, 'x')}) = f'(x)"
+    return fold_into_consumer(rewriter, node, operands.value, affine, linear, rule)
 
 
 def _text(node: Node, operands: WithConst, value: str) -> str:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.graph import Edit, Graph, Node, Ref
+from whence.graph import Edit, Graph, Node, Ref, Rewriter
+from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.neural.channels_last import plain_name
 from whence.ops.registry import operators
@@ -266,20 +267,42 @@ def along_axis(
     return value.reshape(() if value.size == 1 else (-1,)).astype(np.float64)
 
 
+def linear_after(graph: Graph, node: Node) -> Linear | None:
+    """The linear operator that works on the result of `node`, when nothing else reads that."""
+    consumer = unique_consumer(graph, node, LINEAR_OPS)
+    reads_it = consumer is not None and consumer.input(0) == node.ref()
+    return linear_of(graph, consumer) if consumer is not None and reads_it else None
+
+
+def fold_into_consumer(
+    rewriter: Rewriter, node: Node, x: Ref, affine: Affine, linear: Linear, rule: str
+) -> bool:
+    """Let `linear` read `x`, and its constants do what `node`, which stands between, does to it. True
+    when they can.
+    """
+    constants = linear.before(affine)
+    if constants is None:
+        return False
+    edit = rewriter.edit(linear.node, rule=rule, folded=(node,))
+    made = rebuild(edit, linear, constants, node, x, linear.node.outputs)
+    return edit.finish(linear.node, made)
+
+
 def rebuild(
     edit: Edit,
     linear: Linear,
     constants: FoldedConstants,
+    folded: Node,
     x: Ref,
     types: Sequence[ValueType],
-    of: Sequence[Node],
 ) -> Node:
-    """The linear operator once more, on `x` and with other constants. A MatMul that gains a bias
-    becomes a Gemm.
+    """The linear operator once more, on `x` and with constants that `folded` went into. A MatMul
+    that gains a bias becomes a Gemm.
 
-    It comes from `of`, and from what made the constants that it no longer reads.
+    It comes from both, and from what made the constants that it no longer reads.
     """
     node = linear.node
+    of = (node, folded)
     op, attrs = node.op, dict(node.attrs)
     bias = node.operand("B") if op in CONVOLUTIONS else node.operand("C")
     inputs = [x, node.operand("W", "B"), bias]

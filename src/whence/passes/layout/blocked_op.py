@@ -15,13 +15,14 @@ import numpy as np
 
 from whence.extent import estimate
 from whence.graph import Graph, Node, Ref
-from whence.ops.attributes import get_float, get_int, get_ints, get_str
+from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.blocked import to_blocked
 from whence.ops.neural.window import make_window
 from whence.ops.registry import REGISTRY, form_of, operators
 from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
+from whence.passes.fold.fold_batch_norm import affine_of
 from whence.passes.parameters import Cut, cuts_of, padding_of, reduced_axes
 from whence.types import DType, same_dim, same_shape
 
@@ -173,19 +174,13 @@ def blocked_const(value: np.ndarray, rank: int, block: int) -> np.ndarray:
 def _batch_norm(
     graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int
 ) -> Form | None:
-    values = [graph.const_value(ref) for ref in node.inputs[1:5]]
-    if (
-        len(node.outputs) != 1
-        or get_int(node.attrs, "training_mode", 0)
-        or any(value is None or value.dtype != np.float32 for value in values)
-    ):
+    affine = affine_of(graph, node)
+    if affine is None:
         return None
-    scale, bias, mean, variance = (np.asarray(value, np.float64) for value in values)
-    factor = scale / np.sqrt(variance + get_float(node.attrs, "epsilon", 1e-5))
     spread = (-1, *(1,) * (layout.rank - 2))
     by_channel = [
         blocked_const(vector.astype(np.float32).reshape(spread), layout.rank, block)
-        for vector in (factor, bias - mean * factor)
+        for vector in (affine.scale, affine.shift)
     ]
     return Form(
         (

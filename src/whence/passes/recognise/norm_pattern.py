@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.graph import Edit, Graph, Node, Ref
+from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.registry import one_of
 from whence.passes.operands import FLOATS, other_operand
 from whence.passes.parameters import reduced_axes
 from whence.passes.pattern import (
     dtype_of,
+    is_closed,
     is_open,
     only_user,
     operand_orders,
@@ -178,7 +179,40 @@ def _taken_parameter(graph: Graph, norm: Norm, op: str) -> Ref | None:
     return found
 
 
-def with_casts_in_front(
+def scaled_root(
+    graph: Graph, root: InverseRoot, x: Ref, nodes: Iterable[Node]
+) -> tuple[Norm, Node, Ref] | None:
+    """The norm of `x` as far as the root, with a scale that is multiplied into it; the operator that
+    then divides by the root, or multiplies by its inverse; and what that divides.
+    """
+    norm = Norm(x, root.last, root.axes, [*nodes, *root.nodes])
+    if root.inverted:
+        take_in_scale(graph, norm)
+    factor = norm.out.ref()
+    product = only_user(graph, norm.out, "Mul" if root.inverted else "Div")
+    top = None if product is None else other_operand(product, factor)
+    if product is None or top is None or (product.op == "Div" and product.operand("B") != factor):
+        return None
+    return norm, product, top
+
+
+def become_one(
+    rewriter: Rewriter, norm: Norm, epsilon: float, read: Iterable[Ref], op: str, rule: str
+) -> None:
+    """Put `op` in the place of the norm, whose nodes read `read`, if nobody else needs any of it."""
+    nodes = _with_casts_in_front(rewriter.graph, norm.nodes, read, norm.x)
+    if not is_closed(nodes, norm.out):
+        return
+    edit = rewriter.edit(*nodes, rule=rule)
+    scale = _parameter(edit, norm.scale, norm)
+    if scale is None:
+        return
+    bias = None if norm.bias is None else _parameter(edit, norm.bias, norm)
+    attrs = {"axis": -len(norm.axes), "epsilon": epsilon, "stash_type": 1}
+    edit.finish(norm.out, edit.node(op, [norm.x, scale, bias], attrs))
+
+
+def _with_casts_in_front(
     graph: Graph, nodes: Iterable[Node], first_read: Iterable[Ref], x: Ref
 ) -> list[Node]:
     """`nodes`, and the casts between `x` and what they read, as far as nobody else reads those
@@ -188,16 +222,14 @@ def with_casts_in_front(
     for ref in first_read:
         while ref != x:
             cast = graph.producer(ref)
-            source = cast.input(0)
             if (
                 cast.op != "Cast"
-                or source is None
                 or len(cast._uses) > len(matched)
                 or not matched.keys() >= cast._uses.keys()
             ):
                 break
             matched[cast.id] = cast
-            ref = source
+            ref = cast.first_input
     return list(matched.values())
 
 
@@ -234,14 +266,14 @@ def _fits(have: int, want: Dim) -> bool:
     return have > 1 if is_open(want) else have in {1, want}
 
 
-def parameter(edit: Edit, ref: Ref | None, x: Ref, axes: tuple[int, ...]) -> Ref | None:
+def _parameter(edit: Edit, ref: Ref | None, norm: Norm) -> Ref | None:
     """`ref`, spread over the normalised axes when it is a constant; all ones without `ref`. `None`
     when their size is not known.
     """
-    kind = edit.type_of(x)
+    kind = edit.type_of(norm.x)
     assert isinstance(kind, TensorType)
     assert kind.shape is not None
-    wanted = kind.shape[axes[0] :]
+    wanted = kind.shape[norm.axes[0] :]
     if ref is None:
         sizes = tuple(dim for dim in wanted if isinstance(dim, int))
         return edit.const(np.ones(sizes, kind.dtype.numpy)) if len(sizes) == len(wanted) else None

@@ -20,19 +20,19 @@ from whence.graph.search import producer_of
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
 from whence.passes.operands import other_operand
-from whence.passes.pattern import few_consumers, is_closed, only_user, without_casts
+from whence.passes.pattern import few_consumers, only_user, without_casts
 from whence.passes.recognise.norm_pattern import (
     ROOTS,
     InverseRoot,
     Norm,
+    become_one,
     inverse_root,
     is_parameter,
     mean_axes,
-    parameter,
+    scaled_root,
     settle_type,
     take_in_bias,
     take_in_scale,
-    with_casts_in_front,
 )
 
 
@@ -65,41 +65,21 @@ class RecogniseLayerNorm(RulePass):
         norm = _direct(graph, root, centred) or _distributed(graph, root, centred)
         if norm is None:
             return
-        nodes = with_casts_in_front(graph, norm.nodes, (centred.x, centred.averaged), norm.x)
-        if not is_closed(nodes, norm.out):
-            return
-        edit = rewriter.edit(
-            *nodes,
-            rule="(x - mean)/√(variance + ε)·scale + bias = LayerNormalization(x, scale, bias)",
-        )
-        scale = parameter(edit, norm.scale, norm.x, norm.axes)
-        if scale is None:
-            return
-        bias = None if norm.bias is None else parameter(edit, norm.bias, norm.x, norm.axes)
-        attrs = {"axis": -len(norm.axes), "epsilon": root.epsilon, "stash_type": 1}
-        edit.finish(norm.out, edit.node("LayerNormalization", [norm.x, scale, bias], attrs))
+        rule = "(x - mean)/√(variance + ε)·scale + bias = LayerNormalization(x, scale, bias)"
+        read = (centred.x, centred.averaged)
+        become_one(rewriter, norm, root.epsilon, read, "LayerNormalization", rule)
 
 
 # 1. (x - mean(x)) / √(v + ε) · scale + bias = LayerNormalization(x, scale, bias, ε)
 def _direct(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | None:
-    norm = Norm(centred.x, root.last, root.axes, [*centred.nodes, *root.nodes])
-    if root.inverted:
-        # A scale may be multiplied into the factor first.
-        take_in_scale(graph, norm)
-    factor = norm.out.ref()
-    product = only_user(graph, norm.out, "Mul" if root.inverted else "Div")
-    top = None if product is None else other_operand(product, factor)
-    again = None if top is None else _centred(graph, top)
-    if (
-        product is None
-        or again is None
-        or again.axes != centred.axes
-        or (product.op == "Div" and product.operand("B") != factor)
-    ):
+    found = scaled_root(graph, root, centred.x, centred.nodes)
+    again = None if found is None else _centred(graph, found[2])
+    if found is None or again is None or again.axes != centred.axes:
         return None
     # The difference may be computed twice, but of the same x.
     if without_casts(graph, again.x)[0] != without_casts(graph, centred.x)[0]:
         return None
+    norm, product, _ = found
     norm.nodes += again.nodes
     norm.take(product)
     if not settle_type(graph, norm):

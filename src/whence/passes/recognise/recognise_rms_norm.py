@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
-from whence.passes.operands import other_operand
-from whence.passes.pattern import is_closed, only_user, without_casts
+from whence.passes.pattern import without_casts
 from whence.passes.recognise.norm_pattern import (
     ROOTS,
-    Norm,
+    become_one,
     inverse_root,
-    parameter,
+    scaled_root,
     settle_type,
     take_in_scale,
-    with_casts_in_front,
 )
 
 
@@ -42,18 +40,10 @@ class RecogniseRmsNorm(RulePass):
         root = inverse_root(graph, node)
         if root is None:
             return
-        norm = Norm(root.squared, root.last, root.axes, [*root.nodes])
-        if root.inverted:
-            take_in_scale(graph, norm)
-        factor = norm.out.ref()
-        product = only_user(graph, norm.out, "Mul" if root.inverted else "Div")
-        top = None if product is None else other_operand(product, factor)
-        if (
-            product is None
-            or top is None
-            or (product.op == "Div" and product.operand("B") != factor)
-        ):
+        found = scaled_root(graph, root, root.squared, ())
+        if found is None:
             return
+        norm, product, top = found
         if without_casts(graph, top)[0] != without_casts(graph, root.squared)[0]:
             return
         norm.take(product)
@@ -61,11 +51,6 @@ class RecogniseRmsNorm(RulePass):
         if not settle_type(graph, norm):
             return
         take_in_scale(graph, norm)
-        nodes = with_casts_in_front(graph, norm.nodes, (root.squared, top), norm.x)
-        if not is_closed(nodes, norm.out):
-            return
-        edit = rewriter.edit(*nodes, rule="x/√(mean(x²) + ε)·scale = RMSNormalization(x, scale)")
-        scale = parameter(edit, norm.scale, norm.x, norm.axes)
-        if scale is not None:
-            attrs = {"axis": -len(norm.axes), "epsilon": root.epsilon, "stash_type": 1}
-            edit.finish(norm.out, edit.node("RMSNormalization", [norm.x, scale], attrs))
+        rule = "x/√(mean(x²) + ε)·scale = RMSNormalization(x, scale)"
+        read = (root.squared, top)
+        become_one(rewriter, norm, root.epsilon, read, "RMSNormalization", rule)
