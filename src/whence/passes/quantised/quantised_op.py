@@ -15,6 +15,7 @@ from whence.graph.search import is_single_consumer, producer_of
 from whence.graph.state import SOURCES
 from whence.ops.attributes import get_int
 from whence.ops.quantised.quantise import integer_range, is_fixed_point, rounds_away
+from whence.passes.operands import FLOATS
 from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import code_of
 from whence.types import DType, Shape
@@ -29,11 +30,13 @@ class Coding:
     """How codes stand for numbers: number = (code - zero point) · scale."""
 
     dtype: DType
+    real: DType
     scale: np.ndarray
-    """One float32, or one for each element of `axis`."""
+    """One, or one for each element of `axis`, or as the file has them, one for each `block`."""
     zero_point: np.ndarray
     """As many as scales, in int64."""
     axis: int
+    block: int = 0
 
     @property
     def is_single(self) -> bool:
@@ -50,12 +53,18 @@ class Coding:
         return int(self.zero_point.reshape(-1)[0])
 
     def equals(self, other: Coding) -> bool:
-        return (
-            self.dtype is other.dtype
-            and self.is_single
-            and other.is_single
-            and bool(self.step == other.step)
-            and self.zero == other.zero
+        """Does every code stand for the same number in both?"""
+        if (
+            self.dtype is not other.dtype
+            or self.real is not other.real
+            or not np.array_equal(self.scale.reshape(-1), other.scale.reshape(-1))
+            or not np.array_equal(self.zero_point, other.zero_point)
+        ):
+            return False
+        return self.is_single or (self.axis, self.block, self.scale.shape) == (
+            other.axis,
+            other.block,
+            other.scale.shape,
         )
 
 
@@ -180,41 +189,52 @@ def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
     """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant and for
     float32, for a tensor or an axis.
     """
+    coding = any_coding_of(graph, node, codes)
+    if (
+        coding is None
+        or coding.real is not DType.F32
+        or coding.block
+        or coding.scale.ndim > 1
+        or not np.all(np.isfinite(coding.scale))
+        or np.any(coding.scale <= 0)
+    ):
+        return None
+    return coding
+
+
+def any_coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
+    """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant: for numbers of
+    any type, and for blocks too.
+    """
     kind, scale = graph.tensor_type(codes), graph.const_value(node.operand("x_scale", "y_scale"))
     real = graph.tensor_type(node.ref() if node.op == "DequantizeLinear" else node.input(0))
     if (
         kind is None
         or real is None
-        or real.dtype is not DType.F32
+        or real.dtype not in FLOATS
         or scale is None
-        or scale.dtype != np.float32
+        or DType.of(scale) is not real.dtype
         or scale.size == 0
-        or scale.ndim > 1
-    ):
-        return None
-    zero_point = (
-        np.zeros(scale.shape, np.int64)
-        if node.operand("x_zero_point", "y_zero_point") is None
-        else graph.const_value(node.operand("x_zero_point", "y_zero_point"))
-    )
-    if (
-        zero_point is None
-        or zero_point.size not in {1, scale.size}
-        or not np.all(np.isfinite(scale))
-        or np.any(scale <= 0)
-    ):
-        return None
-    if (
-        get_int(node.attrs, "block_size", 0)
-        or get_int(node.attrs, "precision", 0)
         or (scale.size > 1 and kind.rank is None)
+        or get_int(node.attrs, "precision", 0)
     ):
         return None
+    given = node.operand("x_zero_point", "y_zero_point")
+    zero_point = np.zeros((), np.int64) if given is None else graph.const_value(given)
+    if zero_point is None or zero_point.size not in {1, scale.size}:
+        return None
+    # A vector has only one axis to have scales on, whatever the attribute says.
     axis = (
         get_int(node.attrs, "axis", 1) % kind.rank if kind.rank is not None and kind.rank > 1 else 0
     )
-    zeros = np.broadcast_to(zero_point.astype(np.int64).reshape(-1), (scale.size,))
-    return Coding(kind.dtype, scale.reshape(-1), zeros, axis)
+    return Coding(
+        kind.dtype,
+        real.dtype,
+        scale if scale.ndim > 1 else scale.reshape(-1),
+        np.broadcast_to(zero_point.astype(np.int64).reshape(-1), (scale.size,)),
+        axis,
+        get_int(node.attrs, "block_size", 0),
+    )
 
 
 def scales_along(operand: QuantisedOperand, axis: int) -> np.ndarray | None:

@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whence.graph import Graph, Node, Ref, Rewriter
-from whence.graph.search import is_single_consumer
-from whence.ops.attributes import get_int
+from whence.graph import Node, Rewriter
+from whence.graph.search import is_single_consumer, producer_of
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import FLOATS
+from whence.passes.quantised.quantised_op import Coding, any_coding_of
 from whence.provenance import Reason
 from whence.types import DType, TensorType
 
@@ -46,8 +45,7 @@ class RemoveQuantisePairs(RulePass):
         between: list[Node] = []
         user = node
         while len(between) <= _MAX_STEPS:
-            ref = user.input(0)
-            producer = None if ref is None else graph.producer(ref)
+            producer = producer_of(graph, user.input(0))
             if producer is None:
                 return
             if producer.op == "DequantizeLinear":
@@ -61,46 +59,6 @@ class RemoveQuantisePairs(RulePass):
                 return
             between.append(producer)
             user = producer
-
-
-class _Coding(NamedTuple):
-    """How numbers stand for codes."""
-
-    dtype: DType
-    real: DType
-    scale: np.ndarray
-    zero_point: np.ndarray
-    axis: int
-    block: int
-
-    def equals(self, other: _Coding) -> bool:
-        if (
-            self.dtype is not other.dtype
-            or self.real is not other.real
-            or not np.array_equal(self.scale.reshape(-1), other.scale.reshape(-1))
-        ):
-            return False
-        # Both zero points have one number, or one for each scale.
-        if np.any(self.zero_point != other.zero_point):
-            return False
-        return self.scale.size == 1 or (self.axis, self.block, self.scale.shape) == (
-            other.axis,
-            other.block,
-            other.scale.shape,
-        )
-
-    @property
-    def is_exact(self) -> bool:
-        """Does every code survive being made a number and rounded back?"""
-        # The rounding error of code · scale / scale must stay below half a step for the largest
-        # code, and nothing overflow or vanish.
-        limits = _LIMITS[self.real]
-        scale = self.scale.astype(np.float64)
-        reach = 2.0**self.dtype.bits
-        is_ordinary = bool(
-            np.all(scale >= limits.smallest) and np.all(scale * reach <= limits.largest)
-        )
-        return self.dtype.is_integer and reach * limits.eps < 0.5 and is_ordinary
 
 
 class _Limits(NamedTuple):
@@ -117,57 +75,29 @@ _LIMITS = {
 }
 
 
-def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear between `codes` and `reals`, when they
-    are constant.
-    """
-    code_type = graph.tensor_type(codes)
-    real_type = graph.tensor_type(reals)
-    scale = graph.const_value(node.operand("x_scale", "y_scale"))
-    if (
-        code_type is None
-        or real_type is None
-        or scale is None
-        or scale.size == 0
-        or (real_type.rank is None and scale.size > 1)
-    ):
-        return None
-    if (
-        DType.of(scale) is not real_type.dtype
-        or real_type.dtype not in FLOATS
-        or get_int(node.attrs, "precision", 0)
-    ):
-        return None
-    zero_point = (
-        np.zeros((), np.int64)
-        if node.operand("x_zero_point", "y_zero_point") is None
-        else graph.const_value(node.operand("x_zero_point", "y_zero_point"))
-    )
-    if zero_point is None or zero_point.size not in {1, scale.size}:
-        return None
-    # A vector has only one axis to have scales on, whatever the attribute says.
-    axis = 0
-    if real_type.rank is not None and real_type.rank > 1:
-        axis = get_int(node.attrs, "axis", 1) % real_type.rank
-    zeros = zero_point.reshape(() if zero_point.size == 1 else (-1,)).astype(np.int64)
-    return _Coding(
-        code_type.dtype, real_type.dtype, scale, zeros, axis, get_int(node.attrs, "block_size", 0)
-    )
+def _is_exact(coding: Coding) -> bool:
+    """Does every code survive being made a number and rounded back?"""
+    # The rounding error of code · scale / scale must stay below half a step for the largest code, and
+    # nothing overflow or vanish.
+    limits = _LIMITS[coding.real]
+    scale = coding.scale.astype(np.float64)
+    reach = 2.0**coding.dtype.bits
+    is_ordinary = bool(np.all(scale >= limits.smallest) and np.all(scale * reach <= limits.largest))
+    return coding.dtype.is_integer and reach * limits.eps < 0.5 and is_ordinary
 
 
 def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
-    codes, reals = first.first_input, last.first_input
-    before = _coding(graph, first, codes, first.ref())
-    after = _coding(graph, last, last.ref(), reals)
-    if before is None or after is None or not before.equals(after) or not before.is_exact:
+    codes = first.first_input
+    before, after = any_coding_of(graph, first, codes), any_coding_of(graph, last, last.ref())
+    if before is None or after is None or not before.equals(after) or not _is_exact(before):
         return
     if not between:
         # q(dq(x)) = x
         rule = "quantise(dequantise(x)) = x"
         rewriter.bypass(last, codes, reason=Reason.CANCELLED, rule=rule, undone=[first])
         return
-    if before.scale.size != 1 or any(not _takes(step, before.dtype) for step in between):
+    if not before.is_single or any(not _takes(step, before.dtype) for step in between):
         return
     # q(move(dq(x))) = move(x)
     edit = rewriter.edit(first, *between, last, rule="quantise(move(dequantise(x))) = move(x)")
