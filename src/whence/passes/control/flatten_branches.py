@@ -25,7 +25,7 @@ from whence.graph.operands import why_it_fails
 from whence.graph.state import BOUNDARY
 from whence.ops.registry import one_of
 from whence.passes.base import Pass
-from whence.passes.control.inlining import Inlining
+from whence.passes.control.inlining import Inlining, inline_all
 from whence.passes.shapes.fold_shapes import FoldShapes
 from whence.types import DType, TensorType, ValueType
 
@@ -42,21 +42,12 @@ class FlattenBranches(Pass):
     """
 
     def run(self, rewriter: Rewriter) -> None:
-        while sum(_flatten(rewriter, node) for node in list(rewriter.graph) if node.op == "If"):
+        while inline_all(rewriter, {"If": _plan}):
             self.folding.run(rewriter)
 
 
-def _flatten(rewriter: Rewriter, node: Node) -> bool:
-    inlining = _plan(rewriter.graph, node)
-    if inlining is None or node.retained:
-        return False
-    for each in inlining.apply(rewriter):
-        if each.op == "If":
-            _flatten(rewriter, each)
-    return True
-
-
-def _plan(graph: Graph, node: Node) -> Inlining | None:
+def _plan(rewriter: Rewriter, node: Node) -> Inlining | None:
+    graph = rewriter.graph
     condition = node.input(0)
     kind = None if condition is None else graph.type_of(condition)
     if (
@@ -74,7 +65,7 @@ def _plan(graph: Graph, node: Node) -> Inlining | None:
         return None
     # If(c, f, g)(x) = Choose(c, f(x), g(x))
     inlining = Inlining(
-        graph, node, "an If is both its branches and a choice between what they give"
+        rewriter, node, "an If is both its branches and a choice between what they give"
     )
     decided, given = inlining.number(condition), node.inputs[1:]
     sides = []

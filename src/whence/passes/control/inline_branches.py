@@ -11,76 +11,58 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Node, Rewriter
 from whence.ops.registry import one_of
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints
 from whence.passes.control.captures import capture_count
-from whence.passes.control.inlining import Inlining
-
-_CONTROL = one_of("If", "Loop")
+from whence.passes.control.inlining import Inlining, inline_all
 
 
 @dataclass(frozen=True, slots=True)
 class InlineBranches(Pass):
     name = "inline_branches"
     summary = "branches and loops whose course is certain become plain operators"
-    anchors = _CONTROL
+    anchors = one_of("If", "Loop")
 
     folding: Pass | None = None
     """What is folded whenever something was inlined: further courses may be certain then."""
 
     def run(self, rewriter: Rewriter) -> None:
-        while (
-            sum(_unfold(rewriter, node) for node in list(rewriter.graph) if node.op in _CONTROL)
-            and self.folding is not None
-        ):
+        plans = {"If": _plan_if, "Loop": _plan_loop}
+        while inline_all(rewriter, plans) and self.folding is not None:
             self.folding.run(rewriter)
 
 
-def _unfold(rewriter: Rewriter, node: Node) -> bool:
-    """Inline `node` if its course is certain, then what it held, which may become certain through
-    it.
-    """
-    inlining = (
-        _plan_if(rewriter.graph, node) if node.op == "If" else _plan_loop(rewriter.graph, node)
-    )
-    if inlining is None or node.retained:
-        return False
-    for each in inlining.apply(rewriter):
-        if each.op in _CONTROL:
-            _unfold(rewriter, each)
-    return True
-
-
 # If(true, f, g) = f, If(false, f, g) = g
-def _plan_if(graph: Graph, node: Node) -> Inlining | None:
-    taken = const_bool(graph, node.input(0))
+def _plan_if(rewriter: Rewriter, node: Node) -> Inlining | None:
+    taken = const_bool(rewriter.graph, node.input(0))
     if taken is None:
         return None
     rule = (
         f"an If that is always {'true' if taken else 'false'} is its {'then' if taken else 'else'}"
         " branch"
     )
-    inlining = Inlining(graph, node, rule)
+    inlining = Inlining(rewriter, node, rule)
     results = inlining.inline(
         node.bodies["then_branch" if taken else "else_branch"], node.inputs[1:]
     )
     return inlining if inlining.connect(results) else None
 
 
-def _plan_loop(graph: Graph, node: Node) -> Inlining | None:
+def _plan_loop(rewriter: Rewriter, node: Node) -> Inlining | None:
+    graph = rewriter.graph
     trips = const_ints(graph, node.input(0))
     proceeds = True if node.operand("cond") is None else const_bool(graph, node.operand("cond"))
     formal = len(node.inputs) - capture_count(node)
     carried = node.inputs[2:formal]
     # Loop(0, c, v, f) = Loop(n, false, v, f) = v
     if proceeds is False or (trips is not None and len(trips) == 1 and trips[0] <= 0):
-        inlining = Inlining(graph, node, "a Loop of no iterations yields what it was given")
+        inlining = Inlining(rewriter, node, "a Loop of no iterations yields what it was given")
         return inlining if inlining.connect(carried) else None
     # Loop(1, true, v, f) = f(0, true, v)
     if proceeds is True and trips == (1,):
-        inlining = Inlining(graph, node, "a Loop of one iteration is its body")
+        inlining = Inlining(rewriter, node, "a Loop of one iteration is its body")
         first = [inlining.const(np.array(0, np.int64)), inlining.const(np.array(True))]
         _, *results = inlining.inline(
             node.bodies["body"], [*first, *carried, *node.inputs[formal:]]

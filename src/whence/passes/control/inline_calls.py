@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from whence.graph import Node, Rewriter
 from whence.passes.base import Pass
-from whence.passes.control.inlining import Inlining
+from whence.passes.control.inlining import Inlining, inline_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,10 @@ class InlineCalls(Pass):
     anchors = frozenset({"Call"})
 
     def run(self, rewriter: Rewriter) -> None:
-        for node in list(rewriter.graph):
-            if node.op == "Call":
-                _unfold(rewriter, node)
+        inline_all(rewriter, {"Call": _plan})
 
 
-def _unfold(rewriter: Rewriter, node: Node) -> None:
-    inlining = Inlining(rewriter.graph, node, "a call is the operators that compute it")
-    results = inlining.inline(node.bodies["body"], node.inputs)
-    if inlining.connect(results):
-        inlining.apply(rewriter)
+# Call(f)(x) = f(x)
+def _plan(rewriter: Rewriter, node: Node) -> Inlining | None:
+    inlining = Inlining(rewriter, node, "a call is the operators that compute it")
+    return inlining if inlining.connect(inlining.inline(node.bodies["body"], node.inputs)) else None

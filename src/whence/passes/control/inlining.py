@@ -4,19 +4,19 @@ own origin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from whence.errors import RewriteError
-from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
+from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import Change, contradict, dissolve
 from whence.graph.node import Birth
 from whence.ops.definition import Attrs
 from whence.ops.registry import REGISTRY
 from whence.passes.simplify.remove_dead_nodes import remove_unread
-from whence.provenance import NO_ORIGIN, EdgeKind, Reason
+from whence.provenance import EdgeKind, Reason
 from whence.types import DType, TensorType, ValueType
 
 
@@ -26,7 +26,7 @@ class Inlining:
     stands.
     """
 
-    graph: Graph
+    rewriter: Rewriter
     holder: Node
     rule: str
     new: dict[int, Node] = field(default_factory=dict)
@@ -48,17 +48,7 @@ class Inlining:
             if node.is_a("Input", "Output"):
                 continue
             inputs = [None if ref is None else copies[ref] for ref in node.inputs]
-            copy = self._add(
-                node.op,
-                inputs,
-                node.outputs,
-                node,
-                EdgeKind.COPY,
-                node.attrs,
-                node.value,
-                node.bodies,
-                node.flags,
-            )
+            copy = self._copy(node, inputs)
             if node.bodies:
                 self.moved.append(node)
             for index in range(len(node.outputs)):
@@ -69,9 +59,10 @@ class Inlining:
         ]
 
     def const(self, value: np.ndarray) -> Ref:
-        return self._add(
-            "Const", (), (TensorType.of(value),), self.holder, EdgeKind.LOWER, value=value
-        ).ref()
+        # Numbers that no operator made have no history.
+        node = Node(self.graph.new_id(), "Const", (), (TensorType.of(value),), value=value)
+        node.name = self.holder.name
+        return self._add(node).ref()
 
     def keep(
         self, body: Graph, given: Sequence[Ref | None], types: Sequence[ValueType]
@@ -80,26 +71,12 @@ class Inlining:
         what its outputs became.
         """
         self.retained.append(body)
-        node = self._add(
-            "Branch",
-            given,
-            types,
-            self.holder,
-            EdgeKind.LOWER,
-            {"captures": len(given)},
-            bodies={"body": body},
-        )
+        node = self._make("Branch", given, types, {"captures": len(given)}, {"body": body})
         return [node.ref(index) for index in range(len(types))]
 
     def choose(self, condition: Ref, then: Ref, otherwise: Ref) -> Ref:
         """What an If gives: one of two values, of one type."""
-        return self._add(
-            "Choose",
-            (condition, then, otherwise),
-            (self.type_of(then),),
-            self.holder,
-            EdgeKind.LOWER,
-        ).ref()
+        return self._make("Choose", (condition, then, otherwise), [self.type_of(then)]).ref()
 
     def number(self, condition: Ref) -> Ref:
         """A condition that may be a list of one element, as a number."""
@@ -107,13 +84,7 @@ class Inlining:
         if isinstance(kind, TensorType) and kind.shape == ():
             return condition
         nothing = self.const(np.array([], np.int64))
-        return self._add(
-            "Reshape",
-            (condition, nothing),
-            (TensorType(DType.BOOL, ()),),
-            self.holder,
-            EdgeKind.LOWER,
-        ).ref()
+        return self._make("Reshape", (condition, nothing), [TensorType(DType.BOOL, ())]).ref()
 
     def row(self, ref: Ref | None) -> Ref | None:
         """The only row of a scan output: the value of one iteration with a leading dimension of
@@ -123,13 +94,7 @@ class Inlining:
         if not isinstance(kind, TensorType):
             return None
         stacked = TensorType(kind.dtype, None if kind.shape is None else (1, *kind.shape))
-        return self._add(
-            "Unsqueeze",
-            (ref, self.const(np.array([0], np.int64))),
-            (stacked,),
-            self.holder,
-            EdgeKind.LOWER,
-        ).ref()
+        return self._make("Unsqueeze", (ref, self.const(np.array([0]))), [stacked]).ref()
 
     def connect(self, results: Sequence[Ref | None]) -> bool:
         """`results` are to stand for the holder's outputs. False when they do not fit."""
@@ -141,9 +106,10 @@ class Inlining:
             self.redirects[self.holder.ref(index)] = ref
         return True
 
-    def apply(self, rewriter: Rewriter) -> list[Node]:
+    def apply(self) -> list[Node]:
         """Do it; returns the nodes that are new. What was not taken is dead."""
-        holder, target = self.holder, self.redirects[self.holder.ref()].node
+        rewriter, holder = self.rewriter, self.holder
+        target = self.redirects[holder.ref()].node
         held, bodies_before = holder.bodies, {node: node.bodies for node in self.moved}
         change = Change(
             self.graph,
@@ -155,11 +121,6 @@ class Inlining:
         )
         change.buried = {holder.id: (Reason.INLINED, target)}
         for node in self.new.values():
-            node.birth = (
-                Birth(node.birth.parents, rewriter.pass_name, self.rule)
-                if node.birth is not None
-                else None
-            )
             (change.consts if node.is_const else change.added).append(node)
         # The change dissolves what the removed node holds: graphs that go over to a copy must not
         # be found there.
@@ -191,38 +152,67 @@ class Inlining:
         )
         return change.added
 
-    def _add(
+    def _copy(self, original: Node, inputs: Sequence[Ref | None]) -> Node:
+        node = Node(
+            self.graph.new_id(),
+            original.op,
+            inputs,
+            original.outputs,
+            original.attrs,
+            name=original.name,
+            value=original.value,
+            bodies=original.bodies,
+            flags=original.flags,
+        )
+        # A constant of the file that no operator made has no history to go on with.
+        silent = node.is_const and not original.origin
+        return self._add(node) if silent else self._add(node, original, EdgeKind.COPY)
+
+    def _make(
         self,
         op: str,
         inputs: Sequence[Ref | None],
         types: Sequence[ValueType],
-        parent: Node,
-        kind: EdgeKind,
         attrs: Attrs | None = None,
-        value: np.ndarray | None = None,
         bodies: Mapping[str, Graph] | None = None,
-        flags: NodeFlag = NodeFlag.NONE,
     ) -> Node:
-        # A constant of the file that no operator made has no history to go on with.
-        silent = op == "Const" and (not parent.origin or parent is self.holder)
-        birth = None if silent else Birth(((parent.id, kind),), "", self.rule)
-        origin = NO_ORIGIN if silent else parent.origin
-        node = Node(
-            self.graph.new_id(),
-            op,
-            inputs,
-            types,
-            attrs,
-            name=parent.name,
-            origin=origin,
-            value=value,
-            bodies=bodies,
-            flags=flags,
-        )
-        node.birth = birth
+        """An operator that the holder becomes."""
+        number, name = self.graph.new_id(), self.holder.name
+        node = Node(number, op, inputs, types, attrs, name=name, bodies=bodies)
+        return self._add(node, self.holder, EdgeKind.LOWER)
+
+    def _add(self, node: Node, parent: Node | None = None, kind: EdgeKind = EdgeKind.LOWER) -> Node:
+        if parent is not None:
+            node.birth = Birth(((parent.id, kind),), self.rewriter.pass_name, self.rule)
+            node.origin = parent.origin
         self.new[node.id] = node
         return node
+
+    @property
+    def graph(self) -> Graph:
+        return self.rewriter.graph
 
     def type_of(self, ref: Ref) -> ValueType:
         node = self.new.get(ref.node) or self.graph[ref.node]
         return node.outputs[ref.index]
+
+
+Plan = Callable[[Rewriter, Node], Inlining | None]
+"""How a node is inlined; `None` where it is not."""
+
+
+def inline_all(rewriter: Rewriter, plans: Mapping[str, Plan]) -> bool:
+    """Inline what the plans allow, and then what that held, which may become certain through it. Was
+    there anything?
+    """
+    return sum(_inlined(rewriter, node, plans) for node in list(rewriter.graph)) > 0
+
+
+def _inlined(rewriter: Rewriter, node: Node, plans: Mapping[str, Plan]) -> bool:
+    plan = None if node.retained else plans.get(node.op)
+    inlining = None if plan is None else plan(rewriter, node)
+    if inlining is None:
+        return False
+    for each in inlining.apply():
+        _inlined(rewriter, each, plans)
+    return True
