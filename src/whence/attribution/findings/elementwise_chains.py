@@ -11,6 +11,7 @@ from whence.attribution.findings.finding import (
     Finding,
     is_worth,
     names,
+    of_kernels,
     per_run,
     percent,
     sources_of,
@@ -28,17 +29,17 @@ def elementwise_chains(profile: Profile) -> Iterator[Finding]:
     light = [kernel for kernel in profile.kernels if _is_light(kernel)]
     for kernels in _connected(light):
         inside = {kernel.id: kernel for kernel in kernels}
-        spent = sum(per_run(profile, kernel) for kernel in kernels)
+        spent = per_run(profile, *kernels)
         between = sum(_between(profile, kernel, inside) for kernel in kernels)
         moved = sum(kernel.bytes * kernel.calls for kernel in kernels)
         prize = spent * min(1.0, between / moved) if moved else 0.0
         if not is_worth(profile, prize):
             continue
-        sources = sources_of(kernels)
-        yield Finding(
+        yield of_kernels(
             "elementwise_chains",
+            kernels,
             f"{len(kernels)} elementwise kernels in a row are bound by {kernels[-1].bound}:"
-            f" {percent(profile, spent)} of the time, {names(profile, sources)}",
+            f" {percent(profile, spent)} of the time, {names(profile, sources_of(kernels))}",
             "One kernel would keep what is between them in registers; `whence why` of an operator says"
             " why they were not fused.",
             prize,
@@ -46,8 +47,6 @@ def elementwise_chains(profile: Profile) -> Iterator[Finding]:
                 f"{moved / max(1, profile.runs) / 1e6:.1f} MB moved, of which"
                 f" {between / max(1, profile.runs) / 1e6:.1f} MB from one to the next",
             ),
-            tuple(kernel.id for kernel in kernels),
-            sources,
         )
 
 

@@ -9,9 +9,9 @@ from whence.attribution.findings.finding import (
     Finding,
     is_worth,
     named,
+    of_kernels,
     per_run,
     percent,
-    sources_of,
 )
 from whence.attribution.findings.thread_costs import barrier_ns, wake_up_ns
 
@@ -38,8 +38,9 @@ def few_work_items(profile: Profile) -> Iterator[Finding]:
             continue
         spent = per_run(profile, kernel)
         items = f"{kernel.items} work item{'s' if kernel.items != 1 else ''}"
-        yield Finding(
+        yield of_kernels(
             "few_work_items",
+            [kernel],
             f"{percent(profile, spent)} of the time in {named(profile, kernel)}, which has {items}"
             f" for {threads} threads",
             "Larger batches, or more rows or channels, give it more; `--threads"
@@ -50,8 +51,6 @@ def few_work_items(profile: Profile) -> Iterator[Finding]:
                 f"the calling thread waits {percent(profile, _waited(profile, kernel))} of the run"
                 " for others in it",
             ),
-            (kernel.id,),
-            sources_of([kernel]),
         )
 
 

@@ -33,6 +33,19 @@ class Finding:
     """and the operators of the file."""
 
 
+def of_kernels(
+    rule: str,
+    kernels: Sequence[KernelRow],
+    title: str,
+    advice: str,
+    prize_ns: float,
+    evidence: Sequence[str],
+) -> Finding:
+    """About kernels, and the operators in them."""
+    numbers = tuple(kernel.id for kernel in kernels)
+    return Finding(rule, title, advice, prize_ns, tuple(evidence), numbers, sources_of(kernels))
+
+
 Rule = Callable[["Profile"], Iterable[Finding]]
 """Looks at a profile, and says what it finds."""
 
@@ -43,9 +56,9 @@ _MOST_NAMED = 3
 _LONGEST_NAME = 48
 
 
-def per_run(profile: Profile, kernel: KernelRow) -> float:
-    """Nanoseconds of a kernel in a run."""
-    return kernel.time_ns / profile.runs if profile.runs else 0.0
+def per_run(profile: Profile, *kernels: KernelRow) -> float:
+    """Nanoseconds of kernels in a run."""
+    return sum(kernel.time_ns for kernel in kernels) / profile.runs if profile.runs else 0.0
 
 
 def is_worth(profile: Profile, prize_ns: float) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from whence.attribution.findings.finding import (
     Finding,
     is_worth,
     names,
+    of_kernels,
     per_run,
     percent,
     sources_of,
@@ -40,20 +41,18 @@ def layout_changes(profile: Profile) -> Iterator[Finding]:
         if kernel.inserted and kernel.native:
             found[kernel.inserted_by or "a pass"].append(kernel)
     for by, kernels in found.items():
-        spent, saved = _spent(profile, kernels), saved_without(profile, kernels)
+        spent, saved = per_run(profile, *kernels), saved_without(profile, kernels)
         if is_worth(profile, saved):
-            sources = sources_of(kernels)
             count = f"{len(kernels)} layout change{'s' if len(kernels) != 1 else ''}"
-            yield Finding(
+            yield of_kernels(
                 "layout_changes",
+                kernels,
                 f"{count}: {percent(profile, spent)} of the time, inserted by {by} for"
-                f" {names(profile, sources)}",
+                f" {names(profile, sources_of(kernels))}",
                 "They are there because neighbours want different layouts; `whence why` of the"
                 " operator shows its neighbours.",
                 saved,
-                tuple(f"kernel {kernel.id} makes {kernel.shape}" for kernel in kernels[:5]),
-                tuple(kernel.id for kernel in kernels),
-                sources,
+                [f"kernel {kernel.id} makes {kernel.shape}" for kernel in kernels[:5]],
             )
 
 
@@ -70,22 +69,21 @@ def data_movement(profile: Profile) -> Iterator[Finding]:
             op = types.get(sources[0], kernel.ops[0]) if sources else kernel.ops[0]
             found[op, bool(sources) and sources[0] in computing].append(kernel)
     for (op, computes), kernels in found.items():
-        spent, saved = _spent(profile, kernels), saved_without(profile, kernels)
+        spent, saved = per_run(profile, *kernels), saved_without(profile, kernels)
         if is_worth(profile, saved):
-            sources = sources_of(kernels)
             how = ", ".join(dict.fromkeys(each for kernel in kernels for each in kernel.ops))
-            yield Finding(
+            what = f"{how} around {op}" if computes else f"{op} moves data and computes nothing"
+            yield of_kernels(
                 "data_movement",
-                f"{f'{how} around {op}' if computes else f'{op} moves data and computes nothing'}:"
-                f" {percent(profile, spent)} of the time, {names(profile, sources)}",
+                kernels,
+                f"{what}: {percent(profile, spent)} of the time,"
+                f" {names(profile, sources_of(kernels))}",
                 _LAYOUT if computes else _ORDER,
                 saved,
-                tuple(
+                [
                     f"kernel {kernel.id}: {kernel.bytes / 1e6:.2f} MB at {kernel.gbytes:.1f} GB/s"
                     for kernel in kernels[:5]
-                ),
-                tuple(kernel.id for kernel in kernels),
-                sources,
+                ],
             )
 
 
@@ -101,7 +99,3 @@ def _computing(profile: Profile) -> frozenset[int]:
         if not _only_moves(kernel)
         for source in sources_of([kernel])
     )
-
-
-def _spent(profile: Profile, kernels: Sequence[KernelRow]) -> float:
-    return sum(per_run(profile, kernel) for kernel in kernels)

@@ -11,6 +11,7 @@ from whence.attribution.findings.finding import (
     is_worth,
     named,
     names,
+    of_kernels,
     per_run,
     percent,
     sources_of,
@@ -45,7 +46,7 @@ def low_share_of_peak(profile: Profile) -> Iterator[Finding]:
 
 
 def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding:
-    first, spent = kernels[0], sum(per_run(profile, kernel) for kernel in kernels)
+    first, spent = kernels[0], per_run(profile, *kernels)
     shares = sorted(100 * kernel.best_of_peak for kernel in kernels)
     reached = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (shares[0], shares[-1])))
     who = (
@@ -57,8 +58,9 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
     traits = {kernel.trait for kernel in kernels}
     trait = first.trait if len(traits) == 1 else _TRAITS[first.trait_kind]
     why = f": {trait}" if trait else ""
-    return Finding(
+    return of_kernels(
         "low_share_of_peak",
+        kernels,
         f"{who} {verb} {reached} % of peak{why}; {percent(profile, spent)} of the time",
         _ADVICE.get(first.trait_kind, "`whence compile --tune` times other ways to compute them."),
         sum(_prize(profile, kernel, good) for kernel in kernels),
@@ -69,8 +71,6 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
             ),
             f"good kernels reach {100 * good:.0f} %",
         ),
-        tuple(kernel.id for kernel in kernels),
-        sources_of(kernels),
     )
 
 

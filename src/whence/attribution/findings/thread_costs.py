@@ -61,7 +61,7 @@ def saved_without(profile: Profile, kernels: Sequence[KernelRow]) -> float:
     """What a run takes less without these kernels. If one of them is the first that threads share, the
     next one wakes them up.
     """
-    spent = sum(per_run(profile, kernel) for kernel in kernels)
+    spent = per_run(profile, *kernels)
     gone = {kernel.id for kernel in kernels}
     if not any(_is_shared(each) for each in profile.kernels if each.id not in gone):
         return spent

@@ -9,6 +9,7 @@ from whence.attribution.findings.finding import (
     Finding,
     is_worth,
     names,
+    of_kernels,
     per_run,
     percent,
     sources_of,
@@ -23,20 +24,18 @@ _MUCH = 0.1
 def tiny_kernels(profile: Profile) -> Iterator[Finding]:
     """All of them are one finding."""
     tiny = [kernel for kernel in profile.kernels if kernel.bound == "dispatch" and kernel.origin]
-    spent = sum(per_run(profile, kernel) for kernel in tiny)
+    spent = per_run(profile, *tiny)
     least = sum(kernel.least_ns * kernel.calls for kernel in tiny) / max(1, profile.runs)
     if tiny and is_worth(profile, spent - least):
-        sources = sources_of(tiny)
-        yield Finding(
+        yield of_kernels(
             "tiny_kernels",
+            tiny,
             f"{len(tiny)} tiny kernel{'s' if len(tiny) != 1 else ''} take {percent(profile, spent)}"
-            f" of the time, and their work {percent(profile, least)}: {names(profile, sources)}",
+            f" of the time, and their work {percent(profile, least)}: {names(profile, sources_of(tiny))}",
             "Larger batches, or fewer and larger operators; work on shapes and scalars is best done"
             " before export.",
             spent - least,
             (f"{spent / len(tiny):.0f} ns each, for {least / len(tiny):.0f} ns of work",),
-            tuple(kernel.id for kernel in tiny),
-            sources,
         )
 
 
