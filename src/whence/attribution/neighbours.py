@@ -103,22 +103,14 @@ class Neighbourhood:
         """What it reads. Behind an operator that does not run any more stands the one that feeds
         that.
         """
-        return [
-            self._neighbour(source, each, through, feeds=True)
-            for each, through in self._around(source, feeds=True)
-        ]
+        return list(self._around(source, feeds=True))
 
     def readers(self, source: SourceOp) -> list[Neighbour]:
         """What reads it, likewise."""
-        return [
-            self._neighbour(source, each, through, feeds=False)
-            for each, through in self._around(source, feeds=False)
-        ]
+        return list(self._around(source, feeds=False))
 
-    def _around(self, source: SourceOp, *, feeds: bool) -> Iterator[tuple[int | str, str]]:
-        """The neighbours, nearest first, each with the name of the one that it stands behind, if
-        any.
-        """
+    def _around(self, source: SourceOp, *, feeds: bool) -> Iterator[Neighbour]:
+        """The neighbours, nearest first."""
         seen: set[int | str] = {source.id}
         waiting: list[tuple[int, str]] = [(source.id, "")]
         while waiting:
@@ -128,7 +120,7 @@ class Neighbourhood:
                 if each in seen:
                     continue
                 seen.add(each)
-                yield each, through
+                yield self._neighbour(source, each, through, feeds=feeds)
                 if isinstance(each, int) and self._outcomes[each - 1] is not Outcome.LIVE:
                     waiting.append((each, self._program.graph.ledger.source(each).name))
 
