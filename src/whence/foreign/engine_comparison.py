@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whence.attribution.profile import Profile, module_of
-from whence.attribution.rows import SourceRow
+from whence.attribution.profile import Profile, group_key
 from whence.errors import InputError
 
 SCHEMA = "whence.engines/1"
@@ -68,23 +67,24 @@ class EngineComparison:
         """The slowest first; and in the end, what is in no operator, so that they add up."""
         if by not in GROUPINGS:
             raise InputError(f"cannot compare by '{by}'; there is {', '.join(GROUPINGS)}")
+        key = group_key(by, depth)
         groups: dict[str, list[int]] = defaultdict(list)
         for row in self.profiles[0].sources:
-            groups[_key(row, by, depth)].append(row.id)
+            groups[key(row)].append(row.id)
         times = [{row.id: row.time_ns for row in profile.sources} for profile in self.profiles]
         medians = [
             {row.id: row.band.median_ns for row in profile.sources} for profile in self.profiles
         ]
         ops = {row.id: row.op for row in self.profiles[0].sources}
         found = []
-        for key, members in groups.items():
+        for name, members in groups.items():
             spent = tuple(
                 round(sum(each[number] for number in members) / profile.runs)
                 for each, profile in zip(times, self.profiles, strict=True)
             )
             kind = ops[members[0]] if by == "op" else ""
             usual = [sum(each[number] for number in members) for each in medians]
-            found.append(Line(key, kind, spent, _fastest(usual), tuple(members)))
+            found.append(Line(name, kind, spent, _fastest(usual), tuple(members)))
         found.sort(key=lambda line: -max(line.times_ns))
         rest = tuple(
             total - sum(line.times_ns[position] for line in found)
@@ -148,50 +148,35 @@ def compare_profiles(
     for name, profile in profiles.items():
         if [(row.id, row.name) for row in profile.sources] != wanted:
             raise InputError(f"the profile of {name} is of another model")
-    fused = {name: _fused(profile) for name, profile in profiles.items()}
+    inside = {name: _kernels_of(profile) for name, profile in profiles.items()}
     found = []
-    for edge in edges:
-        having = tuple(name for name in profiles if edge in fused[name][0])
-        lacking = tuple(name for name in profiles if edge in fused[name][1])
+    for maker, reader in edges:
+        # An operator that is in no kernel says nothing about fusion.
+        fused = {
+            name: bool(kernels[maker] & kernels[reader])
+            for name, kernels in inside.items()
+            if maker in kernels and reader in kernels
+        }
+        having, lacking = (
+            tuple(name for name, each in fused.items() if each is wanted)
+            for wanted in (True, False)
+        )
         if having and lacking:
-            found.append(FusionDifference(*edge, having, lacking))
+            found.append(FusionDifference(maker, reader, having, lacking))
     return EngineComparison(first.model, tuple(profiles), tuple(profiles.values()), tuple(found))
 
 
-class _Pairs:
-    """Pairs of operators for which something holds, found when they are asked for."""
-
-    def __init__(self, kernels: Mapping[int, frozenset[int]], shared: bool) -> None:
-        self._kernels, self._shared = kernels, shared
-
-    def __contains__(self, pair: object) -> bool:
-        assert isinstance(pair, tuple)
-        one, other = (self._kernels.get(number, frozenset()) for number in pair)
-        # An operator that is in no kernel says nothing about fusion.
-        return bool(one) and bool(other) and bool(one & other) == self._shared
-
-
-def _fused(profile: Profile) -> tuple[_Pairs, _Pairs]:
-    """The pairs that share a kernel, and those that do not."""
+def _kernels_of(profile: Profile) -> Mapping[int, set[int]]:
+    """By operator that is in any, other than layout changes."""
     inside: dict[int, set[int]] = defaultdict(set)
     for kernel in profile.kernels:
         if not kernel.inserted:
             for part in kernel.origin:
                 inside[part.id].add(kernel.id)
-    kernels = {number: frozenset(found) for number, found in inside.items()}
-    return _Pairs(kernels, shared=True), _Pairs(kernels, shared=False)
+    return inside
 
 
 def _fastest(times: Sequence[int]) -> int | None:
     best = min(range(len(times)), key=lambda position: times[position])
     others = [time for position, time in enumerate(times) if position != best]
     return best if times[best] < (1 - _CLOSE) * min(others) else None
-
-
-def _key(row: SourceRow, by: str, depth: int) -> str:
-    if by == "op":
-        return row.name
-    if by == "type":
-        return row.op
-    module = module_of(row)
-    return ".".join(module.split(".")[:depth]) if depth else module
