@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from whence.attribution.growth import Growth, fit_growth
-from whence.attribution.measure import ProfiledRuns, Progress
+from whence.attribution.measure import ProfiledRuns
 from whence.attribution.notebook import Render
 from whence.attribution.profile import Profile, Writer, group_key
 from whence.attribution.rows import Band, SourceRow
 from whence.attribution.sample_inputs import working_inputs
+from whence.building.backend import Progress
 from whence.errors import InputError
 from whence.rates import MachineRates
 from whence.runtime.executable import Executable

@@ -8,7 +8,7 @@ has a note; the former is modelled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from whence.attribution.anchor import anchor_of
@@ -27,6 +27,7 @@ from whence.attribution.variants import (
     variant,
 )
 from whence.backends.cpu.backend import CpuBackend
+from whence.building.backend import Progress
 from whence.building.native_code import Library
 from whence.building.program import Program, ProgramStep
 from whence.codegen.emit import emit, pack
@@ -38,7 +39,6 @@ from whence.ops.definition import Value
 from whence.provenance import NO_ORIGIN, Origin
 from whence.runtime.engine import Engine
 
-Progress = Callable[[str, int, int], None]
 _LEAST_SHARE = 1000
 _FINE = 1_000_000
 _TENTH_NS = 100_000_000

@@ -13,10 +13,8 @@ calls in a loop do: else the first kernel of every run would pay for waking thre
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -29,11 +27,13 @@ from whence.attribution.least_times import agree, are_known
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.noise import are_quiet, block_lows
-from whence.attribution.profile import COMPILED_FOR, DIMENSION, Profile, Writer
-from whence.attribution.sample_inputs import SampleInputs, declared_shapes, working_inputs
+from whence.attribution.profile import Profile, Writer
+from whence.attribution.sample_inputs import SampleInputs, working_inputs
 from whence.attribution.source_costs import source_kinds
+from whence.attribution.subject import subject_facts, version_facts
 from whence.attribution.throughput import measure_throughput
 from whence.attribution.worker_lanes import FEWEST_RUNS, LONG_RUN_NS, WorkerRuns, events_of
+from whence.building.backend import Progress
 from whence.building.program import Program
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
@@ -41,16 +41,11 @@ from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
-from whence.ops.named_dimensions import named_sizes
 from whence.rates import MachineRates
 from whence.runtime.environment import environment
 from whence.runtime.executable import Executable
 from whence.runtime.profiler import ProgramPart
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
-from whence.types import TensorType
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
 
 Prepare = Callable[[Mapping[str, Sequence[int]]], Graph]
 """Gives the graph of a program once more, with its constants, for inputs of these shapes."""
@@ -256,8 +251,8 @@ class ProfiledRuns:
             parts=self._book.parts,
             why_reference=engine.backend.why_reference,
             environment={
-                **_subject(graph, self._shapes, model),
-                **_version(graph, self._program),
+                **subject_facts(graph, self._shapes, model),
+                **version_facts(graph, self._program),
                 **({GUESSED: self._guessed} if self._guessed else {}),
                 **environment(getattr(engine.backend, "toolchain", None)),
             },
@@ -328,31 +323,6 @@ class ProfiledRuns:
         at_once = min(_ROUND, self._workers.most_at_once)
         for first in range(0, _ROUND, at_once):
             self.run_noting_workers(min(at_once, _ROUND - first))
-
-
-def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) -> dict[str, str]:
-    """What was run: the inputs, the sizes of named dimensions, and the file."""
-    found = {
-        f"input {name}": "×".join(map(str, shape)) or "scalar" for name, shape in shapes.items()
-    }
-    sizes = {**named_sizes(declared_shapes(graph), shapes), **graph.dimensions}
-    found.update((f"{DIMENSION}{name}", str(size)) for name, size in sizes.items())
-    path = Path(model)
-    try:
-        if model and path.is_file():
-            with path.open("rb") as file:
-                found["model sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        pass  # a profile of a graph may have the name of anything
-    return found
-
-
-def _version(graph: Graph, program: Program) -> dict[str, str]:
-    """Which program of a model with open sizes ran."""
-    shapes = [kind.shape for node in graph.inputs if isinstance(kind := node.type, TensorType)]
-    if all(isinstance(dim, int) for shape in shapes if shape is not None for dim in shape):
-        return {}
-    return {COMPILED_FOR: "these sizes alone" if program.template is None else "open sizes"}
 
 
 def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> Span:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
+from whence.building.backend import Progress
 from whence.calibration.measure import calibrate
 from whence.calibration.nominal import nominal_rates
 from whence.calibration.record import stored
@@ -16,9 +16,7 @@ SETTING = "WHENCE_CALIBRATE"
 """The variable of the environment that decides: `auto`, or `never` to use nominal rates."""
 
 
-def calibrated(
-    toolchain: Toolchain, progress: Callable[[str, int, int], None] | None = None
-) -> MachineRates:
+def calibrated(toolchain: Toolchain, progress: Progress | None = None) -> MachineRates:
     """What was measured of this machine; it is measured now if it never was, which takes seconds.
     With WHENCE_CALIBRATE=never, and for code that this machine does not run, nominal rates.
     """

@@ -15,13 +15,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from whence.building.backend import Progress
 from whence.building.tuning_records import replace_file
 from whence.calibration.nominal import SIMPLE
 from whence.calibration.on_demand import calibrated
@@ -42,7 +42,6 @@ from whence.foreign.function_models import (
 from whence.foreign.process import worker_environment
 from whence.rates import MachineRates
 
-Progress = Callable[[str, int, int], None]
 _SECONDS = 300
 # Where memory lies differs from one process to the next, and with it what large results cost.
 _PROCESSES, _ROUNDS = 5, 4

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from whence.attribution.profile import DIMENSION, Profile
-from whence.attribution.sample_inputs import declared_shapes, sample_inputs
+from whence.attribution.profile import Profile
+from whence.attribution.sample_inputs import sample_inputs
+from whence.attribution.subject import subject_facts
+from whence.building.backend import Progress
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError, UnsupportedError
@@ -30,7 +31,6 @@ from whence.frontends.registry import find_plugin, find_reader
 from whence.graph import Graph
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
-from whence.ops.named_dimensions import named_sizes
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.rates import MachineRates
 from whence.report.files import WRITERS
@@ -38,7 +38,6 @@ from whence.report.html.page import page
 from whence.runtime.environment import environment
 from whence.types import Dim
 
-Progress = Callable[[str, int, int], None]
 Shapes = Mapping[str, Sequence[Dim]]
 _TURN = 5
 """Runs between two reports of progress."""
@@ -176,22 +175,10 @@ def attribute(
         shapes=subject.shapes,
         writers=WRITERS,
         environment={
-            **_subject(subject),
+            **subject_facts(subject.source.graph, subject.shapes, str(subject.path)),
             **({recording.engine: recording.version} if recording.version else {}),
             **(environment() if made_with is None else made_with),
         },
         rates=rates,
     )
     return replace(found, render=page), placement
-
-
-def _subject(subject: Subject) -> dict[str, str]:
-    shapes = {
-        f"input {name}": "×".join(map(str, shape)) or "scalar"
-        for name, shape in subject.shapes.items()
-    }
-    graph = subject.source.graph
-    sizes = {**named_sizes(declared_shapes(graph), subject.shapes), **graph.dimensions}
-    shapes.update((f"{DIMENSION}{name}", str(size)) for name, size in sizes.items())
-    with subject.path.open("rb") as file:
-        return {**shapes, "model sha256": hashlib.file_digest(file, "sha256").hexdigest()}

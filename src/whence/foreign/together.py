@@ -4,12 +4,13 @@ them alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
+from whence.building.backend import Progress
 from whence.codegen.target import usable_cores
 from whence.errors import InputError
 from whence.foreign.engine_comparison import EngineComparison, compare_profiles
@@ -18,7 +19,6 @@ from whence.foreign.process import EngineProcess
 from whence.foreign.run import Subject, attribute, finished, started
 
 WHENCE = "whence"
-Progress = Callable[[str, int, int], None]
 _TURN = 3
 """Runs of an engine before it is another one's turn."""
 
