@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from whence.debugdb import DebugDatabase, Extra
-from whence.debugdb.rows import TABLES, Column, Kind
-from whence.debugdb.tables import RESERVED
+from whence.debugdb.rows import Column, Kind
+from whence.debugdb.tables import RESERVED, TABLES
 
 DATA = Path(__file__).parent / "data"
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.debugdb.making import CMDSTREAM, OPTIMISED, QUEUE, SOURCE, document, table, texts
 from whence.debugdb import DebugDatabase, Extra, parse_xml, xml_text
 from whence.debugdb.lenient import TableReader
-from whence.debugdb.rows import TABLES, CmdstreamRow, QueueRow, SourceOperatorRow
+from whence.debugdb.rows import CmdstreamRow, QueueRow, SourceOperatorRow
+from whence.debugdb.tables import TABLES
 
 HEADER = '"id","operator","kernel_w","kernel_h","ofm_w","ofm_h","ofm_d","ext_key"'
 

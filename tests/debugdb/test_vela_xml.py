@@ -26,13 +26,13 @@ from tests.debugdb.making import (
 from whence.debugdb import DebugDatabase, Extra, parse_xml, read_xml, write_xml, xml_text
 from whence.debugdb.escaping import escape, unescape
 from whence.debugdb.rows import (
-    TABLES,
     CmdstreamRow,
     OptimisedRow,
     OriginRow,
     QueueRow,
     SourceOperatorRow,
 )
+from whence.debugdb.tables import TABLES
 from whence.errors import ModelError
 
 SMALL = DebugDatabase(

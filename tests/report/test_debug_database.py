@@ -15,8 +15,8 @@ from tests.attribution.harness import conv_bn_relu
 from whence.api import compile_model, save
 from whence.attribution import Profile, profile_executable
 from whence.debugdb import DebugDatabase
-from whence.debugdb.rows import TABLES
 from whence.debugdb.store import ask, read_duckdb
+from whence.debugdb.tables import TABLES
 from whence.debugdb.vela_xml import read_xml
 from whence.graph.builder import GraphBuilder
 from whence.passes.pipeline import PREPARE

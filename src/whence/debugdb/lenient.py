@@ -18,18 +18,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from whence.debugdb.rows import (
-    NONE,
-    TABLES,
-    VELA_TABLES,
-    Cell,
-    Column,
-    Kind,
-    OptimisedRow,
-    QueueRow,
-    TableSchema,
-)
-from whence.debugdb.tables import RESERVED, DebugDatabase, Extra
+from whence.debugdb.rows import NONE, Cell, Column, Kind, OptimisedRow, QueueRow, TableSchema
+from whence.debugdb.tables import RESERVED, TABLES, VELA_TABLES, DebugDatabase, Extra
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _REGOR = frozenset(

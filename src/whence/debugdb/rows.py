@@ -1,5 +1,5 @@
 """The tables of the debug database: what a row of each holds, and how its columns are called and
-typed in every form.
+typed in every form. The list of them is that of the fields of a `DebugDatabase`.
 
 The first four are Arm Vela's, with its columns in its order. The others are whence's own. Ids tie
 them together:
@@ -295,11 +295,10 @@ class TableSchema:
 
 
 _KINDS = {int: Kind.INT, float: Kind.REAL, str: Kind.TEXT}
+_DEFAULTS: Mapping[tuple[object, str], Cell] = {(OptimisedRow, "source_id"): NONE}
 
 
-def _table(
-    name: str, row: Callable[..., Row], field: str = "", defaults: Mapping[str, Cell] | None = None
-) -> TableSchema:
+def schema_of(row: Callable[..., Row], name: str, field: str) -> TableSchema:
     """Columns are the fields of the row: text may be absent, and what may be `None` or has a
     default.
     """
@@ -307,33 +306,7 @@ def _table(
     for label, hint in get_type_hints(row).items():
         kinds = get_args(hint) or (hint,)
         kind = _KINDS[kinds[0]]
-        default = (defaults or {}).get(label, "" if kind is Kind.TEXT else None)
+        default = _DEFAULTS.get((row, label), "" if kind is Kind.TEXT else None)
         required = default is None and type(None) not in kinds
         columns.append(Column(label, kind, required, default))
-    return TableSchema(name, field or name, row, tuple(columns))
-
-
-VELA_TABLES = (
-    _table("source", SourceOperatorRow),
-    _table("optimised", OptimisedRow, defaults={"source_id": NONE}),
-    _table("queue", QueueRow),
-    _table("cmdstream", CmdstreamRow),
-)
-OWN_TABLES = (
-    _table("operator", OperatorRow),
-    _table("file_operator", FileOperatorRow),
-    _table("origin", OriginRow),
-    _table("tombstone", TombstoneRow),
-    _table("ending", EndingRow),
-    _table("pass", PassRow, field="passes"),
-    _table("rule", RuleRow),
-    _table("kernel", StepRow),
-    _table("member", MemberRow),
-    _table("sample", SampleRow),
-    _table("measured", MeasuredRow),
-    _table("efficiency", EfficiencyRow),
-    _table("executed", ExecutedRow),
-    _table("attributed", AttributedRow),
-    _table("residual", ResidualRow),
-)
-TABLES = (*VELA_TABLES, *OWN_TABLES)
+    return TableSchema(name, field, row, tuple(columns))

@@ -24,8 +24,8 @@ import duckdb
 from whence.debugdb.connection import CONFINED, pattern_free
 from whence.debugdb.csv_text import is_integer
 from whence.debugdb.escaping import escape, unescape
-from whence.debugdb.rows import TABLES, Cell, Column, Kind, TableSchema
-from whence.debugdb.tables import RESERVED, DebugDatabase, Extra
+from whence.debugdb.rows import Cell, Column, Kind, TableSchema
+from whence.debugdb.tables import RESERVED, TABLES, DebugDatabase, Extra
 from whence.debugdb.views import VIEWS
 from whence.errors import ModelError
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import get_args, get_type_hints
 
 from whence.debugdb import rows
-from whence.debugdb.rows import TABLES, Cell, Row, TableSchema
+from whence.debugdb.rows import Cell, Row, TableSchema, schema_of
 from whence.errors import ModelError
-
-RESERVED = frozenset({*(table.name for table in TABLES), "whence_format", "whence_extra"})
-"""Names that no other writer's table can have here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +87,14 @@ class DebugDatabase:
         found = {table.name: len(self.rows(table)) for table in TABLES}
         found.update((extra.name, len(extra.rows)) for extra in self.extras)
         return {name: count for name, count in found.items() if count}
+
+
+TABLES = tuple(
+    schema_of(row, "pass" if name == "passes" else name, name)
+    for name, hint in get_type_hints(DebugDatabase).items()
+    for row in get_args(hint)
+    if hasattr(row, "_fields")
+)
+VELA_TABLES, OWN_TABLES = TABLES[:4], TABLES[4:]
+RESERVED = frozenset({*(table.name for table in TABLES), "whence_format", "whence_extra"})
+"""Names that no other writer's table can have here."""

@@ -22,8 +22,8 @@ from xml.sax.saxutils import quoteattr
 from whence.debugdb.csv_text import is_integer, read_csv, write_csv
 from whence.debugdb.escaping import escape, unescape
 from whence.debugdb.lenient import TableReader
-from whence.debugdb.rows import OWN_TABLES, VELA_TABLES, Cell
-from whence.debugdb.tables import DebugDatabase
+from whence.debugdb.rows import Cell
+from whence.debugdb.tables import OWN_TABLES, VELA_TABLES, DebugDatabase
 from whence.errors import ModelError
 
 FORMAT = "whence_format"
