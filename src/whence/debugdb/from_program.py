@@ -27,7 +27,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -57,7 +57,7 @@ from whence.graph.outcomes import outcomes
 from whence.kernels.ir import Member
 from whence.ops.registry import REGISTRY
 from whence.passes.pipeline import PREPARE
-from whence.provenance import NO_ORIGIN, Ledger, Origin
+from whence.provenance import NO_ORIGIN, Ledger, Origin, PassReport
 from whence.types import TensorType
 
 Weights = Mapping[tuple[int, int], float]
@@ -144,7 +144,7 @@ def from_program(
         EndingRow(end.source_id, end.reason, end.pass_name, end.rule, end.into)
         for end in eliminated(graph)
     )
-    for number, report in enumerate(ledger.passes, 1):
+    for number, report in enumerate(ledger.passes or _remembered(ledger), 1):
         db.passes.append(
             PassRow(
                 number,
@@ -153,17 +153,17 @@ def from_program(
                 report.nanoseconds,
                 report.added,
                 report.removed,
-                report.changes,
+                # What left without a rule is a change, too.
+                report.changes or report.removed,
                 report.skipped,
             )
         )
         db.rule.extend(RuleRow(number, rule, count) for rule, count in report.rules.items())
-    if not ledger.passes:
-        _add_remembered_passes(db, ledger)
     return db
 
 
-def _add_remembered_passes(db: DebugDatabase, ledger: Ledger) -> None:
+def _remembered(ledger: Ledger) -> Iterator[PassReport]:
+    """What edges and tombstones tell of passes that did not report."""
     summaries = {each.name: each.summary for each in PREPARE}
     rules: dict[str, Counter[str]] = {}
     added: dict[str, set[int]] = {}
@@ -176,21 +176,9 @@ def _add_remembered_passes(db: DebugDatabase, ledger: Ledger) -> None:
     removed = Counter(stone.pass_name for stone in ledger.tombstones)
     for stone in ledger.tombstones:
         rules.setdefault(stone.pass_name, Counter())
-    for number, (name, counts) in enumerate(rules.items(), 1):
-        changes = counts.total() or removed[name]
-        db.passes.append(
-            PassRow(
-                number,
-                name,
-                summaries.get(name, ""),
-                0,
-                len(added.get(name, ())),
-                removed[name],
-                changes,
-                "",
-            )
-        )
-        db.rule.extend(RuleRow(number, rule, count) for rule, count in counts.items())
+    for name, counts in rules.items():
+        made = len(added.get(name, ()))
+        yield PassReport(name, summaries.get(name, ""), 0, made, removed[name], counts)
 
 
 def sample_rows(samples: np.ndarray) -> Iterable[SampleRow]:
@@ -209,15 +197,8 @@ def _add_step(db: DebugDatabase, step: ProgramStep, weights: Weights) -> None:
     for node, share in zip(step.nodes, _normalised(times), strict=True):
         db.queue.append(QueueRow(step.number * WORD, 0, node))
         member = costs.get(node)
-        db.member.append(
-            MemberRow(
-                step.number,
-                node,
-                0 if member is None else member.flops,
-                0 if member is None else member.bytes,
-                share,
-            )
-        )
+        cost = (0, 0) if member is None else (member.flops, member.bytes)
+        db.member.append(MemberRow(step.number, node, *cost, share))
 
 
 def _time(member: Member | None) -> float:
@@ -245,16 +226,9 @@ def _shares(
     light: dict[int, float] = {}
     for source in working:
         definition = REGISTRY.get(graph.ledger.source(source).op)
-        if definition is None or isinstance(definition.flops, int):
-            light[source] = float(
-                max(
-                    definition.flops
-                    if definition is not None and isinstance(definition.flops, int)
-                    else 1,
-                    1,
-                )
-                * elements
-            )
+        flops = 1 if definition is None else definition.flops
+        if isinstance(flops, int):
+            light[source] = float(max(flops, 1) * elements)
     heavy = [source for source in working if source not in light]
     if heavy:
         total = sum(light.values())
