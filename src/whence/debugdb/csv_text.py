@@ -11,8 +11,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from whence.debugdb.rows import Cell
+from whence.errors import ModelError
 
 _CELL = re.compile(r'[ \t]*+"([^"]*+(?:""[^"]*+)*+)"([^,\n]*+)(,|\n|\Z)|([^,\n]*+)(,|\n|\Z)')
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
@@ -57,6 +59,19 @@ def read_csv(text: str) -> Iterator[list[str]]:
         row, plain = [], True
     if row:
         yield row
+
+
+def read_csv_file(path: Path, most_bytes: int, what: str) -> list[list[str]]:
+    """The rows of a file that somebody gives, which is larger than any `what` is beyond a size."""
+    try:
+        if path.stat().st_size > most_bytes:
+            raise ModelError(f"'{path}' is larger than {most_bytes >> 20} MB, too large for {what}")
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+            return list(csv.reader(file))
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {error.strerror or error}") from error
+    except csv.Error as error:
+        raise ModelError(f"'{path}' is not a CSV file: {error}") from error
 
 
 def is_integer(cell: str) -> bool:

@@ -11,13 +11,13 @@ Where an operation has several commands its cycles are shared equally, in intege
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whence.debugdb.csv_text import read_csv_file
 from whence.debugdb.join import Join, numbered_rows
 from whence.debugdb.tables import DebugDatabase
 from whence.errors import ModelError
@@ -67,8 +67,7 @@ def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
             raise ModelError(f"table 'perf': operation {row['id']} claims {cycles} cycles")
         places = own.get(row["id"]) or own.get(leaders.get(row["id"], -1), [])
         known.update(places)
-        for position, part in zip(places, _equal_parts(cycles, len(places)), strict=True):
-            found[position] += part
+        _share(found, places, cycles)
         homeless += 0 if places else cycles
     notes = []
     if len(known) < len(found):
@@ -86,25 +85,12 @@ def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
 
 def read_cycles(path: Path, db: DebugDatabase, join: Join) -> Cycles:
     """From a CSV file of one of the two kinds."""
-    rows = _csv(path)
+    found = read_csv_file(path, _LARGEST, "a table of cycles")
+    rows = [row for row in found if any(cell.strip() for cell in row)]
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     if "op cycles" in header:
         return _per_layer(path, header, rows[1:], db, join)
     return _measured(path, header, rows, db)
-
-
-def _csv(path: Path) -> list[list[str]]:
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise ModelError(
-                f"'{path}' is larger than {_LARGEST >> 20} MB, too large for a table of cycles"
-            )
-        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-            return [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
-    except OSError as error:
-        raise ModelError(f"'{path}' cannot be read: {error.strerror or error}") from error
-    except csv.Error as error:
-        raise ModelError(f"'{path}' is not a CSV file: {error}") from error
 
 
 def _measured(
@@ -140,8 +126,7 @@ def _measured(
                 f"'{path}', line {number}: the queue has no command at offset {offset}"
             )
         met.update(at)
-        for position, part in zip(at, _equal_parts(cycles, len(at)), strict=True):
-            found[position] += part
+        _share(found, at, cycles)
     missing = len(db.queue) - len(met)
     notes = (
         (f"{missing} of {len(db.queue)} commands have no cycles in '{path.name}'",)
@@ -177,8 +162,7 @@ def _per_layer(
         amount = _whole(cells[cycles] if cycles < len(cells) else "", path, number, "Op Cycles")
         name = cells[kind] if 0 <= kind < len(cells) else ""
         if at < len(runs) and join.commands[runs[at][0]].members[0] == name:
-            for position, part in zip(runs[at], _equal_parts(amount, len(runs[at])), strict=True):
-                found[position] += part
+            _share(found, runs[at], amount)
             at += 1
         elif amount:
             raise ModelError(
@@ -205,5 +189,7 @@ def _whole(text: str, path: Path, line: int, what: str) -> int:
     return math.floor(value + 0.5)
 
 
-def _equal_parts(total: int, count: int) -> list[int]:
-    return [total // count + (index < total % count) for index in range(count)]
+def _share(found: list[int], places: Sequence[int], cycles: int) -> None:
+    """Add to each of the places an equal part."""
+    for index, position in enumerate(places):
+        found[position] += cycles // len(places) + (index < cycles % len(places))

@@ -144,7 +144,6 @@ _SAME = {
     "logistic": "sigmoid",
     "conv2dbackpropinputswitched": "transposeconv",
     "conv2dbackpropinput": "transposeconv",
-    "fullyconnected": "fullyconnected",
     "resizebilinear": "resize",
     "resizenearestneighbor": "resize",
     "packreshaped": "pack",
@@ -155,9 +154,7 @@ _SAME = {
 def _kind(op: str) -> str:
     """What a type is called by the file and by both of Vela's cores, brought to one form."""
     plain = op.lower().replace("_", "").removesuffix("bias")
-    plain = (
-        plain.removesuffix("2d") if plain != "conv2d" and not plain.endswith("conv2d") else plain
-    )
+    plain = plain if plain.endswith("conv2d") else plain.removesuffix("2d")
     return _SAME.get(plain, plain)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
+from whence.debugdb.csv_text import read_csv_file
 from whence.debugdb.rows import SampleRow
 from whence.debugdb.tables import DebugDatabase
 from whence.errors import ModelError
@@ -15,15 +15,7 @@ _MOST_BYTES = 1 << 29
 
 def read_samples(path: Path, db: DebugDatabase) -> list[SampleRow]:
     """The samples in a file, each of a kernel that the database knows."""
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ModelError(f"'{path}' is larger than {_MOST_BYTES >> 20} MB: too many samples")
-        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-            rows = list(csv.reader(file))
-    except OSError as error:
-        raise ModelError(f"'{path}' cannot be read: {error.strerror or error}") from error
-    except csv.Error as error:
-        raise ModelError(f"'{path}' is not a CSV file: {error}") from error
+    rows = read_csv_file(path, _MOST_BYTES, "a list of samples")
     if not rows or [cell.strip() for cell in rows[0]] != _HEADER:
         raise ModelError(f"'{path}' does not begin with the columns {','.join(_HEADER)}")
     known = {kernel.id for kernel in db.kernel}
