@@ -14,7 +14,7 @@ from typing import Any
 
 from whence.attribution.findings import Finding
 from whence.attribution.profile import Background, Profile
-from whence.attribution.rows import KernelRow, SourceRow
+from whence.attribution.rows import SourceRow
 from whence.graph import Graph, Node
 from whence.graph.escaping import escape
 from whence.graph.printer import print_attrs
@@ -30,6 +30,11 @@ from whence.report.terminal import (
 )
 
 _LONGEST_ATTRIBUTES = 240
+_KERNEL_FACTS = (
+    *("id", "time_ns", "min_ns", "waited_ns", "calls"),
+    *("native", "inserted", "flops", "bytes", "bound"),
+)
+"""What the page is told of kernels as it is."""
 
 
 def content(profile: Profile) -> dict[str, Any]:
@@ -84,35 +89,22 @@ def content(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: [] for name in names}
-    for row in rows:
-        for name in names:
-            found[name].append(row[name])
-    return found
-
-
 def _operators(
     sources: Sequence[SourceRow], kernel_number: Mapping[int, int]
 ) -> dict[str, list[Any]]:
-    rows = (
-        {
-            "name": escape(row.name),
-            "type": escape(row.op),
-            "fate": row.fate,
-            "time_ns": row.time_ns,
-            "inserted_ns": row.inserted_ns,
-            "modules": [escape(part) for part in modules(row)],
-            "line": escape(row.line),
-            "became": escape(row.became),
-            "kernels": [kernel_number[kernel] for kernel in row.kernels],
-            "of_peak": round(row.of_peak, 4),
-            "bound": row.bound,
-        }
-        for row in sources
-    )
-    names = ("name", "type", "fate", "time_ns", "inserted_ns", "modules", "line", "became")
-    return _columns(rows, (*names, "kernels", "of_peak", "bound"))
+    return {
+        "name": [escape(row.name) for row in sources],
+        "type": [escape(row.op) for row in sources],
+        "fate": [row.fate for row in sources],
+        "time_ns": [row.time_ns for row in sources],
+        "inserted_ns": [row.inserted_ns for row in sources],
+        "modules": [[escape(part) for part in modules(row)] for row in sources],
+        "line": [escape(row.line) for row in sources],
+        "became": [escape(row.became) for row in sources],
+        "kernels": [[kernel_number[kernel] for kernel in row.kernels] for row in sources],
+        "of_peak": [round(row.of_peak, 4) for row in sources],
+        "bound": [row.bound for row in sources],
+    }
 
 
 def _finding(
@@ -168,48 +160,18 @@ def _kernels(
     if profile.background is not None:
         symbols = {step.number: step.symbol for step in profile.background.program.steps}
 
-    def told(row: KernelRow) -> dict[str, Any]:
-        symbol = symbols.get(row.id, "")
-        return {
-            "id": row.id,
-            "name": escape(row.name),
-            "time_ns": row.time_ns,
-            "min_ns": row.min_ns,
-            "waited_ns": row.waited_ns,
-            "calls": row.calls,
-            "ops": [escape(op) for op in row.ops],
-            "native": row.native,
-            "why_reference": escape(row.why_reference),
-            "inserted": row.inserted,
-            "parts": [[number[part.id], part.time_ns] for part in row.origin],
-            "function": functions[symbol][0] if symbol in functions else -1,
-            "flops": row.flops,
-            "bytes": row.bytes,
-            "executed_part": round(row.executed_part, 3),
-            "of_peak": round(row.of_peak, 4),
-            "bound": row.bound,
-        }
-
-    names = (
-        "id",
-        "name",
-        "time_ns",
-        "min_ns",
-        "waited_ns",
-        "calls",
-        "ops",
-        "native",
-        "why_reference",
-        "inserted",
-        "parts",
-        "function",
-        "flops",
-        "bytes",
-        "executed_part",
-        "of_peak",
-        "bound",
-    )
-    return _columns(map(told, profile.kernels), names)
+    called = [functions.get(symbols.get(row.id, "")) for row in profile.kernels]
+    rows = profile.kernels
+    return {
+        **{name: [getattr(row, name) for row in rows] for name in _KERNEL_FACTS},
+        "name": [escape(row.name) for row in rows],
+        "ops": [[escape(op) for op in row.ops] for row in rows],
+        "why_reference": [escape(row.why_reference) for row in rows],
+        "parts": [[[number[part.id], part.time_ns] for part in row.origin] for row in rows],
+        "function": [-1 if each is None else each[0] for each in called],
+        "executed_part": [round(row.executed_part, 3) for row in rows],
+        "of_peak": [round(row.of_peak, 4) for row in rows],
+    }
 
 
 def _functions(background: Background | None) -> dict[str, tuple[int, str]]:
@@ -239,29 +201,24 @@ class _Placed:
 def _nodes(
     background: Background | None, number: Mapping[int, int], kernel_number: Mapping[int, int]
 ) -> dict[str, list[Any]]:
-    names = ("id", "op", "type", "attributes", "passes", "origin", "kernels", "depth")
-    if background is None:
-        return _columns((), names)
-    graph = background.program.graph
-    passes = _passes(graph)
+    passes: Mapping[int, Iterable[str]] = {}
     kernels: dict[int, list[int]] = {}
-    for step in background.program.steps:
-        for node in step.nodes:
-            kernels.setdefault(node, []).append(kernel_number[step.number])
-    rows = (
-        {
-            "id": placed.node.id,
-            "op": escape(placed.node.op),
-            "type": ", ".join(escape(str(kind)) for kind in placed.node.outputs),
-            "attributes": _cut(" ".join(print_attrs(placed.node))),
-            "passes": list(passes.get(placed.node.id, ())),
-            "origin": sorted(number[source] for source in placed.node.origin),
-            "kernels": kernels.get(placed.top, []),
-            "depth": placed.depth,
-        }
-        for placed in _placed(graph)
-    )
-    return _columns(rows, names)
+    nodes: list[_Placed] = []
+    if background is not None:
+        nodes, passes = list(_placed(background.program.graph)), _passes(background.program.graph)
+        for step in background.program.steps:
+            for node in step.nodes:
+                kernels.setdefault(node, []).append(kernel_number[step.number])
+    return {
+        "id": [each.node.id for each in nodes],
+        "op": [escape(each.node.op) for each in nodes],
+        "type": [", ".join(escape(str(kind)) for kind in each.node.outputs) for each in nodes],
+        "attributes": [_cut(" ".join(print_attrs(each.node))) for each in nodes],
+        "passes": [list(passes.get(each.node.id, ())) for each in nodes],
+        "origin": [sorted(number[source] for source in each.node.origin) for each in nodes],
+        "kernels": [kernels.get(each.top, []) for each in nodes],
+        "depth": [each.depth for each in nodes],
+    }
 
 
 def _placed(graph: Graph, depth: int = 0, top: int = 0) -> Iterator[_Placed]:
