@@ -4,9 +4,11 @@ Vela compiled.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 
+from whence.attribution.database_times import add_times
 from whence.attribution.profile import Profile, Writer
 from whence.attribution.rows import Band, Event, KernelRow, Part, SourceRow
 from whence.debugdb import rows
@@ -190,31 +192,19 @@ def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugData
             if not part.weight and (made := _last_made(db, source_of[part.id])) is not None
         ]
         samples.append(rows.SampleRow(0, kernel.id, event.begin_ns, event.end_ns))
-    return DebugDatabase(
-        source_path=db.source_path,
-        optimised_path=db.optimised_path,
-        source=list(db.source),
-        optimised=list(db.optimised),
-        queue=list(db.queue),
-        cmdstream=list(db.cmdstream),
+    named = dataclasses.replace(
+        db,
         operator=operators,
         origin=origins,
         kernel=kernels,
         member=members,
         sample=samples,
-        measured=[
-            rows.MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns)
-            for kernel in profile.kernels
-        ],
-        attributed=[
-            rows.AttributedRow(source_of[part.id], kernel.id, part.weight, part.time_ns, 0)
-            for kernel in profile.kernels
-            for part in kernel.origin
-        ],
-        residual=[rows.ResidualRow(name, time) for name, time in profile.residual_ns.items()],
-        extras=list(db.extras),
-        notes=list(db.notes),
+        measured=[],
+        attributed=[],
+        residual=[],
     )
+    add_times(named, profile, source_of)
+    return named
 
 
 def _last_made(db: DebugDatabase, source: int) -> int | None:

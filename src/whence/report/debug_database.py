@@ -14,11 +14,12 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from whence.attribution.database_times import add_times
 from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import Background, Profile
 from whence.building.program import Program
 from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, write_xml
-from whence.debugdb.rows import AttributedRow, EfficiencyRow, ExecutedRow, MeasuredRow, ResidualRow
+from whence.debugdb.rows import EfficiencyRow, ExecutedRow
 from whence.debugdb.store import write_duckdb
 from whence.graph import Graph
 from whence.report.profile_database import database_of
@@ -39,10 +40,7 @@ def write_compiled_database(
         for row in db.operator
     ]
     stem = library.stem.removeprefix("lib")
-    files = [library.with_name(f"{stem}_debug.xml"), library.with_name(f"{stem}_debug.duckdb")]
-    write_xml(db, files[0])
-    write_duckdb(db, files[1])
-    return files
+    return _written(db, library.parent, f"{stem}_debug.xml", f"{stem}_debug.duckdb")
 
 
 def write_debug_database(profile: Profile, folder: Path) -> list[Path]:
@@ -55,10 +53,13 @@ def write_debug_database(profile: Profile, folder: Path) -> list[Path]:
         else database_of(profile)
     )
     db.extras.append(_facts(profile))
-    files = [folder / "debug.xml", folder / "profile.duckdb"]
-    write_xml(db, files[0])
-    write_duckdb(db, files[1])
-    return files
+    return _written(db, folder, "debug.xml", "profile.duckdb")
+
+
+def _written(db: DebugDatabase, folder: Path, xml: str, duckdb: str) -> list[Path]:
+    write_xml(db, folder / xml)
+    write_duckdb(db, folder / duckdb)
+    return [folder / xml, folder / duckdb]
 
 
 def debug_database(profile: Profile, background: Background) -> DebugDatabase:
@@ -93,22 +94,13 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
         for row in db.operator
     ]
     db.sample.extend(sample_rows(background.samples))
-    db.measured.extend(
-        MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns)
-        for kernel in profile.kernels
-    )
+    add_times(db, profile)
     db.efficiency.extend(efficiency_rows(profile))
     db.executed.extend(
         ExecutedRow(row.id, row.executed_flops, row.executed_bytes, row.defined_flops)
         for row in profile.kernels
         if row.executed_bytes
     )
-    for kernel in profile.kernels:
-        db.attributed.extend(
-            AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns)
-            for part in kernel.origin
-        )
-    db.residual.extend(ResidualRow(name, time) for name, time in profile.residual_ns.items())
     return db
 
 

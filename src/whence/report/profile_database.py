@@ -5,21 +5,19 @@ what passes did is not in it.
 
 from __future__ import annotations
 
+from whence.attribution.database_times import add_times
 from whence.attribution.profile import Profile
 from whence.debugdb import DebugDatabase
 from whence.debugdb.rows import (
     NONE,
     WORD,
-    AttributedRow,
     CmdstreamRow,
     FileOperatorRow,
-    MeasuredRow,
     MemberRow,
     OperatorRow,
     OptimisedRow,
     OriginRow,
     QueueRow,
-    ResidualRow,
     SourceOperatorRow,
     StepRow,
 )
@@ -59,10 +57,5 @@ def database_of(profile: Profile) -> DebugDatabase:
         db.kernel.append(StepRow(kernel.id, kernel.name, "", 0, 0, kernel.why_reference))
         db.member.append(MemberRow(kernel.id, node, 0, 0, 1.0))
         db.queue.append(QueueRow(WORD * kernel.id, 0, node))
-        db.measured.append(MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns))
-        db.attributed.extend(
-            AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns)
-            for part in kernel.origin
-        )
-    db.residual.extend(ResidualRow(name, time) for name, time in profile.residual_ns.items())
+    add_times(db, profile)
     return db
