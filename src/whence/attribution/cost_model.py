@@ -68,13 +68,14 @@ class CostModel:
         as `flops` operations, by matrix units or by vectors. Products are counted at the peak rate:
         no kernel is quicker.
         """
+        simple_ps = self.rates.element_ps[SIMPLE]
         if node.op == "Pow" and _has_cheap_exponent(graph, node):
-            return round(_CHEAP_POWER * self._simple_ps * elements_of(node))
+            return round(_CHEAP_POWER * simple_ps * elements_of(node))
         if measured := measured_functions(node.op):
             each = sum(self.rates.element_ps[name] for name in measured)
             return round(each * elements_of(node))
         if not is_contraction(node.op):
-            return round(flops * self._simple_ps)
+            return round(flops * simple_ps)
         if by_units and ArithmeticUnit.BF16 in self.rates.peak:
             return round(_BF16_PRODUCTS * 1000 * flops / self.rates.peak_of(ArithmeticUnit.BF16, 1))
         unit = ArithmeticUnit.INT8 if is_integer(graph, node) else ArithmeticUnit.F32
@@ -109,7 +110,7 @@ class CostModel:
 
     def levels(self, traffic: Traffic) -> tuple[MemoryLevel, MemoryLevel]:
         """Where its near and its far part lie."""
-        return self._level(traffic.near), self._far_level(traffic.bytes)
+        return self.rates.level(traffic.near), self._far_level(traffic.bytes)
 
     def byte_ps(self, traffic: Traffic) -> float:
         """What a byte of it costs, on average."""
@@ -146,20 +147,13 @@ class CostModel:
         middle = statistics.median(usual) if usual else 1.0
         return sum(known.get(family + name, middle) for name in measured) / len(measured)
 
-    @property
-    def _simple_ps(self) -> float:
-        return self.rates.element_ps[SIMPLE]
-
-    def _level(self, size: int) -> MemoryLevel:
-        return self.rates.level(size)
-
     def _far_level(self, kernel_bytes: int) -> MemoryLevel:
         """Where data lies that was used a run ago. The caller works between two runs, too."""
         return self.rates.level(max(self.footprint, kernel_bytes) + _CALLER_BYTES)
 
     def _overlap(self, traffic: Traffic) -> float:
-        far = self._far_level(traffic.bytes) if traffic.far >= traffic.near else None
-        return (far or self._level(traffic.near)).overlap
+        near, far = self.levels(traffic)
+        return (far if traffic.far >= traffic.near else near).overlap
 
 
 def node_cost(graph: Graph, node: Node) -> Cost | None:

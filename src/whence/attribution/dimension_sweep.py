@@ -17,6 +17,7 @@ from whence.attribution.profile import Profile, Writer, group_key
 from whence.attribution.rows import Band, SourceRow
 from whence.attribution.sample_inputs import working_inputs
 from whence.building.backend import Progress
+from whence.calibration.json_records import encoded
 from whence.errors import InputError
 from whence.rates import MachineRates
 from whence.runtime.executable import Executable
@@ -191,14 +192,5 @@ def _noise(bands: Sequence[Band]) -> float:
 
 
 def _row_json(row: GrowthRow) -> dict[str, Any]:
-    growth = row.growth
-    return {
-        "name": row.key,
-        "op": row.op,
-        "times_ns": list(row.times_ns),
-        "growth": growth.kind.value,
-        "fixed_ns": growth.fixed_ns,
-        "each_ns": growth.each_ns,
-        "square_ns": growth.square_ns,
-        "error": growth.error,
-    }
+    times = list(row.times_ns)
+    return {"name": row.key, "op": row.op, "times_ns": times, **encoded(row.growth)}

@@ -11,9 +11,11 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+
+from whence.calibration.json_records import in_json
 
 _FITS = 0.1
 """A form whose times are off by less than this part, in the mean, explains them."""
@@ -33,7 +35,7 @@ class GrowthKind(enum.StrEnum):
 class Growth:
     """`time = fixed_ns + each_ns · n + square_ns · n²`"""
 
-    kind: GrowthKind
+    kind: GrowthKind = field(metadata=in_json("growth"))
     fixed_ns: float
     each_ns: float = 0.0
     square_ns: float = 0.0
