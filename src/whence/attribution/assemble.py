@@ -29,10 +29,10 @@ from whence.attribution.rows import (
     WorkerEvent,
 )
 from whence.attribution.shape_traits import contraction_of, trait_of
-from whence.attribution.source_costs import own_work, source_costs, source_kinds
+from whence.attribution.source_costs import own_work, sized, source_costs, source_kinds
 from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import Splitter, largest_remainder
-from whence.attribution.traffic import footprint, made_bytes
+from whence.attribution.traffic import footprint, made_bytes, made_for_others
 from whence.attribution.work_items import NOT_DIVIDED, work_items
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
@@ -135,7 +135,8 @@ def assemble(
     graph = program.graph
     parts = parts or (ProgramPart(0, program),)
     costs = CostModel(rates, sum(footprint(each.program) for each in parts))
-    own_costs, kinds = source_costs(source_graph, costs, shapes), source_kinds(source_graph)
+    as_run = sized(source_graph, shapes)
+    own_costs, kinds = source_costs(as_run, costs), source_kinds(source_graph)
     residual = dict(measured.residual_ns)
     passes: dict[str, int] = defaultdict(int)
     kernels: list[KernelRow] = []
@@ -206,7 +207,7 @@ def assemble(
             measured,
             wall,
             find_modules(source_graph),
-            own_work(source_graph, shapes),
+            own_work(as_run),
         ),
         kernels=tuple(kernels),
         passes=dict(passes),
@@ -267,7 +268,7 @@ def _kernel(
         why_reference=step.why_reference,
         inserted=bool(shares) and all(share.inserted for share in shares),
         ops=tuple(member.op for member in step.members),
-        shape=_makes(graph, step),
+        shape=", ".join(str(graph.type_of(ref)) for ref in made_for_others(graph, step)),
         waited_ns=int(measured.step_waited_ns[step.number]),
         flops=known.flops,
         bytes=known.bytes,
@@ -315,23 +316,6 @@ def _in_its_place(
         if row.inserted
         else "",
     )
-
-
-def _makes(graph: Graph, step: ProgramStep) -> str:
-    """The types of what the step makes for others."""
-    inside = set(step.nodes)
-    made = [
-        str(kind)
-        for node in map(graph.get, step.nodes)
-        if node is not None
-        for index, kind in enumerate(node.outputs)
-        if any(
-            reader.id not in inside
-            for reader in graph.consumers(node)
-            if node.ref(index) in reader.inputs
-        )
-    ]
-    return ", ".join(made)
 
 
 def _sources(

@@ -17,6 +17,7 @@ from whence.attribution.preparations import Preparations
 from whence.attribution.rounds import Saving, measure
 from whence.attribution.source_costs import Kinds
 from whence.attribution.split import Savings, inserted_nodes
+from whence.attribution.traffic import made_for_others
 from whence.attribution.variants import (
     Nest,
     SupernodePart,
@@ -32,7 +33,7 @@ from whence.building.native_code import Library
 from whence.building.program import Program, ProgramStep
 from whence.codegen.emit import emit, pack
 from whence.errors import UnsupportedError, WhenceError
-from whence.graph import Graph, Ref
+from whence.graph import Graph
 from whence.kernels.choice import Choices
 from whence.kernels.tile import Tile
 from whence.ops.definition import Value
@@ -322,23 +323,11 @@ def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None
     members = [member for member in step.members if prepared[member.node].origin]
     if not members:
         return None
-    inside = set(step.nodes)
-    outputs: dict[Ref, None] = {}
-    for number in reversed(step.nodes):
-        node = prepared[number]
-        used = {
-            ref
-            for reader in prepared.consumers(node)
-            if reader.id not in inside
-            for ref in reader.inputs
-            if ref is not None
-        }
-        outputs.update(
-            (node.ref(index), None) for index in range(len(node.outputs)) if node.ref(index) in used
-        )
-    if outputs:
-        return Nest(prepared, step.nodes, tuple(outputs), anchor_of(program, step, members).node)
-    return None
+    made = made_for_others(prepared, step)
+    if not made:
+        return None
+    last_first = sorted(made, key=lambda ref: step.nodes.index(ref.node), reverse=True)
+    return Nest(prepared, step.nodes, tuple(last_first), anchor_of(program, step, members).node)
 
 
 def _savings(

@@ -72,12 +72,17 @@ def describe(ledger: Ledger, ends: Mapping[int, Elimination], about: OutcomeFact
     own = ledger.source(about.source).name
     # A constant that was folded into the kernel keeps nobody company.
     company = [each for each in about.companions if ledger.source(each).op != "Constant"]
-    names = [tail(ledger.source(each).name, own) for each in company[:_MOST_NAMED]]
-    more = len(company) - len(names)
-    others = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    others = company_text([ledger.source(each).name for each in company], own)
     if about.fate is Outcome.FOLDED:
         return f"folded into {others} {where}" if others else f"computed at compile time {where}"
     return f"with {others} {where}" if others else where
+
+
+def company_text(names: Sequence[str], beside: str) -> str:
+    """The first few names, as far as they differ from that of an operator beside them."""
+    shown = [tail(name, beside) for name in names[:_MOST_NAMED]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def tail(name: str, beside: str) -> str:

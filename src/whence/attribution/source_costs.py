@@ -42,16 +42,15 @@ class SourceCost:
         return sum(outside) - (max(outside, default=0) if len(outside) == len(self.reads) else 0)
 
 
-def source_costs(
-    graph: Graph, model: CostModel, shapes: Mapping[str, Sequence[int]] | None = None
-) -> dict[int, SourceCost]:
-    """What each source operator costs, from the graph as it was loaded. Operators whose shapes stay
-    unknown are left out.
+def sized(graph: Graph, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
+    """The graph as it was loaded, for inputs of these shapes; it is left as it is itself."""
+    return fix_input_shapes(graph.copy(), shapes) if shapes else graph
 
-    `shapes` are those of the inputs that the graph leaves open; the graph is left as it is.
+
+def source_costs(graph: Graph, model: CostModel) -> dict[int, SourceCost]:
+    """What each source operator of a `sized` graph costs. Operators whose shapes stay unknown are
+    left out.
     """
-    if shapes:
-        graph = fix_input_shapes(graph.copy(), shapes)
     arithmetic: dict[int, int] = {}
     reads: dict[int, list[tuple[Origin, int]]] = {}
     unknown: set[int] = set()
@@ -73,12 +72,10 @@ def source_costs(
     }
 
 
-def own_work(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[int, Cost]:
-    """Operations and bytes of each source operator, from the graph as it was loaded. Operators
-    whose shapes stay unknown are left out.
+def own_work(graph: Graph) -> dict[int, Cost]:
+    """Operations and bytes of each source operator of a `sized` graph. Operators whose shapes stay
+    unknown are left out.
     """
-    if shapes:
-        graph = fix_input_shapes(graph.copy(), shapes)
     found: dict[int, Cost] = {}
     for nested in graph.nested():
         for node in nested:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from whence.attribution.cost_model import Traffic
 from whence.attribution.executed_work import ExecutedWork
 from whence.building.program import Program, ProgramStep
-from whence.graph import Graph, Ref
+from whence.graph import Graph, Node, Ref
 
 
 def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = None) -> Traffic:
@@ -31,8 +31,7 @@ def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = 
 
 def made_bytes(graph: Graph, step: ProgramStep) -> int:
     """The bytes that a step makes for others."""
-    inside = set(step.nodes)
-    return sum(graph.nbytes(ref) for ref, _ in _tensors(graph, step) if ref.node in inside)
+    return sum(map(graph.nbytes, made_for_others(graph, step)))
 
 
 def footprint(program: Program) -> int:
@@ -44,23 +43,31 @@ def footprint(program: Program) -> int:
     return weights + arena + sum(graph.nbytes(ref) for ref in ends)
 
 
+def made_for_others(graph: Graph, step: ProgramStep) -> list[Ref]:
+    """What a step makes that other steps read, or results of the model are."""
+    inside = frozenset(step.nodes)
+    return [
+        node.ref(index)
+        for node in map(graph.get, step.nodes)
+        if node is not None
+        for index in range(len(node.outputs))
+        if any(reader.id not in inside for reader in _readers(graph, node.ref(index)))
+    ]
+
+
+def _readers(graph: Graph, ref: Ref) -> list[Node]:
+    return [reader for reader in graph.consumers(graph[ref.node]) if ref in reader.inputs]
+
+
 def _tensors(graph: Graph, step: ProgramStep) -> Iterator[tuple[Ref, bool]]:
     """What the step reads and makes, and whether it is used by another run before it is used
     again.
     """
-    inside, seen = set(step.nodes), set[Ref]()
-    for number in step.nodes:
-        node = graph.get(number)
-        if node is None:
-            continue
-        for ref in node.inputs:
-            if ref is None or ref.node in inside or ref in seen:
-                continue
-            seen.add(ref)
+    nodes, inside = map(graph.get, step.nodes), frozenset(step.nodes)
+    inputs = (ref for node in nodes if node is not None for ref in node.inputs)
+    for ref in dict.fromkeys(inputs):
+        if ref is not None and ref.node not in inside:
             maker = graph[ref.node]
             yield ref, maker.is_const or not maker.inputs
-        for index in range(len(node.outputs)):
-            ref = node.ref(index)
-            readers = [reader for reader in graph.consumers(node) if ref in reader.inputs]
-            if any(reader.id not in inside for reader in readers):
-                yield ref, any(not reader.outputs for reader in readers)
+    for ref in made_for_others(graph, step):
+        yield ref, any(not reader.outputs for reader in _readers(graph, ref))

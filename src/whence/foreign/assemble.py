@@ -9,10 +9,10 @@ import numpy as np
 
 from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
-from whence.attribution.outcome_text import tail
+from whence.attribution.outcome_text import company_text
 from whence.attribution.profile import Profile, Writer
 from whence.attribution.rows import KernelRow, Part, SourceRow
-from whence.attribution.source_costs import source_costs
+from whence.attribution.source_costs import sized, source_costs
 from whence.attribution.source_row import Own, parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
 from whence.calibration.record import rates_for
@@ -35,7 +35,6 @@ POLICY = (
     " are residuals."
 )
 UNCERTAIN = "uncertain"
-_MOST_NAMED = 3
 _MOST_NOTES = 20
 
 
@@ -57,7 +56,7 @@ def assemble(
         source,
         recording.nodes,
         costs,
-        source_costs(source.graph, costs, shapes),
+        source_costs(sized(source.graph, shapes), costs),
         has_edges=recording.has_edges,
         busy_ps=_busy_ps(recording),
     )
@@ -226,10 +225,7 @@ def _became(source: SourceGraph, number: int, own: Own, fate: Outcome) -> str:
         for part in kernel.origin
         if part.id != number
     )
-    name = source[number].name
-    names = [tail(source[each].name, name) for each in list(companions)[:_MOST_NAMED]]
-    more = len(companions) - len(names)
-    others = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    others = company_text([source[each].name for each in companions], source[number].name)
     main = [kernel for kernel, _ in own if not kernel.inserted] or [kernel for kernel, _ in own]
     where = f"→ {' + '.join(dict.fromkeys(op for kernel in main for op in kernel.ops))}"
     return f"with {others} {where}" if others else where
