@@ -27,7 +27,7 @@ An engine keeps some names of the file: tensors (its node makes exactly those), 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 from whence.foreign.engine_graph import EngineGraph, Region, claims_of, move_operator
 from whence.foreign.recording import Evidence
@@ -37,215 +37,181 @@ from whence.foreign.unnamed_nodes import UnnamedNodes
 
 def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
     """By node, for those that have an anchor or a place between their neighbours."""
-    named = {
-        number
-        for node in engine.nodes.values()
-        for number in (*node.makes, *node.holds)
-        if number in source.live
-    }
-    found: dict[int, Region] = {}
-    for node in engine.nodes.values():
-        own = dict.fromkeys((*node.makes, *node.holds))
-        # What could have been computed when the model was loaded, and is not.
-        running = [number for number in own if number in source.live] or list(own)
-        if running:
-            evidence = Evidence.TENSOR if node.makes else Evidence.NAME
-            inside = set(running) if node.is_whole else _behind(source, running, named)
-            found[node.number] = Region(node, evidence, inside)
-    claims = claims_of(found)
-    for region in found.values():
+    cuts = _Cuts(source, engine)
+    for region in cuts.regions.values():
         if region.evidence is Evidence.NAME and not region.node.is_whole:
-            _take_epilogue(source, engine, found, claims, region, named)
-    _settle_heavy(source, found, claims, named)
-    _settle_duplicates(source, engine, found, claims, named)
-    unnamed = UnnamedNodes(source, engine, found, claims)
+            cuts.take_epilogue(region)
+    cuts.settle_heavy()
+    cuts.settle_duplicates()
+    unnamed = UnnamedNodes(source, engine, cuts.regions, cuts.claims)
     for node in engine.nodes.values():
-        if node.runs and not node.is_layout and node.number not in found:
+        if node.runs and not node.is_layout and node.number not in cuts.regions:
             unnamed.place(node)
-    _place_nested(source, found, claims)
-    _place_last(source, engine, found, claims)
-    return found
+    cuts.place_nested()
+    cuts.place_last()
+    return cuts.regions
 
 
-def _behind(source: SourceGraph, own: Sequence[int], named: Set[int]) -> set[int]:
-    """The operators, and what leads to them up to the anchors of others."""
-    found, waiting = set(own), list(own)
-    while waiting:
-        for maker in source[waiting.pop()].feeds_from:
-            if maker not in found and maker not in named:
-                found.add(maker)
-                waiting.append(maker)
-    return found
+class _Cuts:
+    """The regions of nodes, and by operator the nodes that claim it."""
 
-
-def _take_epilogue(
-    source: SourceGraph,
-    engine: EngineGraph,
-    regions: Mapping[int, Region],
-    claims: dict[int, list[int]],
-    region: Region,
-    named: set[int],
-) -> None:
-    number = region.node.number
-    waiting = sorted(region.operators)
-    while waiting:
-        for reader in source.readers(waiting.pop(0)):
-            if reader in region.operators or reader in named or source[reader].is_heavy:
-                continue
-            if not _comes_from(source, engine, claims, region, reader):
-                continue
-            others = [each for each in claims[reader] if each != number]
-            if not (
-                len(others) > 1
-                or any(
-                    _lacks_edge(source, engine, regions[each], claims, reader) for each in others
-                )
-                or _is_its_activation(source, region, reader)
-            ):
-                continue
-            move_operator(regions, claims, reader, number)
-            waiting.append(reader)
-
-
-def _settle_heavy(
-    source: SourceGraph,
-    regions: Mapping[int, Region],
-    claims: dict[int, list[int]],
-    named: Set[int],
-) -> None:
-    for operator in source.heavy:
-        able = [each for each in claims.get(operator, ()) if regions[each].node.is_heavy]
-        if len(able) == 1 < len(claims[operator]):
-            move_operator(regions, claims, operator, able[0])
-        if not all(_has_another(source, regions[each], operator) for each in able):
-            continue
-        doing = {
-            each
-            for twin in source.twins(operator)
-            for each in claims.get(twin, ())
-            if regions[each].node.is_heavy and each not in able
+    def __init__(self, source: SourceGraph, engine: EngineGraph) -> None:
+        self.source, self.engine = source, engine
+        self.named = {
+            number
+            for node in engine.nodes.values()
+            for number in (*node.makes, *node.holds)
+            if number in source.live
         }
-        if len(doing) == 1:
-            (kernel,) = doing
-            move_operator(regions, claims, operator, kernel)
-            # What the kernel does besides it does for both as well.
-            for each in sorted(regions[kernel].operators):
-                for twin in source.twins(each):
-                    if twin not in named:
-                        move_operator(regions, claims, twin, kernel)
+        self.regions: dict[int, Region] = {}
+        for node in engine.nodes.values():
+            own = dict.fromkeys((*node.makes, *node.holds))
+            # What could have been computed when the model was loaded, and is not.
+            running = [number for number in own if number in source.live] or list(own)
+            if running:
+                evidence = Evidence.TENSOR if node.makes else Evidence.NAME
+                inside = set(running) if node.is_whole else self._behind(running)
+                self.regions[node.number] = Region(node, evidence, inside)
+        self.claims = claims_of(self.regions)
 
+    def _behind(self, own: Sequence[int]) -> set[int]:
+        """The operators, and what leads to them up to the anchors of others."""
+        found, waiting = set(own), list(own)
+        while waiting:
+            for maker in self.source[waiting.pop()].feeds_from:
+                if maker not in found and maker not in self.named:
+                    found.add(maker)
+                    waiting.append(maker)
+        return found
 
-def _settle_duplicates(
-    source: SourceGraph,
-    engine: EngineGraph,
-    regions: Mapping[int, Region],
-    claims: dict[int, list[int]],
-    named: Set[int],
-) -> None:
-    """What another operator does as well, from the same operands, is in the node of that one if
-    that feeds who reads it, and the node it would be in lacks an edge for it or for what leads to
-    it. Readers come first: a chain that is computed once ends in one that feeds somebody else.
-    """
-    for operator in sorted(source.live - named, reverse=True):
-        holding = claims.get(operator, ())
-        twins = [each for each in source.twins(operator) if each in named]
-        doing = {kernel for twin in twins for kernel in claims.get(twin, ())}
-        if len(holding) == len(doing) == 1 and not source[operator].is_heavy:
-            (holder,), (kernel,) = holding, doing
-            reading = {
-                each for reader in source.readers(operator) for each in claims.get(reader, ())
+    def _move(self, operator: int, kernel: int) -> None:
+        move_operator(self.regions, self.claims, operator, kernel)
+
+    def take_epilogue(self, region: Region) -> None:
+        number, waiting = region.node.number, sorted(region.operators)
+        while waiting:
+            for reader in self.source.readers(waiting.pop(0)):
+                if (
+                    reader in region.operators
+                    or reader in self.named
+                    or self.source[reader].is_heavy
+                    or not self._comes_from(region, reader)
+                ):
+                    continue
+                others = [each for each in self.claims[reader] if each != number]
+                if (
+                    len(others) > 1
+                    or any(self._lacks_edge(self.regions[each], reader) for each in others)
+                    or self._is_its_activation(region, reader)
+                ):
+                    self._move(reader, number)
+                    waiting.append(reader)
+
+    def settle_heavy(self) -> None:
+        for operator in self.source.heavy:
+            claiming = self.claims.get(operator, ())
+            able = [each for each in claiming if self.regions[each].node.is_heavy]
+            if len(able) == 1 < len(claiming):
+                self._move(operator, able[0])
+            if not all(self._has_another(self.regions[each], operator) for each in able):
+                continue
+            doing = {
+                each
+                for twin in self.source.twins(operator)
+                for each in self.claims.get(twin, ())
+                if self.regions[each].node.is_heavy and each not in able
             }
-            chain = _behind(source, [operator], named) & regions[holder].operators
-            if any(kernel in engine.feeds(each) for each in reading) and any(
-                _lacks_edge(source, engine, regions[holder], claims, each) for each in chain
-            ):
-                move_operator(regions, claims, operator, kernel)
+            if len(doing) == 1:
+                (kernel,) = doing
+                self._move(operator, kernel)
+                # What the kernel does besides it does for both as well.
+                for each in sorted(self.regions[kernel].operators):
+                    for twin in self.source.twins(each):
+                        if twin not in self.named:
+                            self._move(twin, kernel)
 
+    def settle_duplicates(self) -> None:
+        """What another operator does as well, from the same operands, is in the node of that one if
+        that feeds who reads it, and the node it would be in lacks an edge for it or for what leads
+        to it. Readers come first: a chain that is computed once ends in one that feeds somebody
+        else.
+        """
+        source, claims = self.source, self.claims
+        for operator in sorted(source.live - self.named, reverse=True):
+            holding = claims.get(operator, ())
+            twins = [each for each in source.twins(operator) if each in self.named]
+            doing = {kernel for twin in twins for kernel in claims.get(twin, ())}
+            if len(holding) == len(doing) == 1 and not source[operator].is_heavy:
+                holder, (kernel,) = self.regions[holding[0]], doing
+                reading = {
+                    each for reader in source.readers(operator) for each in claims.get(reader, ())
+                }
+                chain = self._behind([operator]) & holder.operators
+                if any(kernel in self.engine.feeds(each) for each in reading) and any(
+                    self._lacks_edge(holder, each) for each in chain
+                ):
+                    self._move(operator, kernel)
 
-def _has_another(source: SourceGraph, region: Region, operator: int) -> bool:
-    """Does the node do such work for another operator, whose name it has or leads to?"""
-    node = region.node
-    return (
-        operator not in (*node.makes, *node.holds)
-        and not node.is_composite
-        and sum(source[each].is_heavy for each in region.operators) > 1
-    )
+    def _has_another(self, region: Region, operator: int) -> bool:
+        """Does the node do such work for another operator, whose name it has or leads to?"""
+        node = region.node
+        return (
+            operator not in (*node.makes, *node.holds)
+            and not node.is_composite
+            and sum(self.source[each].is_heavy for each in region.operators) > 1
+        )
 
+    def _makers_elsewhere(self, region: Region, operator: int) -> Iterator[int]:
+        """What the operator reads that neither the region makes, nor a node that feeds it."""
+        feeds = self.engine.feeds(region.node.number)
+        for maker in self.source[operator].feeds_from:
+            if maker not in region.operators and feeds.isdisjoint(self.claims.get(maker, ())):
+                yield maker
 
-def _comes_from(
-    source: SourceGraph,
-    engine: EngineGraph,
-    claims: Mapping[int, list[int]],
-    region: Region,
-    operator: int,
-) -> bool:
-    """Do its operands all come from the region, or from nodes that feed the region's? What is known
-    from the sizes of tensors alone is no data.
-    """
-    feeds = engine.feeds(region.node.number)
-    return all(
-        maker in region.operators
-        or any(each in feeds for each in claims.get(maker, ()))
-        or source[maker].is_known_from_sizes
-        for maker in source[operator].feeds_from
-    )
+    def _comes_from(self, region: Region, operator: int) -> bool:
+        """Do its operands all come from the region, or from nodes that feed the region's? What is
+        known from the sizes of tensors alone is no data.
+        """
+        elsewhere = self._makers_elsewhere(region, operator)
+        return all(self.source[maker].is_known_from_sizes for maker in elsewhere)
 
+    def _lacks_edge(self, region: Region, operator: int) -> bool:
+        """Would it, in this region, need an edge that the engine's graph does not have?"""
+        return any(True for _ in self._makers_elsewhere(region, operator))
 
-def _lacks_edge(
-    source: SourceGraph,
-    engine: EngineGraph,
-    region: Region,
-    claims: Mapping[int, list[int]],
-    operator: int,
-) -> bool:
-    """Would the operator, where it is now, need an edge that the engine's graph does not have?"""
-    feeds = engine.feeds(region.node.number)
-    return any(
-        maker not in region.operators and not any(each in feeds for each in claims.get(maker, ()))
-        for maker in source[operator].feeds_from
-    )
+    def _is_its_activation(self, region: Region, operator: int) -> bool:
+        wanted = region.node.activation
+        return self.source[operator].op == wanted and not any(
+            self.source[each].op == wanted for each in region.operators
+        )
 
+    def _left(self) -> Iterator[int]:
+        """The operators that do something and that no node has."""
+        for number in sorted(self.source.live):
+            if self.source[number].stands_for is None and not self.claims.get(number):
+                yield number
 
-def _is_its_activation(source: SourceGraph, region: Region, operator: int) -> bool:
-    wanted = region.node.activation
-    return source[operator].op == wanted and not any(
-        source[each].op == wanted for each in region.operators
-    )
+    def place_nested(self) -> None:
+        """What stands in a nested graph, and no node has, is in the nodes of the operator that
+        holds the graph.
+        """
+        for number in self._left():
+            holder = self.source[number].holder
+            if holder is not None:
+                self.claims[number] = list(self.claims.get(holder, ()))
+                for each in self.claims[number]:
+                    self.regions[each].operators.add(number)
 
-
-def _place_nested(
-    source: SourceGraph, regions: Mapping[int, Region], claims: dict[int, list[int]]
-) -> None:
-    """What stands in a nested graph, and no node has, is in the nodes of the operator that holds
-    the graph.
-    """
-    for number in sorted(source.live):
-        holder = source[number].holder
-        if holder is None or source[number].stands_for is not None:
-            continue
-        if not claims.get(number):
-            claims[number] = list(claims.get(holder, ()))
-            for each in claims[number]:
-                regions[each].operators.add(number)
-
-
-def _place_last(
-    source: SourceGraph,
-    engine: EngineGraph,
-    regions: Mapping[int, Region],
-    claims: dict[int, list[int]],
-) -> None:
-    for number in sorted(source.live):
-        if claims.get(number) or source[number].stands_for is not None:
-            continue
-        able = [
-            each
-            for maker in source[number].feeds_from
-            for each in claims.get(maker, ())
-            if regions[each].evidence is not Evidence.TENSOR
-            and not regions[each].node.is_whole
-            and _comes_from(source, engine, claims, regions[each], number)
-        ]
-        if len(set(able)) == 1:
-            regions[able[0]].operators.add(number)
-            claims[number] = [able[0]]
+    def place_last(self) -> None:
+        """What is left at the end of the file is in the node before it."""
+        for number in self._left():
+            able = {
+                each
+                for maker in self.source[number].feeds_from
+                for each in self.claims.get(maker, ())
+                if self.regions[each].evidence is not Evidence.TENSOR
+                and not self.regions[each].node.is_whole
+                and self._comes_from(self.regions[each], number)
+            }
+            if len(able) == 1:
+                self._move(number, able.pop())
