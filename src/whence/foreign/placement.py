@@ -10,6 +10,7 @@ from whence.attribution.source_costs import SourceCost
 from whence.foreign.checks import Checks, check_regions
 from whence.foreign.engine_graph import EngineGraph, Region
 from whence.foreign.inseparable import find_inseparable
+from whence.foreign.operator_costs import OperatorCosts
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.regions import find_regions
 from whence.foreign.shares import weights_of
@@ -68,7 +69,7 @@ def place(
     regions = find_regions(source, engine)
     engine = EngineGraph(nodes, regions)
     checks = check_regions(source, engine, regions, has_edges=has_edges)
-    places = []
+    places, operator_costs = [], OperatorCosts(source, model, costs)
     for node in nodes:
         region = regions.get(node.number)
         if node.number in checks.doubtful:
@@ -77,8 +78,8 @@ def place(
             )
         elif region is not None and region.operators:
             busy = (busy_ps or {}).get(node.number, 0)
-            weights = weights_of(source, model, costs, region.operators, busy)
-            together = find_inseparable(source, model, costs, region.operators)
+            weights = weights_of(operator_costs, region.operators, busy)
+            together = find_inseparable(operator_costs, region.operators)
             places.append(NodePlacement(node, region.evidence, weights, inseparable=together))
         elif node.is_layout and (causes := _causes(source, engine, regions, node)):
             weights = dict.fromkeys(causes, 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from whence.attribution.cost_model import VIEWS
-from whence.attribution.source_costs import SourceCost
-from whence.foreign.function_models import LARGE_BYTES, SUMS
+from whence.foreign.function_models import SUMS
+from whence.foreign.operator_costs import OperatorCosts
 from whence.foreign.source import SourceGraph
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
@@ -15,22 +15,13 @@ NORMALISES = frozenset({"LayerNormalization", "ReduceMean"})
 
 
 def measured_sum(
-    source: SourceGraph,
-    costs: Mapping[int, SourceCost],
-    known: Mapping[str, float],
-    members: Collection[int],
-    anchor: int,
-    operator: int,
+    costs: OperatorCosts, members: Collection[int], anchor: int, operator: int
 ) -> float | None:
     """What a sum behind a convolution or product adds to it, as a factor of something simple, with
     all that it reads. None where no such sum was measured.
     """
-    kind = _kind(source, costs, members, anchor, operator)
-    if kind is None:
-        return None
-    small, large = known.get(SUMS[kind]), known.get(SUMS[f"large_{kind}"])
-    is_large = largest_operand(costs, operator) > LARGE_BYTES
-    return large if is_large and large is not None else small
+    kind = _kind(costs, members, anchor, operator)
+    return None if kind is None else costs.measured(operator, SUMS[kind], SUMS[f"large_{kind}"])
 
 
 def sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
@@ -46,21 +37,10 @@ def sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
     ]
 
 
-def largest_operand(costs: Mapping[int, SourceCost], operator: int) -> int:
-    """In bytes."""
-    reads = costs[operator].reads if operator in costs else ()
-    return max((size for _, size in reads), default=0)
-
-
-def _kind(
-    source: SourceGraph,
-    costs: Mapping[int, SourceCost],
-    members: Collection[int],
-    anchor: int,
-    operator: int,
-) -> str | None:
+def _kind(costs: OperatorCosts, members: Collection[int], anchor: int, operator: int) -> str | None:
+    source, known = costs.source, costs.costs.get(operator)
     found = source[operator]
-    if found.op != "Add" or operator not in costs or len(costs[operator].reads) != 2:
+    if found.op != "Add" or known is None or len(known.reads) != 2:
         return None
     convolved = bool(classes_of(source[anchor].op) & OpClass.CONV)
     if not convolved:
@@ -71,7 +51,7 @@ def _kind(
             for reader in source.readers(operator)
         )
         return "activated_bias" if behind else "bias"
-    (makers, one), (others, other) = costs[operator].reads
+    (makers, one), (others, other) = known.reads
     inside = frozenset(members)
     if one != other or bool(makers & inside) == bool(others & inside):
         return None
