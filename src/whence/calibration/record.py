@@ -12,11 +12,12 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from whence.building.tuning_records import replace_file
 from whence.calibration.json_records import MISREAD, decoded, encoded
@@ -28,7 +29,9 @@ from whence.codegen.vectors import VECTORS
 from whence.errors import CacheError
 from whence.rates import MachineRates
 
-_FOLDER = "calibration"
+FOLDER = "calibration"
+"""Of the cache, for what was measured."""
+_Kept = TypeVar("_Kept")
 _MICROCODE = re.compile(r"^microcode\s*:\s*(\S+)", re.MULTILINE)
 
 
@@ -39,19 +42,28 @@ def rates_for(toolchain: Toolchain) -> MachineRates:
 
 def stored(toolchain: Toolchain) -> MachineRates | None:
     """What was measured, if it was."""
-    try:
-        return decode(json.loads(path_of(toolchain).read_text(encoding="utf-8")))
-    except (OSError, *MISREAD):
-        return None
+    return read_record(path_of(toolchain), decode)
 
 
 def store(toolchain: Toolchain, rates: MachineRates) -> Path | None:
     """Keep it for later processes; `None` where nothing can be kept."""
-    content = json.dumps(encode(rates), indent=1).encode() + b"\n"
+    return keep_record(toolchain, path_of(toolchain).name, encode(rates))
+
+
+def read_record(path: Path, decode: Callable[[Any], _Kept]) -> _Kept | None:
+    """What was kept; `None` where nothing was, or nothing that can be read."""
+    try:
+        return decode(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, *MISREAD):
+        return None
+
+
+def keep_record(toolchain: Toolchain, name: str, content: Any) -> Path | None:
+    """Keep it under a name in the folder of such records."""
     with suppress(OSError, CacheError):
-        folder = toolchain.cache.subfolder(_FOLDER)
-        replace_file(folder / path_of(toolchain).name, content)
-        return folder / path_of(toolchain).name
+        path = toolchain.cache.subfolder(FOLDER) / name
+        replace_file(path, json.dumps(content, indent=1).encode() + b"\n")
+        return path
     return None
 
 
@@ -82,7 +94,7 @@ def path_of(toolchain: Toolchain) -> Path:
         _microcode(),
         _source_digest(),
     )
-    return toolchain.cache.folder / _FOLDER / f"{name[:32]}.json"
+    return toolchain.cache.folder / FOLDER / f"{name[:32]}.json"
 
 
 def _microcode(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

@@ -17,17 +17,18 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 from whence.building.backend import Progress
-from whence.building.tuning_records import replace_file
+from whence.calibration.json_records import decoded
 from whence.calibration.nominal import SIMPLE
 from whence.calibration.on_demand import calibrated
+from whence.calibration.record import FOLDER, keep_record, read_record
 from whence.codegen.cache import cache_key
 from whence.codegen.toolchain import Toolchain
-from whence.errors import CacheError
 from whence.foreign.engines import ENGINES, available
 from whence.foreign.function_models import (
     ACTIVATIONS,
@@ -45,7 +46,6 @@ from whence.rates import MachineRates
 _SECONDS = 300
 # Where memory lies differs from one process to the next, and with it what large results cost.
 _PROCESSES, _ROUNDS = 5, 4
-_FOLDER = "calibration"
 _SOURCES = ("engine_rates.py", "function_models.py", "workers/time_models.py")
 
 
@@ -77,14 +77,14 @@ def engine_rates(
     ):
         return machine
     place = _path(engine, version, toolchain)
-    found = _stored(place)
+    found = read_record(place, partial(decoded, FunctionCosts))
     if found is None:
         if progress is not None:
             progress(f"measuring functions of {engine}", 0, 1)
         found = measured_functions(engine, machine.element_ps[SIMPLE])
         if found is None:
             return machine
-        _store(place, found, toolchain)
+        keep_record(toolchain, place.name, found._asdict())
     return replace(
         machine, element_ps={**machine.element_ps, **found.element_ps}, epilogue=found.epilogue
     )
@@ -92,7 +92,7 @@ def engine_rates(
 
 def forget_functions(engine: str, toolchain: Toolchain) -> None:
     """What functions cost the engine is measured anew by whoever asks next."""
-    for path in (toolchain.cache.folder / _FOLDER).glob(f"{engine}-*.json"):
+    for path in (toolchain.cache.folder / FOLDER).glob(f"{engine}-*.json"):
         with suppress(OSError):
             path.unlink()
 
@@ -171,21 +171,4 @@ def _path(engine: str, version: str, toolchain: Toolchain) -> Path:
     for name in (*_SOURCES, f"workers/{engine}_worker.py"):
         digest.update(root.joinpath(name).read_bytes())
     name = cache_key("engine", engine, version, toolchain.key(), digest.hexdigest())
-    return toolchain.cache.folder / _FOLDER / f"{engine}-{name[:32]}.json"
-
-
-def _stored(path: Path) -> FunctionCosts | None:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return FunctionCosts(
-            {str(name): float(each) for name, each in content["element_ps"].items()},
-            {str(name): float(each) for name, each in content["epilogue"].items()},
-        )
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        return None
-
-
-def _store(path: Path, found: FunctionCosts, toolchain: Toolchain) -> None:
-    content = json.dumps(found._asdict(), indent=1).encode() + b"\n"
-    with suppress(OSError, CacheError):
-        replace_file(toolchain.cache.subfolder(_FOLDER) / path.name, content)
+    return toolchain.cache.folder / FOLDER / f"{engine}-{name[:32]}.json"
