@@ -96,21 +96,15 @@ _CONVOLUTIONS = {
 """By convolution: from how many channels it leads to how many."""
 _BIASES = ("bias", "large_bias", "activated_bias", "large_activated_bias")
 _RESIDUALS = ("sum", "large_sum", "kept_sum", "large_kept_sum")
+_RESULTS = _ROWS * _COLUMNS * _LAYERS
+_LARGE_RESULTS = _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS
+_PIXELS, _LARGE_PIXELS = (side**2 * _CHANNELS * _CONV_LAYERS for side in (_SIDE, _LARGE_SIDE))
 ELEMENTS = {
     "alone": _ALONE_ROWS * _COLUMNS * _REPEATS,
-    "product": _ROWS * _COLUMNS * _LAYERS,
-    "convolution": _SIDE**2 * _CHANNELS * _CONV_LAYERS,
-    "bias": _ROWS * _COLUMNS * _LAYERS,
-    "norm": _ROWS * _COLUMNS * _LAYERS,
-    "large_product": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
-    "large_convolution": _LARGE_SIDE**2 * _CHANNELS * _CONV_LAYERS,
-    "large_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
-    "activated_bias": _ROWS * _COLUMNS * _LAYERS,
-    "large_activated_bias": _LARGE_ROWS * _LARGE_COLUMNS * _LARGE_LAYERS,
-    "sum": _SIDE**2 * _CHANNELS * _CONV_LAYERS,
-    "kept_sum": _SIDE**2 * _CHANNELS * _CONV_LAYERS,
-    "large_sum": _LARGE_SIDE**2 * _CHANNELS * _CONV_LAYERS,
-    "large_kept_sum": _LARGE_SIDE**2 * _CHANNELS * _CONV_LAYERS,
+    **dict.fromkeys(("product", "bias", "activated_bias", "norm"), _RESULTS),
+    **dict.fromkeys(("large_product", "large_bias", "large_activated_bias"), _LARGE_RESULTS),
+    **dict.fromkeys(("convolution", "sum", "kept_sum"), _PIXELS),
+    **dict.fromkeys(("large_convolution", "large_sum", "large_kept_sum"), _LARGE_PIXELS),
 }
 """How many elements the function has, by kind of model."""
 _OPSET, _IR = 20, 9
@@ -150,13 +144,12 @@ def write_function_models(folder: Path) -> None:
         products = _convolutions(rng) if convolved else _products(rng, "large" in family)
         functions = {TWIN: "", **ACTIVATIONS, **dict(zip(LIMITS, LIMITS, strict=True))}
         for name, op in functions.items():
-            nodes = (_convolved if convolved else _layers)(op, family)
+            nodes = (_convolved if convolved else _activated)(op, family)
             _save(folder / f"{family}/{name}.onnx", nodes, given[family], {**products, **limits})
     for name, summed in ((TWIN, False), ("Add", True)):
         for kind in _BIASES:
-            make = _activated_biases if "activated" in kind else _biases
-            both = _products(rng, "large" in kind)
-            _save(folder / f"{kind}/{name}.onnx", make(kind, summed=summed), given[kind], both)
+            both, nodes = _products(rng, "large" in kind), _biases(kind, summed=summed)
+            _save(folder / f"{kind}/{name}.onnx", nodes, given[kind], both)
         for kind in _RESIDUALS:
             nodes = _residuals(kind, summed=summed)
             _save(folder / f"{kind}/{name}.onnx", nodes, given[kind], _convolutions(rng))
@@ -173,21 +166,31 @@ def _products(rng: np.random.Generator, large: bool) -> dict[str, np.ndarray]:
     return {"wide": wide, "narrow": narrow, "wide_bias": scale, "narrow_bias": scale[:_NARROW]}
 
 
-def _count(kind: str) -> int:
-    return _LARGE_LAYERS if kind.startswith("large") else _LAYERS
-
-
-def _layers(op: str, given: str) -> list[NodeProto]:
-    """Wide results with the function behind them, if any, and narrow ones, in turns."""
+def _layers(
+    given: str, op: str, wide: Sequence[str], behind: Sequence[str], narrow: Sequence[str]
+) -> list[NodeProto]:
+    """Products with wide results and with narrow ones, in turns, by their operands; `behind` the
+    wide ones is a function with its, or nothing.
+    """
     nodes = []
-    for number in range(_count(given)):
+    for number in range(_LARGE_LAYERS if given.startswith("large") else _LAYERS):
         x, y = f"x{number}" if number else given, f"w{number}"
-        nodes.append(helper.make_node("Gemm", [x, "wide", "wide_bias"], [y]))
-        if op:
-            nodes.append(_function(op, y, f"y{number}"))
+        nodes.append(helper.make_node(op, [x, *wide], [y]))
+        if behind:
+            nodes.append(helper.make_node(behind[0], [y, *behind[1:]], [f"y{number}"]))
             y = f"y{number}"
-        nodes.append(helper.make_node("Gemm", [y, "narrow", "narrow_bias"], [f"x{number + 1}"]))
+        nodes.append(helper.make_node(op, [y, *narrow], [f"x{number + 1}"]))
     return nodes
+
+
+def _function(op: str) -> list[str]:
+    """With its operands."""
+    return [op, *["lowest", "highest"] * (op == "Clip")] if op else []
+
+
+def _activated(op: str, given: str) -> list[NodeProto]:
+    biased = ["wide", "wide_bias"], _function(op), ["narrow", "narrow_bias"]
+    return _layers(given, "Gemm", *biased)
 
 
 def _convolved(op: str, given: str) -> list[NodeProto]:
@@ -198,15 +201,12 @@ def _convolved(op: str, given: str) -> list[NodeProto]:
         y = f"w{number}"
         nodes.append(_conv(x, f"first{number}", y))
         if op:
-            nodes.append(_function(op, y, f"y{number}"))
+            function, *limits = _function(op)
+            nodes.append(helper.make_node(function, [y, *limits], [f"y{number}"]))
             y = f"y{number}"
         x = f"x{number + 1}"
         nodes.append(_conv(y, f"last{number}", x))
     return [*nodes, _pool(x)]
-
-
-def _function(op: str, x: str, out: str) -> NodeProto:
-    return helper.make_node(op, [x, *["lowest", "highest"] * (op == "Clip")], [out])
 
 
 def _conv(x: str, name: str, out: str) -> NodeProto:
@@ -232,28 +232,11 @@ def _convolutions(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def _biases(given: str, *, summed: bool) -> list[NodeProto]:
-    nodes = []
-    for number in range(_count(given)):
-        x, y = f"x{number}" if number else given, f"w{number}"
-        nodes.append(helper.make_node("MatMul", [x, "wide"], [y]))
-        if summed:
-            nodes.append(helper.make_node("Add", [y, "wide_bias"], [f"y{number}"]))
-            y = f"y{number}"
-        nodes.append(helper.make_node("MatMul", [y, "narrow"], [f"x{number + 1}"]))
-    return nodes
-
-
-def _activated_biases(given: str, *, summed: bool) -> list[NodeProto]:
-    """By Gemm: some engines fuse no function behind a MatMul without a sum."""
-    nodes = []
-    for number in range(_count(given)):
-        x = f"x{number}" if number else given
-        nodes += [
-            helper.make_node("Gemm", [x, "wide", *["wide_bias"] * summed], [f"w{number}"]),
-            helper.make_node("Relu", [f"w{number}"], [f"y{number}"]),
-            helper.make_node("Gemm", [f"y{number}", "narrow"], [f"x{number + 1}"]),
-        ]
-    return nodes
+    if "activated" in given:
+        # By Gemm: some engines fuse no function behind a MatMul without a sum.
+        wide = ["wide", *["wide_bias"] * summed]
+        return _layers(given, "Gemm", wide, _function("Relu"), ["narrow"])
+    return _layers(given, "MatMul", ["wide"], ["Add", "wide_bias"] * summed, ["narrow"])
 
 
 def _residuals(given: str, *, summed: bool) -> list[NodeProto]:
