@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 import numpy as np
@@ -20,13 +21,14 @@ from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import tile_for
 from whence.backends.cpu.step_timing import time_steps
 from whence.building.aligned_memory import aligned_bytes
+from whence.building.backend import Progress
 from whence.building.location import MemoryRegion
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
+from whence.calibration.nominal import SIMPLE
 from whence.calibration.probes import (
     ANCHOR_FLOPS,
     EPILOGUES,
-    SIMPLE,
     Probe,
     addresses,
     element_probes,
@@ -44,8 +46,6 @@ from whence.codegen.vectors import VECTORS
 from whence.kernels.tile import Tile
 from whence.rates import REACHED, ArithmeticUnit, MachineRates, MemoryLevel, Rate
 from whence.runtime import native_library as native
-
-Progress = Callable[[str, int, int], None]
 
 _TRIES = 12
 # A try takes at least so long, so that reading the clock does not matter.
@@ -137,19 +137,9 @@ class _Bench:
         self._near_transposes = [transpose_probes(self._tile, side) for side in _NEAR_SIDES]
         self._far_transposes = [transpose_probes(self._tile, far)]
         self._epilogues = epilogue_probes(self._tile, tile_for(toolchain, bf16x2=True))
-        probes = [
-            *self._elements,
-            *(
-                probe
-                for pair in (
-                    *self._sums,
-                    *self._near_transposes,
-                    *self._far_transposes,
-                    *self._epilogues.values(),
-                )
-                for probe in pair
-            ),
-        ]
+        others = (self._sums, self._near_transposes, self._far_transposes)
+        together = itertools.chain(self._epilogues.values(), *others)
+        probes = [*self._elements, *itertools.chain.from_iterable(together)]
         self._scratch = max(probe.kernel.scratch_bytes for probe in probes)
         self._symbols, units = emit_probes(probes)
         self._library = Library(toolchain.build_library([_source(self._tile), *units]))

@@ -7,10 +7,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from whence.calibration.nominal import SCALAR_CYCLES, SIMPLE, VECTOR_CYCLES
+from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import SourceUnit
 from whence.errors import UnsupportedError
@@ -52,24 +53,24 @@ class Probe:
 def element_probes(tile: Tile, elements: int) -> list[Probe]:
     """One for each operator whose cost is measured, on so many elements."""
     rows = max(1, elements // _COLUMNS)
-    return [_probe(op, tile, rows, _operator(op)) for op in (*VECTOR_CYCLES, *SCALAR_CYCLES)]
+    return [_probe(op, tile, rows, partial(_apply, op)) for op in (*VECTOR_CYCLES, *SCALAR_CYCLES)]
 
 
 def sum_probes(tile: Tile, elements: int) -> list[Probe]:
     """A sum of two tensors, and the error function of one: how arithmetic and traffic overlap."""
     rows = max(1, elements // _COLUMNS)
     return [
-        _probe(f"Add {rows}", tile, rows, _sum(False)),
-        _probe(f"Add Erf {rows}", tile, rows, _sum(True)),
+        _probe(f"Add {rows}", tile, rows, _sum),
+        _probe(
+            f"Add Erf {rows}", tile, rows, lambda graph, x, y: graph.op("Erf", _sum(graph, x, y))
+        ),
     ]
 
 
 def transpose_probes(tile: Tile, side: int) -> list[Probe]:
     """A sum of matrices, without and with one of the operands transposed on the way."""
-    return [
-        _probe(f"{name} {side}", tile, side, _transposed(transposed), side)
-        for name, transposed in (("Straight", False), ("Transposed", True))
-    ]
+    builds = {"Straight": _sum, "Transposed": _transposed_sum}
+    return [_probe(f"{name} {side}", tile, side, build, side) for name, build in builds.items()]
 
 
 def epilogue_probes(tile: Tile, units: Tile) -> dict[str, list[Probe]]:
@@ -94,33 +95,23 @@ def epilogue_probes(tile: Tile, units: Tile) -> dict[str, list[Probe]]:
 _Build = Callable[[GraphBuilder, Symbol, Symbol], Symbol]
 
 
-def _operator(op: str) -> _Build:
-    def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
-        if op == "Mod":
-            return graph.op(op, x, y, fmod=1)
-        if len(lookup(op).operands.names) == 2:
-            return graph.op(op, x, y)
-        if op == "LayerNormalization":
-            scale = graph.const(np.ones(_COLUMNS, np.float32))
-            return graph.op(op, x, scale, scale, axis=-1)
-        return graph.op(op, x, axis=-1) if op == "Softmax" else graph.op(op, x)
-
-    return build
+def _apply(op: str, graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
+    if op == "Mod":
+        return graph.op(op, x, y, fmod=1)
+    if len(lookup(op).operands.names) == 2:
+        return graph.op(op, x, y)
+    if op == "LayerNormalization":
+        scale = graph.const(np.ones(_COLUMNS, np.float32))
+        return graph.op(op, x, scale, scale, axis=-1)
+    return graph.op(op, x, axis=-1) if op == "Softmax" else graph.op(op, x)
 
 
-def _sum(with_erf: bool) -> _Build:
-    def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
-        both = graph.op("Add", x, y)
-        return graph.op("Erf", both) if with_erf else both
-
-    return build
+def _sum(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
+    return graph.op("Add", x, y)
 
 
-def _transposed(transposed: bool) -> _Build:
-    def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
-        return graph.op("Add", graph.op("Transpose", x, perm=(1, 0)) if transposed else x, y)
-
-    return build
+def _transposed_sum(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
+    return _sum(graph, graph.op("Transpose", x, perm=(1, 0)), y)
 
 
 def _product(graph: GraphBuilder) -> Symbol:
@@ -207,18 +198,3 @@ def operands_of(probe: Probe, rng: np.random.Generator) -> list[np.ndarray]:
 
 def addresses(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-
-
-__all__ = [
-    "ANCHOR_FLOPS",
-    "EPILOGUES",
-    "SIMPLE",
-    "Probe",
-    "addresses",
-    "element_probes",
-    "emit_probes",
-    "epilogue_probes",
-    "operands_of",
-    "sum_probes",
-    "transpose_probes",
-]
