@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow, SourceRow
-from whence.attribution.split import largest_remainder
 from whence.report import wire
 from whence.report.lanes import lanes
-from whence.report.stacks import location
+from whence.report.stacks import location, parts_of_event
 
 _PROCESS, _KERNELS, _OPERATORS, _FIRST_WORKER = 1, 2, 3, 4
 _BEGIN, _END = 1, 2
@@ -60,18 +60,7 @@ def _packets(profile: Profile) -> Iterator[bytes]:
     for position, event in enumerate(profile.timeline):
         kernel = kernels[event.kernel]
         last = max(last, event.end_ns)
-        parts = (
-            largest_remainder(
-                event.end_ns - event.begin_ns, [part.time_ns for part in kernel.origin]
-            )
-            if kernel.origin
-            else []
-        )
-        shown = [
-            (rows[part.id], length)
-            for part, length in zip(kernel.origin, parts, strict=True)
-            if length
-        ]
+        shown = parts_of_event(event, kernel, rows)
         flows = [position << 20 | number for number in range(1, len(shown) + 1)]
         yield _event(
             event.begin_ns,
@@ -83,20 +72,15 @@ def _packets(profile: Profile) -> Iterator[bytes]:
             notes=_kernel_notes(kernel),
         )
         if event.waited_ns:
-            yield _event(
-                event.end_ns - event.waited_ns,
-                _BEGIN,
-                _KERNELS,
-                name="waiting for other threads",
-                category="waiting",
-            )
-            yield _event(event.end_ns, _END, _KERNELS)
+            waits = event.end_ns - event.waited_ns
+            name = "waiting for other threads"
+            yield from _slice(waits, event.end_ns, _KERNELS, name=name, category="waiting")
         yield _event(event.end_ns, _END, _KERNELS)
         at = event.begin_ns
         for (row, length), flow in zip(shown, flows, strict=True):
-            yield _event(
+            yield from _slice(
                 at,
-                _BEGIN,
+                at + length,
                 _OPERATORS,
                 name=row.name,
                 category="operator",
@@ -105,7 +89,6 @@ def _packets(profile: Profile) -> Iterator[bytes]:
                 notes=_source_notes(row),
             )
             at += length
-            yield _event(at, _END, _OPERATORS)
     yield _event(last, _END, _KERNELS)
     yield from _workers(profile, kernels)
 
@@ -120,14 +103,10 @@ def _workers(profile: Profile, kernels: Mapping[int, KernelRow]) -> Iterator[byt
         yield _track(track, parent=_PROCESS, thread=thread)
         for span in spans:
             kernel = kernels[span.kernel]
-            yield _event(
-                span.begin_ns,
-                _BEGIN,
-                track,
-                name="waiting" if span.is_waiting else f"{kernel.id} {kernel.name}",
-                category="waiting" if span.is_waiting else "work",
-            )
-            yield _event(span.end_ns, _END, track)
+            name, category = f"{kernel.id} {kernel.name}", "work"
+            if span.is_waiting:
+                name = category = "waiting"
+            yield from _slice(span.begin_ns, span.end_ns, track, name=name, category=category)
 
 
 def _track(
@@ -146,6 +125,12 @@ def _track(
     content += wire.number(5, parent) if parent else b""
     flags = wire.number(13, _STATE_CLEARED) if first else b""
     return wire.number(10, _SEQUENCE) + flags + wire.message(60, content)
+
+
+def _slice(begin: int, end: int, track: int, **about: Any) -> Iterator[bytes]:
+    """From begin to end, with nothing else of the track between."""
+    yield _event(begin, _BEGIN, track, **about)
+    yield _event(end, _END, track)
 
 
 def _event(
@@ -200,7 +185,5 @@ def _source_notes(row: SourceRow) -> dict[str, str | int]:
         "became": row.became,
         "time_ns in all runs": row.time_ns,
     }
-    notes.update(
-        {key: value for key, value in (("module", row.module), ("line", row.line)) if value}
-    )
-    return notes
+    optional = {"module": row.module, "line": row.line}
+    return notes | {key: value for key, value in optional.items() if value}

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from whence.attribution.profile import Profile
-from whence.attribution.rows import KernelRow
-from whence.attribution.split import largest_remainder
-from whence.report.stacks import location, stacks
+from whence.attribution.rows import KernelRow, SourceRow
+from whence.report.stacks import location, parts_of_event, stacks
 
 
 def write_speedscope(profile: Profile, folder: Path) -> list[Path]:
@@ -47,17 +46,16 @@ class _Frames:
         self._numbers: dict[tuple[str, object], int] = {}
 
     def number(self, kind: str, key: object, name: str, place: tuple[str, int] = ("", 0)) -> int:
-        known = self._numbers.get((kind, key))
-        if known is not None:
-            return known
-        row: dict[str, Any] = {"name": name}
-        if place[0]:
-            row["file"] = place[0]
-        if place[1]:
-            row["line"] = place[1]
-        self.rows.append(row)
-        self._numbers[kind, key] = len(self.rows) - 1
-        return len(self.rows) - 1
+        if (kind, key) not in self._numbers:
+            self._numbers[kind, key] = len(self.rows)
+            row = {"name": name, "file": place[0], "line": place[1]}
+            self.rows.append(
+                {field: value for field, value in row.items() if value or field == "name"}
+            )
+        return self._numbers[kind, key]
+
+    def operator(self, row: SourceRow) -> int:
+        return self.number("operator", row.id, f"{row.name} ({row.op})", location(row))
 
     def kernel(self, row: KernelRow) -> int:
         return self.number("kernel", row.id, f"kernel {row.id} {row.name}")
@@ -71,15 +69,7 @@ def _flame(profile: Profile, frames: _Frames) -> dict[str, Any]:
         for depth in range(len(stack.modules)):
             path.append(frames.number("module", stack.modules[: depth + 1], stack.modules[depth]))
         if stack.source is not None and stack.kernel is not None:
-            path.append(
-                frames.number(
-                    "operator",
-                    stack.source.id,
-                    f"{stack.source.name} ({stack.source.op})",
-                    location(stack.source),
-                )
-            )
-            path.append(frames.kernel(stack.kernel))
+            path += [frames.operator(stack.source), frames.kernel(stack.kernel)]
         else:
             path.append(frames.number("residual", stack.residual, f"({stack.residual})"))
         samples.append(path)
@@ -100,38 +90,16 @@ def _timeline(profile: Profile, frames: _Frames) -> dict[str, Any]:
     kernels = {row.id: row for row in profile.kernels}
     events: list[dict[str, Any]] = []
 
-    def slice_of(frame: int, begin: int, end: int, inner: list[tuple[int, int]]) -> None:
-        events.append({"type": "O", "at": begin, "frame": frame})
-        at = begin
-        for each, length in inner:
-            events.append({"type": "O", "at": at, "frame": each})
-            at += length
-            events.append({"type": "C", "at": at, "frame": each})
-        events.append({"type": "C", "at": end, "frame": frame})
-
     for event in profile.timeline:
-        kernel = kernels[event.kernel]
-        lengths = (
-            largest_remainder(
-                event.end_ns - event.begin_ns, [part.time_ns for part in kernel.origin]
-            )
-            if kernel.origin
-            else []
-        )
-        inner = [
-            (
-                frames.number(
-                    "operator",
-                    part.id,
-                    f"{rows[part.id].name} ({rows[part.id].op})",
-                    location(rows[part.id]),
-                ),
-                length,
-            )
-            for part, length in zip(kernel.origin, lengths, strict=True)
-            if length
-        ]
-        slice_of(frames.kernel(kernel), event.begin_ns, event.end_ns, inner)
+        kernel, at = kernels[event.kernel], event.begin_ns
+        frame = frames.kernel(kernel)
+        events.append({"type": "O", "at": event.begin_ns, "frame": frame})
+        for row, length in parts_of_event(event, kernel, rows):
+            inner = frames.operator(row)
+            events.append({"type": "O", "at": at, "frame": inner})
+            at += length
+            events.append({"type": "C", "at": at, "frame": inner})
+        events.append({"type": "C", "at": event.end_ns, "frame": frame})
     return {
         "type": "evented",
         "name": "one run",

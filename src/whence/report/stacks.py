@@ -4,11 +4,12 @@ these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from whence.attribution.profile import Profile, module_of
-from whence.attribution.rows import KernelRow, SourceRow
+from whence.attribution.rows import Event, KernelRow, SourceRow
+from whence.attribution.split import largest_remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,17 @@ def stacks(profile: Profile) -> Iterator[Stack]:
     for name, time in profile.residual_ns.items():
         if time:
             yield Stack((), None, None, name, time)
+
+
+def parts_of_event(
+    event: Event, kernel: KernelRow, rows: Mapping[int, SourceRow]
+) -> list[tuple[SourceRow, int]]:
+    """The operators that have a part of a kernel's time in one run, with its nanoseconds."""
+    parts = kernel.origin
+    length = event.end_ns - event.begin_ns if parts else 0
+    lengths = largest_remainder(length, [part.time_ns for part in parts])
+    shares = zip(parts, lengths, strict=True)
+    return [(rows[part.id], length) for part, length in shares if length]
 
 
 def modules(row: SourceRow) -> tuple[str, ...]:
