@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
@@ -11,7 +9,7 @@ from rich.text import Text
 from whence.attribution.findings import Finding
 from whence.attribution.profile import Profile
 from whence.graph.escaping import escape
-from whence.report.terminal import duration
+from whence.report.terminal import duration, print_wrapped
 
 _INDENT = (0, 0, 0, 4)
 
@@ -23,30 +21,18 @@ def print_findings(console: Console, profile: Profile, limit: int = 10) -> None:
     findings = profile.findings
     prized = [each for each in findings if each.prize_ns]
     for number, each in enumerate(prized[: limit or None], 1):
-        _print_title(console, f"{number:2}. ", each, "bold")
-        _print_rest(console, profile, each)
+        _print(console, profile, f"{number:2}. ", each, "bold")
     if limit and len(prized) > limit:
         console.print(Text(f" ... and {len(prized) - limit} more; --limit 0 shows all", "dim"))
     for each in findings:
         if not each.prize_ns:
-            _print_title(console, " !  ", each, "yellow")
-            _print_rest(console, profile, each)
+            _print(console, profile, " !  ", each, "yellow")
     if not findings:
         console.print(Text(" nothing stands out"))
 
 
-def _print_title(console: Console, mark: str, each: Finding, style: str) -> None:
-    for line in textwrap.wrap(
-        escape(each.title),
-        max(20, console.width),
-        initial_indent=mark,
-        subsequent_indent=" " * len(mark),
-        break_on_hyphens=False,
-    ):
-        console.print(Text(line, style=style), soft_wrap=True)
-
-
-def _print_rest(console: Console, profile: Profile, each: Finding) -> None:
+def _print(console: Console, profile: Profile, mark: str, each: Finding, style: str) -> None:
+    print_wrapped(console, escape(each.title), mark, " " * len(mark), style, 20)
     if each.prize_ns:
         console.print(Padding(Text(f"saves up to {prize(profile, each)}", style="green"), _INDENT))
     for fact in each.evidence:

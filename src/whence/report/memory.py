@@ -8,6 +8,7 @@ from rich.text import Text
 
 from whence.attribution.profile import Profile
 from whence.graph.escaping import fit
+from whence.report.terminal import in_unit
 
 _ROWS = 10
 
@@ -41,8 +42,4 @@ def print_memory(console: Console, profile: Profile) -> None:
 
 def size(count: int) -> str:
     """Bytes with three digits or so."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            value = count / factor
-            return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
-    return f"{count} B"
+    return in_unit(count, {"GB": 1e9, "MB": 1e6, "kB": 1e3}) or f"{count} B"

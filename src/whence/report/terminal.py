@@ -4,9 +4,10 @@ them takes effect.
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -72,14 +73,21 @@ def print_profile(
     if profile.throughput is not None:
         console.print(Text(throughput_line(profile.throughput)), soft_wrap=True)
     if best := next_line(profile):
-        for line in textwrap.wrap(
-            best,
-            console.width,
-            initial_indent=" ",
-            subsequent_indent="   ",
-            break_on_hyphens=False,
-        ):
-            console.print(Text(line), soft_wrap=True)
+        print_wrapped(console, best, " ", "   ")
+
+
+def print_wrapped(
+    console: Console, text: str, first: str, others: str, style: str = "", least: int = 0
+) -> None:
+    """Lines with these indents, as wide as the terminal, and not narrower than `least`."""
+    for line in textwrap.wrap(
+        text,
+        max(least, console.width),
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+    ):
+        console.print(Text(line, style=style), soft_wrap=True)
 
 
 def throughput_line(found: Throughput) -> str:
@@ -157,15 +165,9 @@ def fate_counts(profile: Profile) -> list[tuple[str, int]]:
     """How many operators met each fate. That none was lost is always said; that none was dead is
     not.
     """
-    found = profile.coverage
-    counts = (
-        ("live", found.live),
-        ("folded", found.folded),
-        ("removed", found.removed),
-        ("dead", found.dead),
-        ("lost", found.lost),
-    )
-    return [(name, count) for name, count in counts if count or name != "dead"]
+    counts = dataclasses.asdict(profile.coverage)
+    del counts["source_ops"]
+    return [(name, count) for name, count in counts.items() if count or name != "dead"]
 
 
 def closure_line(profile: Profile) -> str:
@@ -198,12 +200,11 @@ def policy_line(profile: Profile) -> str:
     """
     waited = profile.waited_ns / profile.attributed_ns if profile.attributed_ns else 0.0
     found = [f" shares within kernels: {policy_name(profile)}"]
-    found += (
-        [f"{len(profile.notes)} note{'s' if len(profile.notes) != 1 else ''} in profile.json"]
-        if profile.notes
-        else []
-    )
-    found += [f"threads waited for others {waited * 100:.1f} %"] if waited >= 0.005 else []
+    if profile.notes:
+        count = f"{len(profile.notes)} note{'s' if len(profile.notes) != 1 else ''}"
+        found.append(f"{count} in profile.json")
+    if waited >= 0.005:
+        found.append(f"threads waited for others {waited * 100:.1f} %")
     return " · ".join(found)
 
 
@@ -239,11 +240,16 @@ def thread_count(threads: int) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            value = nanoseconds / size
+    return in_unit(nanoseconds, {"s": 1e9, "ms": 1e6, "µs": 1e3}) or f"{nanoseconds:.0f} ns"
+
+
+def in_unit(amount: float, units: Mapping[str, float]) -> str:
+    """With three digits or so in the first of the units that it reaches, empty if none."""
+    for unit, size in units.items():
+        if amount >= size:
+            value = amount / size
             return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
-    return f"{nanoseconds:.0f} ns"
+    return ""
 
 
 def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRow]) -> None:
