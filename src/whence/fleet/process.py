@@ -13,6 +13,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult, Status
@@ -66,25 +67,21 @@ def measure(cell: Cell, path: Path, limits: CellLimits, checkout: Checkout) -> C
                 limits.timeout,
             )
         seconds = time.monotonic() - start
+        result: dict[str, Any]
         if ended is None:
-            text = f"not done after {limits.timeout:g} s"
-            return CellResult(Status.TIMEOUT, error=text, began=began, seconds=seconds)
-        if not answered.exists():
-            return CellResult(
-                Status.CRASHED, error=_last_words(ended, said), began=began, seconds=seconds
-            )
-        result = json.loads(answered.read_text(encoding="utf-8"))
-    if "profile" not in result:
-        return CellResult(
-            Status(result["status"]), error=result["error"], began=began, seconds=seconds
-        )
+            result = {"status": Status.TIMEOUT, "error": f"not done after {limits.timeout:g} s"}
+        elif not answered.exists():
+            result = {"status": Status.CRASHED, "error": _last_words(ended, said)}
+        else:
+            result = json.loads(answered.read_text(encoding="utf-8"))
     return CellResult(
-        Status.DONE,
-        result["profile"],
-        began=began,
-        seconds=seconds,
-        peak_bytes=result["peak_bytes"],
-        relative_error=result["relative_error"],
+        Status(result.get("status", Status.DONE)),
+        result.get("profile", {}),
+        result.get("error", ""),
+        began,
+        seconds,
+        result.get("peak_bytes", 0),
+        result.get("relative_error", 0.0),
     )
 
 

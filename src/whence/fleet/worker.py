@@ -13,6 +13,7 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 _FIRST_RUNS = 20
@@ -60,36 +61,25 @@ def relative_error(runs_ns: list[int]) -> float:
     return _MEDIAN * _NORMAL * spread / math.sqrt(len(runs_ns)) / median if median else 0.0
 
 
-def _of_whence(request: dict[str, Any]) -> Any:
+def _of_whence(request: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
     from whence.api import compile_model, profile_model
 
     shapes = {name: tuple(shape) for name, shape in request["shapes"].items()}
     executable = compile_model(
         request["path"], threads=request["threads"], shapes=shapes, tune=request["tune"]
     )
-
-    def profile(runs: int) -> dict[str, Any]:
-        found = profile_model(executable, runs=runs, warmup=request["warmup"])
-        return {**found.without_local_paths().to_dict(), "timeline": []}
-
-    return profile
+    return lambda runs: _content(profile_model(executable, runs=runs, warmup=request["warmup"]))
 
 
-def _of_other(request: dict[str, Any]) -> Any:
-    from whence.foreign import profile as profile_foreign
+def _of_other(request: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+    from whence.foreign import profile
 
-    def profile(runs: int) -> dict[str, Any]:
-        found = profile_foreign(
-            request["path"],
-            engine=request["engine"],
-            threads=request["threads"],
-            shapes=request["shapes"],
-            runs=runs,
-            warmup=request["warmup"],
-        )
-        return {**found.without_local_paths().to_dict(), "timeline": []}
+    asked = {name: request[name] for name in ("engine", "threads", "shapes", "warmup")}
+    return lambda runs: _content(profile(request["path"], runs=runs, **asked))
 
-    return profile
+
+def _content(profile: Any) -> dict[str, Any]:
+    return {**profile.without_local_paths().to_dict(), "timeline": []}
 
 
 def main() -> None:
