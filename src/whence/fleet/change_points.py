@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,16 +80,7 @@ def find_changes(
     for change, p_value in zip(found, adjusted, strict=True):
         is_large = abs(math.log(change.ratio)) >= max(math.log1p(least), change.noise)
         if p_value <= level and is_large:
-            changes.append(
-                ChangePoint(
-                    change.series,
-                    change.position,
-                    change.before_ns,
-                    change.after_ns,
-                    change.noise,
-                    float(p_value),
-                )
-            )
+            changes.append(replace(change, p_value=float(p_value)))
     return sorted(changes, key=lambda change: change.before_ns - change.after_ns)
 
 
@@ -107,16 +98,9 @@ def _candidates(rpt: Any, stats: Any, series: Series) -> list[ChangePoint]:
     found = []
     for begin, middle, end in _sides(points, len(times)):
         before, after = times[begin:middle], times[middle:end]
-        found.append(
-            ChangePoint(
-                series,
-                middle,
-                float(np.median(before)),
-                float(np.median(after)),
-                noise,
-                _p_value(stats, before, after),
-            )
-        )
+        was, now = float(np.median(before)), float(np.median(after))
+        chance = _p_value(stats, before, after)
+        found.append(ChangePoint(series, middle, was, now, noise, chance))
     return found
 
 

@@ -78,21 +78,13 @@ Row = Mapping[str, Any]
 
 def head_of(cell: Cell, outcome: CellResult) -> tuple[Any, ...]:
     """What stands in every row of a cell: the values of `CELL_COLUMNS`."""
-    return (
-        cell.key,
-        cell.night,
-        outcome.began,
-        cell.model,
-        cell.model_sha256,
-        cell.engine,
-        cell.engine_version,
-        cell.version,
-        cell.target,
-        cell.threads,
-        cell.shape_text,
-        cell.machine,
-        outcome.status.value,
-    )
+    others = {
+        "began": outcome.began,
+        "shapes": cell.shape_text,
+        "status": outcome.status.value,
+    }
+    names = [column.name for column in CELL_COLUMNS]
+    return tuple(others[name] if name in others else getattr(cell, name) for name in names)
 
 
 def rows_of(outcome: CellResult) -> Iterator[Row]:

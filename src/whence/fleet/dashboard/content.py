@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import duckdb
@@ -66,46 +66,13 @@ def content(connection: duckdb.DuckDBPyConnection, changes: Sequence[ChangePoint
         times: list[int | None] = [None] * len(nights)
         for night, time in zip(row[11], row[12], strict=True):
             times[position[night]] = time
+        facts = dict(zip(("name", "type", "module", "line"), row[7:11], strict=True))
+        names = [kernels.get((row[14], number), "") for number in row[15] or ()]
         subjects[SeriesKey(*row[:7])]["operators"].append(
-            {
-                "name": row[7],
-                "type": row[8],
-                "module": row[9],
-                "line": row[10],
-                "times": times,
-                "became": row[13],
-                "kernels": [kernels.get((row[14], number), "") for number in row[15] or ()],
-            }
+            {**facts, "times": times, "became": row[13], "kernels": names}
         )
-    _add_changes(subjects, changes, position)
-    return {"nights": nights, "subjects": list(subjects.values())}
-
-
-def _entry(subject: SeriesKey, nights: int) -> Content:
-    return {
-        "model": subject.model,
-        "engine": subject.engine,
-        "machine": subject.machine,
-        "threads": subject.threads,
-        "target": subject.target,
-        "shapes": subject.shapes,
-        "versions": [None] * nights,
-        "status": [None] * nights,
-        "times": [None] * nights,
-        "errors": {},
-        "operators": [],
-        "changes": [],
-    }
-
-
-def _add_changes(
-    subjects: Mapping[SeriesKey, Content],
-    changes: Sequence[ChangePoint],
-    position: Mapping[str, int],
-) -> None:
-    found: dict[SeriesKey, list[Content]] = defaultdict(list)
     for change in changes:
-        found[change.series.subject].append(
+        subjects[change.series.subject]["changes"].append(
             {
                 "name": change.series.name,
                 "night": position[change.night],
@@ -114,8 +81,19 @@ def _add_changes(
                 "confidence": change.confidence,
             }
         )
-    for subject, own in found.items():
-        subjects[subject]["changes"] = own
+    return {"nights": nights, "subjects": list(subjects.values())}
+
+
+def _entry(subject: SeriesKey, nights: int) -> Content:
+    return {
+        **asdict(subject),
+        "versions": [None] * nights,
+        "status": [None] * nights,
+        "times": [None] * nights,
+        "errors": {},
+        "operators": [],
+        "changes": [],
+    }
 
 
 def _kernels(connection: duckdb.DuckDBPyConnection, keys: set[str]) -> dict[tuple[str, int], str]:
