@@ -74,6 +74,12 @@ class Form(NamedTuple):
     layouts: tuple[BlockedLayout, ...]
 
 
+def one_step(
+    op: str, inputs: Sequence[Input], attrs: Mapping[str, Attr], *layouts: BlockedLayout
+) -> Form:
+    return Form((BlockedStep(op, tuple(inputs), attrs),), layouts)
+
+
 Layouts = Mapping[Ref, BlockedLayout]
 
 # A plain operand this much smaller than the result is converted without further thought.
@@ -128,9 +134,7 @@ def _elementwise(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
         given is None and ref is not None for given, ref in zip(inputs, node.inputs, strict=True)
     ):
         return None
-    return Form(
-        (BlockedStep(node.op, tuple(inputs), node.attrs),), (BlockedLayout(target[1], len(target)),)
-    )
+    return one_step(node.op, inputs, node.attrs, BlockedLayout(target[1], len(target)))
 
 
 def _operand(
@@ -199,7 +203,7 @@ def _pool(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: i
     if shape is None or blocked is None or len(node.outputs) != 1:
         return None
     attrs = spatial_attrs(node, shape[2:], get_ints(node.attrs, "kernel_shape"))
-    return Form((BlockedStep(blocked, (Twin(source),), attrs),), (layout,))
+    return one_step(blocked, [Twin(source)], attrs, layout)
 
 
 def spatial_attrs(node: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, Attr]:
@@ -230,9 +234,7 @@ def _reduce(
     ):
         return None
     op = reduction or node.op
-    return Form(
-        (BlockedStep(op, (Twin(source), np.array([2, 3], np.int64)), {"keepdims": 1}),), (layout,)
-    )
+    return one_step(op, [Twin(source), size_array([2, 3])], {"keepdims": 1}, layout)
 
 
 # ---- movement ----
@@ -262,10 +264,8 @@ def _concat(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | No
     if axis % rank == 1 and any(count % block for count in channels[:-1]):
         return None
     total = sum(channels) if axis % rank == 1 else channels[0]
-    return Form(
-        (BlockedStep("Concat", tuple(Twin(ref) for ref in refs), {"axis": _axis(axis, rank)}),),
-        (BlockedLayout(total, rank),),
-    )
+    twins, attrs = [Twin(ref) for ref in refs], {"axis": _axis(axis, rank)}
+    return one_step("Concat", twins, attrs, BlockedLayout(total, rank))
 
 
 def _split(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
@@ -279,16 +279,8 @@ def _split(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
         sizes = [-(-size // block) for size in sizes]
     else:
         layouts = (layout,) * len(sizes)
-    return Form(
-        (
-            BlockedStep(
-                "Split",
-                (Twin(source), size_array(sizes)),
-                {"axis": _axis(axis, layout.rank)},
-            ),
-        ),
-        layouts,
-    )
+    attrs = {"axis": _axis(axis, layout.rank)}
+    return one_step("Split", [Twin(source), size_array(sizes)], attrs, *layouts)
 
 
 def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
@@ -302,8 +294,8 @@ def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
         cuts[1], channels = Cut(begin // block, -(-end // block), 1), end - begin
     starts, ends, steps = zip(*cuts.values(), strict=True)
     lists = (starts, ends, [_axis(axis, layout.rank) for axis in cuts], steps)
-    inputs: tuple[Input, ...] = (Twin(source), *(size_array(values) for values in lists))
-    return Form((BlockedStep("Slice", inputs, {}),), (BlockedLayout(channels, layout.rank),))
+    made = BlockedLayout(channels, layout.rank)
+    return one_step("Slice", [Twin(source), *map(size_array, lists)], {}, made)
 
 
 def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
@@ -315,16 +307,8 @@ def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: in
         wanted[_axis(axis, layout.rank)], wanted[5 + _axis(axis, layout.rank)] = begin, end
     if wanted[1] or wanted[6]:
         return None
-    return Form(
-        (
-            BlockedStep(
-                "Pad",
-                (Twin(source), size_array(wanted), node.operand("constant_value")),
-                node.attrs,
-            ),
-        ),
-        (layout,),
-    )
+    value = node.operand("constant_value")
+    return one_step("Pad", [Twin(source), size_array(wanted), value], node.attrs, layout)
 
 
 def _resize(
@@ -351,7 +335,7 @@ def _resize(
             None if value is None or value.size == 0 else np.ascontiguousarray(value[spatial])
         )
     attrs = {**node.attrs, "axes": tuple(_axis(axes[place], layout.rank) for place in spatial)}
-    return Form((BlockedStep("Resize", tuple(inputs), attrs),), (layout,)) if spatial else None
+    return one_step("Resize", inputs, attrs, layout) if spatial else None
 
 
 # The result of an operator whose operands must have one shape is blocked with all of them, and a

@@ -172,72 +172,39 @@ def _shuffled_blocks(
     conv: BlockedStep, axes: Sequence[_Phases], batch: int, y: tuple[int, ...], block: int
 ) -> Form:
     down, right = axes
-    blocks = -(-y[1] // block)
-    steps = [
-        conv,
-        BlockedStep(
-            "Reshape",
-            (
-                StepOutput(0),
-                _ints(batch, down.stride, right.stride, blocks, down.steps, right.steps, block),
-            ),
-            {},
-        ),
-        BlockedStep("Transpose", (StepOutput(1),), {"perm": (0, 3, 4, 1, 5, 2, 6)}),
-        BlockedStep(
-            "Reshape",
-            (
-                StepOutput(2),
-                _ints(batch, blocks, down.steps * down.stride, right.steps * right.stride, block),
-            ),
-            {},
-        ),
-    ]
-    return Form(tuple(_cut(steps, axes)), (BlockedLayout(y[1], len(y)),))
+    blocks, steps = -(-y[1] // block), [conv]
+    divided = (batch, down.stride, right.stride, blocks, down.steps, right.steps, block)
+    _then(steps, "Reshape", divided)
+    _then(steps, "Transpose", perm=(0, 3, 4, 1, 5, 2, 6))
+    joined = (batch, blocks, down.steps * down.stride, right.steps * right.stride, block)
+    _then(steps, "Reshape", joined)
+    _cut(steps, axes)
+    return Form(tuple(steps), (BlockedLayout(y[1], len(y)),))
 
 
 def _shuffled_plain(
     conv: BlockedStep, axes: Sequence[_Phases], batch: int, y: tuple[int, ...]
 ) -> Form:
     down, right = axes
-    steps = [
-        conv,
-        BlockedStep(
-            "FromBlocked", (StepOutput(0),), {"channels": y[1] * down.stride * right.stride}
-        ),
-        BlockedStep(
-            "Reshape",
-            (StepOutput(1), _ints(batch, y[1], down.stride, right.stride, down.steps, right.steps)),
-            {},
-        ),
-        BlockedStep("Transpose", (StepOutput(2),), {"perm": (0, 1, 4, 2, 5, 3)}),
-        BlockedStep(
-            "Reshape",
-            (
-                StepOutput(3),
-                _ints(batch, y[1], down.steps * down.stride, right.steps * right.stride),
-            ),
-            {},
-        ),
-    ]
-    steps = _cut(steps, axes)
+    steps = [conv]
+    _then(steps, "FromBlocked", channels=y[1] * down.stride * right.stride)
+    _then(steps, "Reshape", (batch, y[1], down.stride, right.stride, down.steps, right.steps))
+    _then(steps, "Transpose", perm=(0, 1, 4, 2, 5, 3))
+    joined = (batch, y[1], down.steps * down.stride, right.steps * right.stride)
+    _then(steps, "Reshape", joined)
+    _cut(steps, axes)
     if len(y) == 3:
-        steps.append(BlockedStep("Reshape", (StepOutput(len(steps) - 1), _ints(*y)), {}))
+        _then(steps, "Reshape", y)
     return Form(tuple(steps), ())
 
 
-def _cut(steps: list[BlockedStep], axes: Sequence[_Phases]) -> list[BlockedStep]:
+def _cut(steps: list[BlockedStep], axes: Sequence[_Phases]) -> None:
     """The part of the shuffled result that is wanted."""
-    if all(axis.cut == 0 and axis.out == axis.steps * axis.stride for axis in axes):
-        return steps
-    starts, ends = [axis.cut for axis in axes], [axis.cut + axis.out for axis in axes]
-    return [
-        *steps,
-        BlockedStep(
-            "Slice", (StepOutput(len(steps) - 1), _ints(*starts), _ints(*ends), _ints(2, 3)), {}
-        ),
-    ]
+    if any(axis.cut or axis.out != axis.steps * axis.stride for axis in axes):
+        starts, ends = [axis.cut for axis in axes], [axis.cut + axis.out for axis in axes]
+        _then(steps, "Slice", starts, ends, (2, 3))
 
 
-def _ints(*values: int) -> np.ndarray:
-    return size_array(values)
+def _then(steps: list[BlockedStep], op: str, *numbers: Sequence[int], **attrs: Attr) -> None:
+    """One more step, on the result of the last."""
+    steps.append(BlockedStep(op, (StepOutput(len(steps) - 1), *map(size_array, numbers)), attrs))
