@@ -15,9 +15,8 @@ axes of size 1 counting for almost nothing, so the pass comes to an end.
 
 from __future__ import annotations
 
-import functools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,6 +70,23 @@ class _Region:
             return False
         self.sources[source.id] = source
         self.perms[source.ref()] = perm
+        return True
+
+    def take(self, node: Node, perm: Perm, others: Sequence[Node] = ()) -> bool:
+        """Add an operator that reads the region, and the transposes `others` that it reads too, if it
+        can work on untransposed values.
+        """
+        more = {other.ref() for other in others}
+        refs = [ref for ref in node.inputs if ref is not None]
+        mine = {ref: ref for ref in refs if ref in self.perms or ref in more}
+        transposed = rewritten(self.graph, node, mine, perm)
+        if transposed is None or not all(map(self.add_source, others)):
+            return False
+        self.nodes[node.id] = node
+        # An operator may remove the axes that were out of order; its users are no concern of ours.
+        if not is_identity(transposed.perm):
+            outputs = _transposed_outputs(node, transposed.perm)
+            self.perms.update(dict.fromkeys(outputs, transposed.perm))
         return True
 
     def remove(self, node: Node) -> None:
@@ -184,7 +200,7 @@ def _carry_out(region: _Region, rewriter: Rewriter) -> None:
         return
     sinks = [sink for each in region.all() for sink in region.sinks(each)]
     # One operator after the other passes the transposes in front of it on to its outputs.
-    for each in _in_order(graph, region.nodes.values()):
+    for each in sorted(region.nodes.values(), key=_place):
         perm = region.perm_at(each)
         assert perm is not None
         outputs = _pass_through(rewriter, each, perm)
@@ -205,22 +221,9 @@ def _plan_together(graph: Graph, perm: Perm) -> _Region:
             if perm_of(graph, node) == perm:
                 region.add_source(node)
             continue
-        transpose = None if node.op in BOUNDARY else region.perm_at(node)
-        if transpose is None or few_consumers(graph, node, _MAX_CONSUMERS) is None:
-            continue
-        transposed = rewritten(
-            graph,
-            node,
-            {ref: ref for ref in node.inputs if ref is not None and ref in region.perms},
-            transpose,
-        )
-        if transposed is None:
-            continue
-        region.nodes[node.id] = node
-        if not is_identity(transposed.perm):
-            region.perms.update(
-                dict.fromkeys(_transposed_outputs(node, transposed.perm), transposed.perm)
-            )
+        common = None if node.op in BOUNDARY else region.perm_at(node)
+        if common is not None and few_consumers(graph, node, _MAX_CONSUMERS) is not None:
+            region.take(node, common)
     _prune(region)
     return region
 
@@ -271,48 +274,31 @@ def _plan(graph: Graph, source: Node) -> _Region | None:
         ):
             continue
         others = _other_sources(region, node, perm)
-        mine = {
-            ref: ref
-            for ref in node.inputs
-            if ref is not None and (ref in region.perms or ref.node in others)
-        }
-        transposed = rewritten(graph, node, mine, perm)
-        if transposed is None or not all(region.add_source(other) for other in others.values()):
+        if not region.take(node, perm, others):
             continue
-        region.nodes[node.id] = node
         if len(region.nodes) > _MAX_REGION:
             return None
-        for other in others.values():
-            queue.extend(graph.consumers(other))
-        # An operator may remove the axes that were out of order; its users are no concern of ours.
-        if not is_identity(transposed.perm):
-            region.perms.update(
-                dict.fromkeys(_transposed_outputs(node, transposed.perm), transposed.perm)
-            )
-            queue.extend(graph.consumers(node))
+        for each in (*others, node):
+            queue.extend(graph.consumers(each))
     _prune(region)
     return region
 
 
-def _other_sources(region: _Region, node: Node, perm: Perm) -> dict[int, Node]:
+def _other_sources(region: _Region, node: Node, perm: Perm) -> list[Node]:
     """The transposes by `perm` among the node's inputs that are not in the region yet."""
-    found = {}
+    graph, found = region.graph, dict[Node, None]()
     for ref in node.inputs:
-        other = producer_of(region.graph, ref, "Transpose")
-        if (
-            other is not None
-            and other.id not in region.sources
-            and perm_of(region.graph, other) == perm
-        ):
-            found[other.id] = other
-    return found
+        other = producer_of(graph, ref, "Transpose")
+        if other is not None and other.id not in region.sources and perm_of(graph, other) == perm:
+            found[other] = None
+    return list(found)
 
 
 def _prune(region: _Region) -> None:
     """Leave out operators at the end that no Transpose follows, unless they join values and so save
     one.
     """
-    for node in reversed(_in_order(region.graph, region.nodes.values())):
+    for node in sorted(region.nodes.values(), key=_place, reverse=True):
         if region.sinks(node) or any(
             user.id in region.nodes for user in region.graph.consumers(node)
         ):
@@ -330,11 +316,9 @@ def _prune(region: _Region) -> None:
         region.remove(source)
 
 
-def _in_order(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
-    def compare(left: Node, right: Node) -> int:
-        return -1 if graph.precedes(left, right) else 1
-
-    return sorted(nodes, key=functools.cmp_to_key(compare))
+def _place(node: Node) -> int:
+    """Where it stands in the list."""
+    return node._order
 
 
 def _operand(edit: Edit, value: Input) -> Ref | None:

@@ -80,7 +80,7 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
     if definition.over_space:
         # Pooling over all of an image is a reduction over its axes, wherever they are.
         return Rewritten(
-            (data, _ints(sorted(perm[2:]))), {"keepdims": 1}, perm, definition.over_space
+            (data, size_array(sorted(perm[2:]))), {"keepdims": 1}, perm, definition.over_space
         )
     if node.op == "Pad":
         return _pad(graph, node, data, perm)
@@ -152,7 +152,7 @@ def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
         return None
     rest: tuple[Input, ...] = node.inputs[1:]
     if const_ints(graph, node.operand("axes")):
-        rest = (_ints(sorted(perm[axis] for axis in gone)),)
+        rest = (size_array(sorted(perm[axis] for axis in gone)),)
     return Rewritten((data, *rest), node.attrs, _without(perm, set(gone), node))
 
 
@@ -164,8 +164,8 @@ def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     axes = range(len(perm)) if listed is None else listed
     moved = sorted((perm[axis], *pads[axis]) for axis in axes)
     new_axes, begins, ends = zip(*moved, strict=True)
-    new, value = _ints([*begins, *ends]), node.operand("constant_value")
-    inputs = (data, new, value, None if listed is None else _ints(new_axes))
+    new, value = size_array([*begins, *ends]), node.operand("constant_value")
+    inputs = (data, new, value, None if listed is None else size_array(new_axes))
     return Rewritten(inputs, node.attrs, perm)
 
 
@@ -187,7 +187,7 @@ def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
             data,
             node.operand("starts"),
             node.operand("ends"),
-            _ints([perm[axis] for axis in axes]),
+            size_array([perm[axis] for axis in axes]),
             node.operand("steps"),
         ),
         node.attrs,
@@ -249,7 +249,3 @@ def _with_parameters(
     ):
         return None
     return Rewritten((sources[data], *node.inputs[1:]), node.attrs, perm)
-
-
-def _ints(values: Sequence[int]) -> np.ndarray:
-    return size_array(values)
