@@ -8,11 +8,7 @@ from collections.abc import Collection
 
 from whence.graph import Node
 from whence.graph.graph import Graph
-
-
-def capture_count(node: Node) -> int:
-    count = node.attrs.get("captures", 0)
-    return count if isinstance(count, int) else 0
+from whence.graph.iterations import captures as captures_of
 
 
 def capture_input(body: Graph, captures: int, position: int) -> Node:
@@ -23,7 +19,7 @@ def capture_input(body: Graph, captures: int, position: int) -> Node:
 
 def unused_captures(node: Node) -> list[int]:
     """The positions of captures that none of the node's graphs reads."""
-    captures = capture_count(node)
+    captures = captures_of(node)
     inputs = {name: body.inputs for name, body in node.bodies.items()}
     return [
         at
@@ -36,7 +32,7 @@ def drop_captures(node: Node, positions: Collection[int]) -> None:
     """Take captures that none of the node's graphs reads out of the graphs and out of the node's
     inputs.
     """
-    graph, captures = node.graph, capture_count(node)
+    graph, captures = node.graph, captures_of(node)
     assert graph is not None
     gone = set(positions)
     for body in node.bodies.values():

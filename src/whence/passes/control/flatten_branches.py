@@ -15,7 +15,7 @@ leave native code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from whence.errors import ModelError
 from whence.graph import Graph, Node, Rewriter
@@ -36,14 +36,10 @@ class FlattenBranches(Pass):
     summary = "an If whose branches give the same types becomes both, and a choice"
     anchors = one_of("If")
 
-    folding: FoldShapes = field(default_factory=FoldShapes)
-    """What is folded whenever a branch was flattened: more is known of what an If gives then, on
-    which the types of another may depend.
-    """
-
     def run(self, rewriter: Rewriter) -> None:
         while inline_all(rewriter, {"If": _plan}):
-            self.folding.run(rewriter)
+            # More is known of what an If gives then, on which the types of another may depend.
+            FoldShapes().run(rewriter)
 
 
 def _plan(rewriter: Rewriter, node: Node) -> Inlining | None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Node, Rewriter
+from whence.graph.iterations import captures
 from whence.ops.registry import one_of
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints
-from whence.passes.control.captures import capture_count
 from whence.passes.control.inlining import Inlining, inline_all
 
 
@@ -54,7 +54,7 @@ def _plan_loop(rewriter: Rewriter, node: Node) -> Inlining | None:
     graph = rewriter.graph
     trips = const_ints(graph, node.input(0))
     proceeds = True if node.operand("cond") is None else const_bool(graph, node.operand("cond"))
-    formal = len(node.inputs) - capture_count(node)
+    formal = len(node.inputs) - captures(node)
     carried = node.inputs[2:formal]
     # Loop(0, c, v, f) = Loop(n, false, v, f) = v
     if proceeds is False or (trips is not None and len(trips) == 1 and trips[0] <= 0):

@@ -31,6 +31,7 @@ import numpy as np
 from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import Change, contradict
+from whence.graph.iterations import captures
 from whence.graph.node import Birth
 from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
@@ -39,7 +40,7 @@ from whence.ops.limits import MAX_FOLDED_TEXT
 from whence.ops.registry import REGISTRY, classes_of, evaluate, operators
 from whence.ops.traits import Trait
 from whence.passes.base import Pass
-from whence.passes.control.captures import capture_count, capture_input, drop_captures
+from whence.passes.control.captures import capture_input, drop_captures
 from whence.passes.shapes.propagate_types import TypeRefresher
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
@@ -222,21 +223,21 @@ class ConstantFolder:
         """Constants among the captures move into the nested graphs. Outer constants are shared, not
         copied.
         """
-        captures = capture_count(node)
-        formal = len(node.inputs) - captures
+        count = captures(node)
+        formal = len(node.inputs) - count
         sunk = {}
         for position, ref in enumerate(node.inputs[formal:]):
             producer = self.graph[ref.node] if ref is not None else None
             if producer is None or producer.value is None:
                 continue
-            entries = [capture_input(body, captures, position) for body in node.bodies.values()]
+            entries = [capture_input(body, count, position) for body in node.bodies.values()]
             if not any(contradict(entry.type, producer.type) for entry in entries):
                 sunk[position] = producer
         if not sunk:
             return
         for body in node.bodies.values():
             for position, producer in sunk.items():
-                made = capture_input(body, captures, position)
+                made = capture_input(body, count, position)
                 _sink(body, made, producer, self._rewriter.pass_name)
         drop_captures(node, sunk)
         self._rewriter.rules[_CAPTURE] += len(sunk)

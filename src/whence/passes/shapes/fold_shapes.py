@@ -21,7 +21,7 @@ one walk settles a whole model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,20 +55,17 @@ class FoldShapes(Pass):
     summary = "shapes computed in the graph become constants, wholly or in part"
     anchors = _READS_SHAPE | _TAKES_SIZES
 
-    folding: FoldConstants = field(default_factory=FoldConstants)
-    """Limits for the constants that are folded on the way."""
-
     def run(self, rewriter: Rewriter) -> None:
-        walk = _Walk(rewriter, self.folding)
+        walk = _Walk(rewriter)
         for node in rewriter.graph:
             walk.visit(node)
 
 
 class _Walk:
-    def __init__(self, rewriter: Rewriter, folding: FoldConstants) -> None:
+    def __init__(self, rewriter: Rewriter) -> None:
         self.rewriter = rewriter
         self.graph = rewriter.graph
-        self.folder = ConstantFolder(rewriter, folding)
+        self.folder = ConstantFolder(rewriter, FoldConstants())
         self.types = self.folder.types
         self.values = ShapeValues(rewriter.graph)
         self.first: dict[tuple[ValueType, KnownElements], Node] = {}
@@ -168,20 +165,24 @@ class _Walk:
             self._slice_to_the_end(node)
         elif node.op == "Range":
             self._type_of_range(node)
-        elif (
-            wanted := self.values.of(node.inputs[0 if node.op == "ConstantOfShape" else 1])
-        ) is not None:
-            if wanted.numbers is None and node.op != "ConstantOfShape" and not node.retained:
-                dims = self.values.dims(node.inputs[0]) if node.inputs[0] is not None else None
-                target = (
-                    _reshape_target(node, wanted, dims)
-                    if node.op == "Reshape"
-                    else _expand_target(wanted, dims)
-                )
-                if target is not None:
-                    self._with_constant(node, 1, target)
-                    return
-            self._type_from_sizes(node, wanted)
+        else:
+            wanted = self.values.of(node.inputs[0 if node.op == "ConstantOfShape" else 1])
+            if wanted is not None and not self._with_known_sizes(node, wanted):
+                self._type_from_sizes(node, wanted)
+
+    def _with_known_sizes(self, node: Node, wanted: KnownElements) -> bool:
+        """Say sizes that are not all known by those of the input, if they can be. True when done."""
+        if wanted.numbers is not None or node.op == "ConstantOfShape" or node.retained:
+            return False
+        dims = self.values.dims(node.first_input)
+        target = (
+            _reshape_target(node, wanted, dims)
+            if node.op == "Reshape"
+            else _expand_target(wanted, dims)
+        )
+        if target is not None:
+            self._with_constant(node, 1, target)
+        return target is not None
 
     def _with_constant(self, node: Node, index: int, numbers: Sequence[int]) -> None:
         """Put a constant in the place of input `index`, whose operators are absorbed by that."""
@@ -198,22 +199,19 @@ class _Walk:
             return
         if contradict(node.outputs[0], new.outputs[0]):
             return
-        wanted, data = self.values.of(node.inputs[index]), node.inputs[0]
+        wanted, data = self.values.of(node.inputs[index]), node.first_input
         edit.finish(node, new)
         self.types.refine(new, node.outputs)
         self.types.learnt.add(new.id)
         if wanted is not None and node.op == "Reshape":
-            self.values.note_dims(
-                new.ref(),
-                _sizes_after_reshape(wanted, self.values.dims(data) if data is not None else None),
-            )
+            self.values.note_dims(new.ref(), _sizes_after_reshape(wanted, self.values.dims(data)))
         self._remove_unread([node.inputs[index]], Reason.ABSORBED, rule, new.id)
 
     # x[a : length of x] = x[a:]
     def _slice_to_the_end(self, node: Node) -> None:
         ends = self.values.of(node.operand("ends"))
         starts = self.values.numbers(node.operand("starts"))
-        dims = self.values.dims(node.inputs[0]) if node.inputs[0] is not None else None
+        dims = self.values.dims(node.first_input)
         if (
             ends is None
             or ends.numbers is not None
@@ -244,16 +242,14 @@ class _Walk:
         kind = node.outputs[0]
         if not isinstance(kind, TensorType):
             return
-        data = node.inputs[0]
-        dims = self.values.dims(data) if data is not None and node.op != "ConstantOfShape" else None
+        data = node.first_input
+        dims = None if node.op == "ConstantOfShape" else self.values.dims(data)
         sizes = _sizes_after_reshape(wanted, dims) if node.op == "Reshape" else wanted.items
         shape: tuple[Dim, ...] | None = tuple(map(self._dim, sizes))
         if node.op == "Expand":
-            source = self.graph.type_of(data) if data is not None else None
+            source = self.graph.tensor_type(data)
             try:
-                shape = broadcast_shapes(
-                    "Expand", source.shape if isinstance(source, TensorType) else None, shape
-                )
+                shape = broadcast_shapes("Expand", None if source is None else source.shape, shape)
             except WhenceError:
                 return
         self.types.refine(node, (TensorType(kind.dtype, shape),))

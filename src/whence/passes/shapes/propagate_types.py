@@ -29,6 +29,7 @@ from whence.graph.copying import copy_graph
 from whence.graph.display_name import display_name
 from whence.graph.iterations import (
     ITERATING,
+    captures,
     loop_heads,
     row_type,
     scanned_inputs,
@@ -42,7 +43,6 @@ from whence.ops.definition import labelled
 from whence.ops.named_dimensions import named_sizes
 from whence.ops.types.inference import Inference
 from whence.passes.base import Pass
-from whence.passes.control.captures import capture_count
 from whence.passes.shapes.iteration_count import iteration_count
 from whence.types import Dim, DType, TensorType, ValueType, as_dims
 
@@ -123,10 +123,10 @@ class TypeRefresher:
         """Tell the nested graphs what is known of their captures; returns what that says of the
         node's outputs.
         """
-        captures = capture_count(node)
-        given = node.inputs[len(node.inputs) - captures :]
+        count = captures(node)
+        given = node.inputs[len(node.inputs) - count :]
         for body in node.bodies.values():
-            entries = body.inputs[len(body.inputs) - captures :]
+            entries = body.inputs[len(body.inputs) - count :]
             kinds = [None if ref is None else self.graph.type_of(ref) for ref in given]
             self.refined += _enter(body, entries, kinds)
         if node.op in ITERATING:
@@ -145,7 +145,7 @@ class TypeRefresher:
         """
         body, (first, head) = node.bodies["body"], loop_heads(node)
         rows = [row_type(*each) for each in scanned_inputs(self.graph, node)]
-        states = len(node.inputs) - first - len(rows) - capture_count(node)
+        states = len(node.inputs) - first - len(rows) - captures(node)
         if len(node.outputs) != len(body.outputs) - head or states < 0:
             return node.outputs
         begins = [

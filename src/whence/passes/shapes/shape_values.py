@@ -168,7 +168,7 @@ def _is_within(item: Item, limit: int) -> bool:
 
 
 def _shape(values: ShapeValues, node: Node) -> KnownElements | None:
-    dims = values.dims(node.inputs[0]) if node.inputs[0] is not None else None
+    dims = values.dims(node.first_input)
     if dims is None:
         return None
     rank = len(dims)
@@ -177,7 +177,7 @@ def _shape(values: ShapeValues, node: Node) -> KnownElements | None:
 
 
 def _size(values: ShapeValues, node: Node) -> KnownElements | None:
-    dims = values.dims(node.inputs[0]) if node.inputs[0] is not None else None
+    dims = values.dims(node.first_input)
     return None if dims is None else KnownElements((_product(dims),), scalar=True)
 
 
