@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.ops.attributes import get_int, get_str
+from whence.graph.search import producer_of
+from whence.ops.attributes import get_int, get_ints, get_str
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints, is_filled_with
 from whence.passes.parameters import limits, reduced_axes
@@ -44,31 +44,25 @@ class RemoveNoOps(Pass):
     def run(self, rewriter: Rewriter) -> None:
         graph, sweep = rewriter.graph, ForwardSweep(rewriter)
         for node in sweep:
-            found = _RULES.get(node.op)
-            if found is None:
-                continue
-            law, rule = found
-            value = rule(graph, node)
-            if value is not None:
-                source = graph[node.inputs[0].node] if node.inputs[0] is not None else None
-                done = sweep.replace(
-                    node,
-                    [value] + [None] * (len(node.outputs) - 1),
-                    reason=Reason.IDENTITY,
-                    rule=law,
-                )
+            if node.op in _RETURN_FIRST:
+                law, returns_it = _RETURN_FIRST[node.op]
+                if returns_it(graph, node):
+                    values = [node.inputs[0], *[None] * (len(node.outputs) - 1)]
+                    sweep.replace(node, values, reason=Reason.IDENTITY, rule=law)
+            elif node.op in _RETURN_SOME:
+                law, rule = _RETURN_SOME[node.op]
+                value, source = rule(graph, node), producer_of(graph, node.inputs[0])
+                if value is None:
+                    continue
+                done = sweep.replace(node, [value], reason=Reason.IDENTITY, rule=law)
                 if done and source is not None and source.id != value.node:
                     sweep.spare(source, reason=Reason.CANCELLED, rule=law, into=value.node)
         sweep.finish()
 
     def why_skip(self, graph: Graph) -> str:
-        if _RULES.keys().isdisjoint(graph.op_counts):
+        if graph.op_counts.keys().isdisjoint(_RETURN_FIRST.keys() | _RETURN_SOME.keys()):
             return "no operator that may return its input"
         return ""
-
-
-_Rule: TypeAlias = Callable[[Graph, Node], Ref | None]
-"""The value a node returns unchanged, or `None` when it computes something."""
 
 
 def _same_shape(graph: Graph, node: Node) -> bool:
@@ -90,138 +84,126 @@ def _is_read(graph: Graph, node: Node, index: int) -> bool:
 
 
 # Identity(x) = x
-def _identity(graph: Graph, node: Node) -> Ref | None:
-    return node.inputs[0]
+def _identity(graph: Graph, node: Node) -> bool:
+    return True
 
 
 # Dropout(x) = x outside training
-def _dropout(graph: Graph, node: Node) -> Ref | None:
-    training = (
-        node.operand("training_mode") is not None
-        and const_bool(graph, node.operand("training_mode")) is not False
-    )
-    return None if training or _is_read(graph, node, 1) else node.inputs[0]
+def _dropout(graph: Graph, node: Node) -> bool:
+    training = node.operand("training_mode")
+    is_off = training is None or const_bool(graph, training) is False
+    return is_off and not _is_read(graph, node, 1)
 
 
 # f(x) = x for f in sum, max, min, mean of one value
-def _only_input(graph: Graph, node: Node) -> Ref | None:
-    return node.inputs[0] if len(node.inputs) == 1 else None
+def _only_input(graph: Graph, node: Node) -> bool:
+    return len(node.inputs) == 1
 
 
 # Clip(x, -inf, inf) = x
-def _clip(graph: Graph, node: Node) -> Ref | None:
-    return node.inputs[0] if limits(graph, node) == (-math.inf, math.inf) else None
+def _clip(graph: Graph, node: Node) -> bool:
+    return limits(graph, node) == (-math.inf, math.inf)
 
 
 # a reduction over nothing, or over axes of length 1 that stay, is x
-def _reduce(graph: Graph, node: Node) -> Ref | None:
+def _reduce(graph: Graph, node: Node) -> bool:
     listed = const_ints(graph, node.operand("axes"), ())
     if listed == () and get_int(node.attrs, "noop_with_empty_axes", 0):
-        return node.inputs[0]
+        return True
     shape = shape_of(graph, node.inputs[0])
     if shape is None or not get_int(node.attrs, "keepdims", 1):
-        return None
+        return False
     axes = reduced_axes(graph, node, len(shape))
-    is_same = axes is not None and all(same_dim(shape[axis], 1) for axis in axes)
-    return node.inputs[0] if is_same else None
+    return axes is not None and all(same_dim(shape[axis], 1) for axis in axes)
 
 
 # ---- the same type ----
 
 
 # Cast(x: T, T) = x
-def _cast(graph: Graph, node: Node) -> Ref | None:
+def _cast(graph: Graph, node: Node) -> bool:
     dtype = dtype_of(graph, node.inputs[0])
-    is_cast = dtype is DType.UNDEFINED or dtype != node.attrs.get("to")
-    return None if is_cast else node.inputs[0]
+    return dtype is not DType.UNDEFINED and dtype == node.attrs.get("to")
 
 
 # CastLike(x: T, y: T) = x
-def _cast_like(graph: Graph, node: Node) -> Ref | None:
+def _cast_like(graph: Graph, node: Node) -> bool:
     first, second = (dtype_of(graph, ref) for ref in node.inputs)
-    return node.inputs[0] if first is second is not DType.UNDEFINED else None
+    return first is second is not DType.UNDEFINED
 
 
 # ---- the same shape ----
 
 
 # Reshape(x, shape of x) = x
-def _reshape(graph: Graph, node: Node) -> Ref | None:
+def _reshape(graph: Graph, node: Node) -> bool:
     if _same_shape(graph, node):
-        return node.inputs[0]
+        return True
     before, target = shape_of(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(before) != len(target):
-        return None
+        return False
     copies = not get_int(node.attrs, "allowzero", 0)
     # When all dimensions but one are proven to stay, so does the one that is worked out from them.
     proven = all(
         (dim == 0 and copies) or dim in (-1, was) for dim, was in zip(target, before, strict=True)
     )
-    return node.inputs[0] if proven and target.count(-1) <= 1 else None
+    return proven and target.count(-1) <= 1
 
 
 # Flatten(x) = x for a matrix, around its axis 1
-def _flatten(graph: Graph, node: Node) -> Ref | None:
+def _flatten(graph: Graph, node: Node) -> bool:
     before = shape_of(graph, node.inputs[0])
-    matrix = before is not None and len(before) == 2 and get_int(node.attrs, "axis", 1) in (1, -1)
-    return node.inputs[0] if matrix or _same_shape(graph, node) else None
+    is_matrix = before is not None and len(before) == 2
+    return (is_matrix and get_int(node.attrs, "axis", 1) in (1, -1)) or _same_shape(graph, node)
 
 
 # Squeeze(x, no axes) = Unsqueeze(x, no axes) = x
-def _squeeze(graph: Graph, node: Node) -> Ref | None:
-    if const_ints(graph, node.operand("axes")) == () or _same_shape(graph, node):
-        return node.inputs[0]
-    return None
+def _squeeze(graph: Graph, node: Node) -> bool:
+    return const_ints(graph, node.operand("axes")) == () or _same_shape(graph, node)
 
 
 # Transpose(x, 0 1 2 ...) = x
-def _transpose(graph: Graph, node: Node) -> Ref | None:
+def _transpose(graph: Graph, node: Node) -> bool:
     perm, shape = node.attrs.get("perm"), shape_of(graph, node.inputs[0])
     if isinstance(perm, tuple):
-        rank = len(perm) if shape is None else len(shape)
-        return node.inputs[0] if perm == tuple(range(rank)) else None
-    return node.inputs[0] if shape is not None and len(shape) <= 1 else None
+        return perm == tuple(range(len(perm if shape is None else shape)))
+    return shape is not None and len(shape) <= 1
 
 
 # Expand(x, a shape that x covers) = x
-def _expand(graph: Graph, node: Node) -> Ref | None:
+def _expand(graph: Graph, node: Node) -> bool:
     before, target = shape_of(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(target) > len(before):
-        return node.inputs[0] if _same_shape(graph, node) else None
-    if all(dim in (1, was) for dim, was in zip(reversed(target), reversed(before), strict=False)):
-        return node.inputs[0]
-    return None
+        return _same_shape(graph, node)
+    return all(
+        dim in (1, was) for dim, was in zip(reversed(target), reversed(before), strict=False)
+    )
 
 
 # Tile(x, 1 1 ...) = x
-def _tile(graph: Graph, node: Node) -> Ref | None:
+def _tile(graph: Graph, node: Node) -> bool:
     repeats = const_ints(graph, node.operand("repeats"))
-    return node.inputs[0] if repeats is not None and all(count == 1 for count in repeats) else None
+    return repeats is not None and all(count == 1 for count in repeats)
 
 
 # Pad(x, nothing) = x
-def _pad(graph: Graph, node: Node) -> Ref | None:
+def _pad(graph: Graph, node: Node) -> bool:
     pads = const_ints(graph, node.operand("pads"))
-    return node.inputs[0] if pads is not None and not any(pads) else None
+    return pads is not None and not any(pads)
 
 
 # x[0:] = x
-def _slice(graph: Graph, node: Node) -> Ref | None:
+def _slice(graph: Graph, node: Node) -> bool:
     starts = const_ints(graph, node.operand("starts"))
     ends = const_ints(graph, node.operand("ends"))
     steps = const_ints(graph, node.operand("steps"), ())
-    if steps is None or any(step != 1 for step in steps):
-        return None
-    if (
-        starts is not None
-        and ends is not None
-        and not any(starts)
-        and all(end >= _TO_THE_END for end in ends)
-    ):
-        return node.inputs[0]
+    if starts is None or steps is None or any(step != 1 for step in steps):
+        return False
+    if ends is not None and not any(starts) and all(end >= _TO_THE_END for end in ends):
+        return True
     # With steps of one, only the whole is as long as the whole; but every slice of nothing is
     # nothing.
-    return node.inputs[0] if starts is not None and _same_static_shape(graph, node) else None
+    return _same_static_shape(graph, node)
 
 
 def _same_static_shape(graph: Graph, node: Node) -> bool:
@@ -231,6 +213,56 @@ def _same_static_shape(graph: Graph, node: Node) -> bool:
         and all(isinstance(dim, int) for dim in before)
         and _same_shape(graph, node)
     )
+
+
+# Split(x) into one part = x
+def _split(graph: Graph, node: Node) -> bool:
+    if node.operand("split") is None:
+        return len(node.outputs) == get_int(node.attrs, "num_outputs", 1) == 1
+    sizes = const_ints(graph, node.operand("split"))
+    return len(node.outputs) == 1 and sizes is not None and len(sizes) == 1
+
+
+# blocks of one element move nothing
+def _blocks(graph: Graph, node: Node) -> bool:
+    return get_int(node.attrs, "blocksize", 0) == 1
+
+
+# ---- sampling and pooling ----
+
+
+# Resize(x, scale 1) = x
+def _resize(graph: Graph, node: Node) -> bool:
+    mode = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
+    scales = graph.const_value(node.operand("scales"))
+    if mode.startswith("tf_"):
+        return False
+    if scales is not None and scales.size:
+        return is_filled_with(scales, 1)
+    sizes, shape = const_ints(graph, node.operand("sizes")), shape_of(graph, node.inputs[0])
+    if sizes is None or shape is None:
+        return False
+    return [shape[axis] for axis in get_ints(node.attrs, "axes", tuple(range(len(shape))))] == [
+        *sizes
+    ]
+
+
+# pooling over windows of one element, one by one, is x
+def _pool(graph: Graph, node: Node) -> bool:
+    plain = get_str(node.attrs, "auto_pad", "NOTSET") in ("NOTSET", "VALID") and not any(
+        get_ints(node.attrs, "pads")
+    )
+    sizes = (*get_ints(node.attrs, "kernel_shape", (0,)), *get_ints(node.attrs, "strides"))
+    return plain and all(size == 1 for size in sizes) and not _is_read(graph, node, 1)
+
+
+# the mean or the maximum of one element is the element
+def _global_pool(graph: Graph, node: Node) -> bool:
+    shape = shape_of(graph, node.inputs[0])
+    return shape is not None and len(shape) > 2 and all(same_dim(dim, 1) for dim in shape[2:])
+
+
+# ---- one of several, or what was wrapped ----
 
 
 # Concat(x, []) = Concat(x) = x
@@ -243,63 +275,6 @@ def _concat(graph: Graph, node: Node) -> Ref | None:
         if shape is None or not -len(shape) <= axis < len(shape) or not same_dim(shape[axis], 0)
     ]
     return parts[0] if len(parts) == 1 else None if parts else node.inputs[0]
-
-
-# Split(x) into one part = x
-def _split(graph: Graph, node: Node) -> Ref | None:
-    if len(node.outputs) != 1:
-        return None
-    if node.operand("split") is None:
-        return node.inputs[0] if get_int(node.attrs, "num_outputs", 1) == 1 else None
-    sizes = const_ints(graph, node.operand("split"))
-    return node.inputs[0] if sizes is not None and len(sizes) == 1 else None
-
-
-# blocks of one element move nothing
-def _blocks(graph: Graph, node: Node) -> Ref | None:
-    return node.inputs[0] if get_int(node.attrs, "blocksize", 0) == 1 else None
-
-
-# ---- sampling and pooling ----
-
-
-# Resize(x, scale 1) = x
-def _resize(graph: Graph, node: Node) -> Ref | None:
-    if get_str(node.attrs, "coordinate_transformation_mode", "half_pixel").startswith("tf_"):
-        return None
-    scales = graph.const_value(node.operand("scales"))
-    if scales is not None and scales.size:
-        return node.inputs[0] if is_filled_with(scales, 1) else None
-    sizes, shape = const_ints(graph, node.operand("sizes")), shape_of(graph, node.inputs[0])
-    if sizes is None or shape is None:
-        return None
-    axes = node.attrs.get("axes")
-    chosen = (
-        [shape[int(axis)] for axis in axes] if isinstance(axes, tuple) and axes else list(shape)
-    )
-    return node.inputs[0] if chosen == list(sizes) else None
-
-
-# pooling over windows of one element, one by one, is x
-def _pool(graph: Graph, node: Node) -> Ref | None:
-    def all_are(name: str, item: int) -> bool:
-        value = node.attrs.get(name, ())
-        return isinstance(value, tuple) and all(each == item for each in value)
-
-    plain = get_str(node.attrs, "auto_pad", "NOTSET") in ("NOTSET", "VALID") and all_are("pads", 0)
-    window = "kernel_shape" in node.attrs and all_are("kernel_shape", 1) and all_are("strides", 1)
-    return node.inputs[0] if plain and window and not _is_read(graph, node, 1) else None
-
-
-# the mean or the maximum of one element is the element
-def _global_pool(graph: Graph, node: Node) -> Ref | None:
-    shape = shape_of(graph, node.inputs[0])
-    if shape is not None and len(shape) > 2 and all(same_dim(dim, 1) for dim in shape[2:]):
-        return node.inputs[0]
-    return None
-
-
-# ---- wrappers ----
 
 
 # get(Optional(x)) = x
@@ -350,7 +325,7 @@ def _items(graph: Graph, node: Node) -> tuple[Ref | None, ...] | None:
     return producer.inputs if producer is not None and producer.op == "SequenceConstruct" else None
 
 
-_RULES: Mapping[str, tuple[str, _Rule]] = {
+_RETURN_FIRST: Mapping[str, tuple[str, Callable[[Graph, Node], bool]]] = {
     "Identity": ("Identity returns its input", _identity),
     "Dropout": ("Dropout returns its input outside training", _dropout),
     "Cast": ("a cast to the type a value has returns it", _cast),
@@ -365,7 +340,6 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "Tile": ("one repetition of a value is the value", _tile),
     "Pad": ("padding by nothing returns the input", _pad),
     "Slice": ("a slice of everything is everything", _slice),
-    "Concat": ("a concatenation of one is that one", _concat),
     "Split": ("a split into one part is the whole", _split),
     "DepthToSpace": ("blocks of one element move nothing", _blocks),
     "SpaceToDepth": ("blocks of one element move nothing", _blocks),
@@ -384,7 +358,12 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "ReduceMax": ("a reduction over nothing returns the input", _reduce),
     "ReduceMin": ("a reduction over nothing returns the input", _reduce),
     "ReduceProd": ("a reduction over nothing returns the input", _reduce),
+}
+"""By operator: a law, and whether it returns its first input unchanged."""
+_RETURN_SOME: Mapping[str, tuple[str, Callable[[Graph, Node], Ref | None]]] = {
+    "Concat": ("a concatenation of one is that one", _concat),
     "OptionalGetElement": ("what is put into an optional comes out", _optional_get),
     "SequenceAt": ("what is put into a sequence comes out", _sequence_at),
     "ConcatFromSequence": ("what is put into a sequence comes out", _concat_from_sequence),
 }
+"""Likewise, with the value that it returns, `None` when it computes something."""
