@@ -121,13 +121,7 @@ class _Search:
             else:
                 self._settle(producer, pattern <= Pattern.INJECTIVE)
             moved |= pattern is Pattern.INJECTIVE
-        graph = wiring.graph
-        by_element = by_element and all(
-            ref is None
-            or is_inlined(graph, operator, index)
-            or same_shape(graph.type_of(ref), operator.type)
-            for index, ref in enumerate(operator.inputs)
-        )
+        by_element = by_element and wiring.works_by_element(node)
         self.anchor[node] = anchor
         if anchor != _NONE:
             return Pattern.OUT_ELEMWISE_FUSABLE

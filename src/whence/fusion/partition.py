@@ -57,17 +57,9 @@ class Blame:
 
 def make_group(wiring: Wiring, members: Iterable[int]) -> FusionGroup:
     ordered = sorted(members)
-    inside = set(ordered)
     pattern = max(wiring.patterns[member] for member in ordered)
-    exits = [
-        member
-        for member in ordered
-        if wiring.is_output[member]
-        or not wiring.readers[member].keys() <= inside
-        or not wiring.readers[member]
-    ]
     anchor = next((member for member in ordered if wiring.patterns[member] in _ANCHORS), None)
-    return FusionGroup(ordered, exits, pattern, anchor)
+    return FusionGroup(ordered, wiring.exits(ordered), pattern, anchor)
 
 
 class Partition:

@@ -66,6 +66,5 @@ def _components(wiring: Wiring, members: Sequence[int]) -> list[list[int]]:
 
 def _is_group(wiring: Wiring, members: Sequence[int]) -> bool:
     """Does one value leave the members, at their end?"""
-    inside = set(members)
-    exits = [member for member in members if not wiring.readers[member].keys() <= inside]
+    exits = wiring.exits(members)
     return len(exits) == 1 and (len(members) == 1 or len(wiring.nodes[exits[0]].outputs) == 1)

@@ -36,7 +36,7 @@ def absorb_views(wiring: Wiring, parts: Sequence[Sequence[int]]) -> list[list[in
     for part in parts:
         left = [member for member in part if member not in taken]
         own = [member for member, owner in taken.items() if owner in part]
-        if len(left) < len(part) and len(_exits(wiring, left)) > 1:
+        if len(left) < len(part) and len(wiring.exits(left)) > 1:
             # What held it together went away.
             found += [[member] for member in left]
         elif left:
@@ -82,12 +82,3 @@ def _after(wiring: Wiring, position: int) -> list[int]:
             break
         found.append(position)
     return found
-
-
-def _exits(wiring: Wiring, members: Sequence[int]) -> list[int]:
-    inside = set(members)
-    return [
-        member
-        for member in members
-        if wiring.is_output[member] or not wiring.readers[member].keys() <= inside
-    ]

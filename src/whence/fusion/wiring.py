@@ -6,7 +6,7 @@ Grouping works on positions because they are dense and topologically sorted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,6 +51,17 @@ class Wiring:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def exits(self, members: Iterable[int]) -> list[int]:
+        """The members whose results are needed elsewhere, in order; a dead end counts too."""
+        inside = set(members)
+        return [
+            member
+            for member in sorted(inside)
+            if self.is_output[member]
+            or not self.readers[member].keys() <= inside
+            or not self.readers[member]
+        ]
 
     def works_by_element(self, position: int) -> bool:
         """Has every operand that is not part of the code the shape of the result?"""
