@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Attr
@@ -62,16 +62,20 @@ def _is_transposition(node: Node) -> bool:
 
 
 def _gemm(
-    node: Node, inputs: Sequence[Ref | None], changes: dict[str, Attr]
-) -> tuple[str, Sequence[Ref | None], dict[str, Attr]]:
-    """Operator, inputs and attributes of the Gemm; what has its default value is left out."""
+    edit: Edit,
+    node: Node,
+    inputs: Sequence[Ref | None],
+    changes: Mapping[str, Attr],
+    last: Node,
+) -> bool:
+    """Put a Gemm in the place of `last`; attributes that have their default value are left out."""
     defaults: dict[str, Attr] = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0}
     attrs = {
         name: value
         for name, value in {**node.attrs, **changes}.items()
         if value != defaults.get(name)
     }
-    return "Gemm", inputs, attrs
+    return edit.finish(last, edit.node("Gemm", inputs, attrs, last.outputs, name=node.name))
 
 
 def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
@@ -85,12 +89,7 @@ def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
         edit = rewriter.edit(
             transpose, node, rule=f"gemm with transposed {'ab'[index]} = gemm with {flag}"
         )
-        made = edit.node(
-            *_gemm(node, inputs, {flag: 1 - get_int(node.attrs, flag, 0)}),
-            types=node.outputs,
-            name=node.name,
-        )
-        return edit.finish(node, made)
+        return _gemm(edit, node, inputs, {flag: 1 - get_int(node.attrs, flag, 0)}, node)
     return False
 
 
@@ -119,21 +118,18 @@ def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
         "transA": 1 - get_int(node.attrs, "transB", 0),
         "transB": 1 - get_int(node.attrs, "transA", 0),
     }
-    made = edit.node(*_gemm(node, swapped, changes), types=transpose.outputs, name=node.name)
-    return edit.finish(transpose, made)
+    return _gemm(edit, node, swapped, changes, transpose)
 
 
 def _scaled_operand(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     for index in range(2):
         scaling = producer_of(graph, node.inputs[index], _SCALES)
-        found = (
-            None
-            if scaling is None or not is_single_consumer(graph, scaling, node)
-            else scalar_factor(graph, scaling)
-        )
+        if scaling is None or not is_single_consumer(graph, scaling, node):
+            continue
+        found = scalar_factor(graph, scaling)
         changes = {} if found is None else _scaled(graph, node, found[1], ("alpha",))
-        if scaling is None or found is None or not changes:
+        if found is None or not changes:
             continue
         # gemm(s·a, b, c) = s·alpha·a·b + beta·c
         inputs = (*node.inputs[:index], found[0], *node.inputs[index + 1 :])
@@ -143,8 +139,7 @@ def _scaled_operand(node: Node, rewriter: Rewriter) -> bool:
             node,
             rule=f"gemm with s·{'ab'[index]} = gemm with s·alpha",
         )
-        made = edit.node(*_gemm(node, inputs, changes), types=node.outputs, name=node.name)
-        return edit.finish(node, made)
+        return _gemm(edit, node, inputs, changes, node)
     return False
 
 
@@ -166,8 +161,7 @@ def _scaled_result(node: Node, rewriter: Rewriter) -> bool:
         scaling,
         rule="s·gemm(a, b, c) = gemm with s·alpha, s·beta",
     )
-    made = edit.node(*_gemm(node, node.inputs, changes), types=scaling.outputs, name=node.name)
-    return edit.finish(scaling, made)
+    return _gemm(edit, node, node.inputs, changes, scaling)
 
 
 def _scaled(graph: Graph, node: Node, factor: float, names: Sequence[str]) -> dict[str, Attr]:

@@ -136,11 +136,14 @@ class _Expansion:
             **attrs,
         )
 
+    def _by_heads(self, data: Ref, heads: int) -> Ref:
+        """[batch, heads, count, size]"""
+        shape = self._ints(self._batch, self._count, heads, self._size)
+        return self._make("Transpose", self._make("Reshape", data, shape), perm=(0, 2, 1, 3))
+
     def _appended(self, past: Ref | None, new: Ref, first: Ref) -> Ref:
         """[batch, heads, length, size]"""
-        shape = (self._batch, self._count, self._heads.keys, self._size)
-        new = self._make("Reshape", new, self._ints(*shape))
-        new = self._make("Transpose", new, perm=(0, 2, 1, 3))
+        new = self._by_heads(new, self._heads.keys)
         if past is None or not self._past:
             return new
         attrs: dict[str, Attr] = {}
@@ -150,9 +153,7 @@ class _Expansion:
 
     def _attended(self, query: Ref, keys: Ref, values: Ref, lengths: Ref) -> Ref:
         node = self._node
-        shape = (self._batch, self._count, self._heads.queries, self._size)
-        query = self._make("Reshape", query, self._ints(*shape))
-        query = self._make("Transpose", query, perm=(0, 2, 1, 3))
+        query = self._by_heads(query, self._heads.queries)
         attrs: dict[str, Attr] = {"is_causal": 1}
         scale = get_float(node.attrs, "scale", 0.0)
         if scale:

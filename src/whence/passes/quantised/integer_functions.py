@@ -54,18 +54,19 @@ def _relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarra
     codes = _scaled(_centred(source), float(source.step / result.step), result)
     if ends is None or codes is None:
         return None
-    low, high = integer_range(result.dtype)
-    low = (
-        low
-        if np.isinf(ends[0])
-        else max(low, result.zero + int(round_away(np.asarray(np.float32(ends[0]) / result.step))))
+    return np.asarray(np.clip(codes, *code_limits(ends, result, *integer_range(result.dtype))))
+
+
+def code_limits(ends: tuple[float, float], coding: Coding, low: int, high: int) -> tuple[int, int]:
+    """Codes from `low` to `high`, limited as the numbers behind them are, as LiteRT rounds."""
+    first, last = (
+        None if np.isinf(end) else int(round_away(np.asarray(np.float32(end) / coding.step)))
+        for end in ends
     )
-    high = (
-        high
-        if np.isinf(ends[1])
-        else min(high, result.zero + int(round_away(np.asarray(np.float32(ends[1]) / result.step))))
+    return (
+        low if first is None else max(low, coding.zero + first),
+        high if last is None else min(high, coding.zero + last),
     )
-    return np.asarray(np.minimum(np.maximum(codes, low), high))
 
 
 def _leaky_relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:

@@ -20,7 +20,7 @@ from whence.ops.registry import REGISTRY, evaluate
 from whence.ops.traits import Trait
 from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import all_codes
-from whence.passes.quantised.integer_functions import interpolated, litert_function
+from whence.passes.quantised.integer_functions import code_limits, interpolated, litert_function
 from whence.passes.quantised.quantised_op import (
     BYTES,
     Coding,
@@ -181,8 +181,7 @@ def _litert_table(
         ends = limits(graph, clip) if clip.is_a("Relu", "Clip") else None
         if ends is None:
             return None
-        low = max(low, _end(ends[0], result, low))
-        high = min(high, _end(ends[1], result, high))
+        low, high = code_limits(ends, result, low, high)
     return np.asarray(np.clip(codes, low, high)).astype(result.dtype.numpy)
 
 
@@ -207,12 +206,6 @@ def _of_real_function(
     )
 
 
-def _end(real: float, coding: Coding, default: int) -> int:
-    if np.isinf(real):
-        return default
-    return coding.zero + int(round_away(np.asarray(np.float32(real) / coding.step)))
-
-
 def _numbers(graph: Graph, function: Node | None, x: np.ndarray) -> np.ndarray | None:
     """The operator's values at `x`, as float32."""
     if function is None:
@@ -220,13 +213,10 @@ def _numbers(graph: Graph, function: Node | None, x: np.ndarray) -> np.ndarray |
     # C has these in float32 as near as float32 can be, which NumPy does not promise.
     if function.is_a("Exp", "Log"):
         x = x.astype(np.float64)
-    values = []
-    for ref in function.inputs:
-        values.append(
-            None if ref is None else x if graph.const_value(ref) is None else graph.const_value(ref)
-        )
+    constants = [(ref, graph.const_value(ref)) for ref in function.inputs]
+    values = tuple(None if ref is None else x if each is None else each for ref, each in constants)
     try:
-        (y,) = evaluate(Call(function.op, function.attrs, tuple(values), 1))
+        (y,) = evaluate(Call(function.op, function.attrs, values, 1))
     except WhenceError:
         return None
     return np.asarray(y, np.float32)

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from whence.graph import Graph, Node, Ref
+from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
+from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.operands import FLOATS, other_operand
 from whence.passes.pattern import (
     dtype_of,
     float_cast_source,
+    is_closed,
     near,
     only_user,
     operand_orders,
@@ -123,6 +125,16 @@ def scaled(graph: Graph, middle: Node) -> Iterator[Gate]:
                     argument,
                     tuple(dict.fromkeys((*argument.nodes, middle, *above))),
                 )
+
+
+def become_one(
+    rewriter: Rewriter, gate: Gate, op: str, attrs: Mapping[str, Attr], rule: str
+) -> bool:
+    """Put `op` of x in the place of the gate, if nobody else needs any of it. True when done."""
+    if not is_closed(gate.nodes, gate.root):
+        return False
+    edit = rewriter.edit(*gate.nodes, rule=rule)
+    return edit.finish(gate.root, edit.node(op, [gate.x], attrs))
 
 
 def _climb(

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from whence.graph import Node, Rewriter
 from whence.passes.base import RulePass
-from whence.passes.pattern import dtype_of, is_closed, near
-from whence.passes.recognise.gate import Gate, gates
+from whence.passes.pattern import dtype_of, near
+from whence.passes.recognise.gate import Gate, become_one, gates
 
 _ROOT = math.sqrt(2 / math.pi)
 _CUBIC = {1: _ROOT, 3: _ROOT * 0.044715}
@@ -63,10 +63,8 @@ class RecogniseGelu(RulePass):
         graph = rewriter.graph
         form = _FORMS[node.op]
         for gate in gates(graph, node):
-            if _fits(gate, form, rewriter) and is_closed(gate.nodes, gate.root):
-                edit = rewriter.edit(*gate.nodes, rule=form.rule)
-                made = edit.node("Gelu", [gate.x], {"approximate": form.approximate})
-                edit.finish(gate.root, made)
+            attrs = {"approximate": form.approximate}
+            if _fits(gate, form, rewriter) and become_one(rewriter, gate, "Gelu", attrs, form.rule):
                 return
 
 

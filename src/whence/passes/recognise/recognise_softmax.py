@@ -91,31 +91,20 @@ def _quotient(exp: Node, found: _Exponentials, rewriter: Rewriter) -> bool:
         fits = root is not None and root.inputs == (exp.ref(), found.total)
     if root is None or not fits:
         return False
-    return _apply(
-        rewriter,
-        [*nodes, root],
-        "Softmax",
-        found.x,
-        found.axis,
-        "exp(x - max)/sum(exp(x - max)) = Softmax(x)",
-    )
+    rule = "exp(x - max)/sum(exp(x - max)) = Softmax(x)"
+    return _apply(rewriter, [*nodes, root], "Softmax", found.x, found.axis, rule)
 
 
 # 2. log(Softmax(x)) = LogSoftmax(x)
 def _log_of_softmax(softmax: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
     log = only_user(graph, softmax, "Log")
-    x = softmax.inputs[0]
+    x = softmax.first_input
     shape = shape_of(graph, x)
-    if log is not None and x is not None and shape is not None:
-        _apply(
-            rewriter,
-            [softmax, log],
-            "LogSoftmax",
-            x,
-            get_int(softmax.attrs, "axis", -1) % len(shape),
-            "log(Softmax(x)) = LogSoftmax(x)",
-        )
+    if log is not None and shape is not None:
+        axis = get_int(softmax.attrs, "axis", -1) % len(shape)
+        rule = "log(Softmax(x)) = LogSoftmax(x)"
+        _apply(rewriter, [softmax, log], "LogSoftmax", x, axis, rule)
 
 
 # 3. (x - max(x)) - log(sum(exp(x - max(x)))) = LogSoftmax(x)
@@ -124,42 +113,24 @@ def _difference_of_log(found: _Exponentials, rewriter: Rewriter) -> None:
     log = only_user(graph, graph.producer(found.total), "Log")
     root = None if log is None else only_user(graph, log, "Sub")
     if log is not None and root is not None and root.inputs == (found.shifted, log.ref()):
-        nodes = [*found.nodes, log, root]
-        _apply(
-            rewriter,
-            nodes,
-            "LogSoftmax",
-            found.x,
-            found.axis,
-            "(x - max) - log(sum(exp(x - max))) = LogSoftmax(x)",
-        )
+        rule = "(x - max) - log(sum(exp(x - max))) = LogSoftmax(x)"
+        _apply(rewriter, [*found.nodes, log, root], "LogSoftmax", found.x, found.axis, rule)
 
 
 # 4. x - ReduceLogSumExp(x) = LogSoftmax(x)
 def _minus_log_sum_exp(reduce: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
     root = only_user(graph, reduce, "Sub")
-    x = reduce.inputs[0]
-    found = None if x is None else _row_values(graph, reduce.ref(), "ReduceLogSumExp", x)
-    if (
-        root is not None
-        and x is not None
-        and found is not None
-        and root.inputs == (x, reduce.ref())
-    ):
-        _apply(
-            rewriter,
-            [reduce, root],
-            "LogSoftmax",
-            x,
-            found.axis,
-            "x - log(sum(exp(x))) = LogSoftmax(x)",
-        )
+    x = reduce.first_input
+    found = _row_values(graph, reduce.ref(), "ReduceLogSumExp", x)
+    if root is not None and found is not None and root.inputs == (x, reduce.ref()):
+        rule = "x - log(sum(exp(x))) = LogSoftmax(x)"
+        _apply(rewriter, [reduce, root], "LogSoftmax", x, found.axis, rule)
 
 
 def _exponentials(graph: Graph, exp: Node) -> _Exponentials | None:
-    shifted = exp.inputs[0]
-    if shifted is None or dtype_of(graph, shifted) not in FLOATS:
+    shifted = exp.first_input
+    if dtype_of(graph, shifted) not in FLOATS:
         return None
     total = next(
         (user for user in few_consumers(graph, exp, 2) or () if user.op == "ReduceSum"), None

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_float
-from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.parameters import limits
-from whence.passes.pattern import dtype_of, is_closed, near
-from whence.passes.recognise.gate import Gate, Polynomial, gates, scaled
+from whence.passes.pattern import dtype_of, is_closed, near, only_user
+from whence.passes.recognise.gate import Gate, Polynomial, become_one, gates, scaled
 from whence.types import DType
 
 _HARD = {1: 1 / 6, 0: 0.5}
@@ -61,7 +60,7 @@ def _swish(node: Node, rewriter: Rewriter) -> None:
             and gate.argument.is_near({1: alpha}, dtype)
             and alpha != 0
         )
-        if fits and _apply(
+        if fits and become_one(
             rewriter, gate, "Swish", {"alpha": alpha}, "x·sigmoid(αx) = Swish(x, α)"
         ):
             return
@@ -80,7 +79,7 @@ def _hard_swish(node: Node, top: float, rewriter: Rewriter) -> bool:
             and near(gate.offset, 0.0)
             and _ramp(gate, top).is_near(_HARD, dtype)
         )
-        if fits and _apply(rewriter, gate, "HardSwish", {}, rule):
+        if fits and become_one(rewriter, gate, "HardSwish", {}, rule):
             return True
     return False
 
@@ -104,13 +103,9 @@ def _hard_sigmoid(node: Node, top: float, rewriter: Rewriter) -> None:
     # the weights before it.
     gate = next((gate for gate in fits if _ramp(gate, top).is_near(_HARD, DType.F32)), fits[-1])
     ramp = _ramp(gate, top).terms
-    _apply(
-        rewriter,
-        gate,
-        "HardSigmoid",
-        {"alpha": ramp[1], "beta": ramp.get(0, 0.0)},
-        "clip(m(αx+β), 0, m)/m = HardSigmoid(x, α, β)",
-    )
+    rule = "clip(m(αx+β), 0, m)/m = HardSigmoid(x, α, β)"
+    attrs = {"alpha": ramp[1], "beta": ramp.get(0, 0.0)}
+    become_one(rewriter, gate, "HardSigmoid", attrs, rule)
 
 
 # 5. x · tanh(softplus(x)) = Mish(x)
@@ -119,19 +114,14 @@ def _mish(node: Node, rewriter: Rewriter) -> None:
     softplus = producer_of(graph, node.input(0), "Softplus")
     if softplus is None:
         return
-    x = softplus.inputs[0]
-    users = graph.consumers(node)
-    if (
-        x is None
-        or len(users) != 1
-        or users[0].op != "Mul"
-        or set(users[0].inputs) != {x, node.ref()}
-    ):
+    x = softplus.first_input
+    product = only_user(graph, node, "Mul")
+    if product is None or set(product.inputs) != {x, node.ref()}:
         return
-    nodes = (softplus, node, users[0])
-    if is_closed(nodes, users[0]):
+    nodes = (softplus, node, product)
+    if is_closed(nodes, product):
         edit = rewriter.edit(*nodes, rule="x·tanh(softplus(x)) = Mish(x)")
-        edit.finish(users[0], edit.node("Mish", [x]))
+        edit.finish(product, edit.node("Mish", [x]))
 
 
 def _ramp(gate: Gate, top: float) -> Polynomial:
@@ -148,10 +138,3 @@ def _clip_top(graph: Graph, clip: Node) -> float | None:
     """The upper bound of a Clip from 0 to a positive number."""
     low, high = limits(graph, clip) or (None, 0)
     return high if low == 0 and 0 < high < math.inf else None
-
-
-def _apply(rewriter: Rewriter, gate: Gate, op: str, attrs: dict[str, Attr], rule: str) -> bool:
-    if not is_closed(gate.nodes, gate.root):
-        return False
-    edit = rewriter.edit(*gate.nodes, rule=rule)
-    return edit.finish(gate.root, edit.node(op, [gate.x], attrs))
