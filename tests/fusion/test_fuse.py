@@ -157,7 +157,6 @@ def test_inputs_are_in_the_order_of_first_use_and_told_apart_by_output() -> None
     assert entry is not None
     b_node, top = result.graph.inputs[1], result.graph[2]
     assert entry.inputs == (b_node.ref(), top.ref(0), top.ref(1))
-    assert entry.input_names == ("input0", "input1", "input2")
 
 
 def test_all_outputs_of_the_root_are_outputs() -> None:

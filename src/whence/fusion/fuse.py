@@ -9,7 +9,7 @@ makes new values, and sharing memory is left to the memory plan.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.errors import GraphError
@@ -18,6 +18,7 @@ from whence.fusion.naming import Names, structural_key
 from whence.fusion.operands import is_inlined
 from whence.fusion.wiring import is_operator
 from whence.graph import Graph, Node, Ref
+from whence.graph.copying import copy_node
 from whence.ops.definition import Pattern
 from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, Ledger, Origin
@@ -60,10 +61,6 @@ class FuseEntry:
     flatten: bool
     """Every value in it has one shape, so that the kernel may see them all as one-dimensional."""
     origin: Origin
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return tuple(f"input{index}" for index in range(len(self.inputs)))
 
     @property
     def is_static(self) -> bool:
@@ -216,39 +213,22 @@ def subgraph(fused: FusedGraph, entry: FuseEntry) -> Graph:
     graph = Graph(entry.name, Ledger(), Inference())
     placed: dict[Ref, Ref] = {}
 
-    def add(op: str, inputs: tuple[Ref | None, ...], original: Node | None, name: str) -> Node:
-        if original is None:
-            return graph.append(Node(graph.new_id(), op, inputs, (), name=name))
-        return graph.append(
-            Node(
-                graph.new_id(),
-                op,
-                inputs,
-                original.outputs,
-                original.attrs,
-                name=name,
-                value=original.value,
-                bodies=original.bodies,
-            )
-        )
+    def add(original: Node, inputs: Sequence[Ref | None] = ()) -> Node:
+        copy = copy_node(original, graph.new_id(), inputs)
+        copy.origin = NO_ORIGIN
+        return graph.append(copy)
 
     for const in entry.consts:
-        placed[const.ref()] = add("Const", (), const, const.name).ref()
-    for name, ref in zip(entry.input_names, entry.inputs, strict=True):
-        node = graph.append(
-            Node(graph.new_id(), "Input", (), (fused.graph.type_of(ref),), name=name)
-        )
+        placed[const.ref()] = add(const).ref()
+    for index, ref in enumerate(entry.inputs):
+        kinds, name = (fused.graph.type_of(ref),), f"input{index}"
+        node = graph.append(Node(graph.new_id(), "Input", (), kinds, name=name))
         # A constant that is part of the code for one member and data for another is known by its
         # value.
         placed.setdefault(ref, node.ref())
     for member in entry.members:
-        copy = add(
-            member.op,
-            tuple(None if ref is None else placed[ref] for ref in member.inputs),
-            member,
-            member.name,
-        )
+        copy = add(member, [None if ref is None else placed[ref] for ref in member.inputs])
         placed.update((member.ref(index), copy.ref(index)) for index in range(len(member.outputs)))
     for index, ref in enumerate(entry.outputs):
-        add("Output", (placed[ref],), None, f"output{index}")
+        graph.append(Node(graph.new_id(), "Output", (placed[ref],), (), name=f"output{index}"))
     return graph

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from whence.graph.node import Node
+from whence.graph.node import Node, Ref
 
 if TYPE_CHECKING:
     from whence.graph.graph import Graph
@@ -22,20 +23,28 @@ def copy_graph(graph: Graph, ledger: Ledger | None = None) -> Graph:
     twin.claims = dict(graph.claims)
     for node in graph:
         bodies = {name: copy_graph(body, own) for name, body in node.bodies.items()}
-        made = Node(
-            node.id,
-            node.op,
-            node.inputs,
-            node.outputs,
-            node.attrs,
-            name=node.name,
-            origin=node.origin,
-            value=node.value,
-            bodies=bodies,
-            flags=node.flags,
-        )
+        made = copy_node(node, node.id, node.inputs)
+        made.bodies = bodies
         twin._adopt(made)
     # The order of the signature is not that of the list when an input was put in or moved later.
     twin._inputs, twin._outputs = dict(graph._inputs), dict(graph._outputs)
     twin._variables, twin._assigns = dict(graph._variables), dict(graph._assigns)
     return twin
+
+
+def copy_node(node: Node, node_id: int, inputs: Sequence[Ref | None]) -> Node:
+    """A node that is in no graph yet, like `node` but for its id and what it reads. Data and nested
+    graphs are those of `node`, not copies.
+    """
+    return Node(
+        node_id,
+        node.op,
+        inputs,
+        node.outputs,
+        node.attrs,
+        name=node.name,
+        origin=node.origin,
+        value=node.value,
+        bodies=node.bodies,
+        flags=node.flags,
+    )

@@ -12,6 +12,7 @@ import numpy as np
 from whence.errors import RewriteError
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import Change, contradict, dissolve
+from whence.graph.copying import copy_node
 from whence.graph.node import Birth
 from whence.ops.definition import Attrs
 from whence.ops.registry import REGISTRY
@@ -153,17 +154,7 @@ class Inlining:
         return change.added
 
     def _copy(self, original: Node, inputs: Sequence[Ref | None]) -> Node:
-        node = Node(
-            self.graph.new_id(),
-            original.op,
-            inputs,
-            original.outputs,
-            original.attrs,
-            name=original.name,
-            value=original.value,
-            bodies=original.bodies,
-            flags=original.flags,
-        )
+        node = copy_node(original, self.graph.new_id(), inputs)
         # A constant of the file that no operator made has no history to go on with.
         silent = node.is_const and not original.origin
         return self._add(node) if silent else self._add(node, original, EdgeKind.COPY)

@@ -23,6 +23,7 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import Change
+from whence.graph.copying import copy_node
 from whence.graph.display_name import display_name
 from whence.graph.guards import guards_of_nodes
 from whence.graph.maker import Maker
@@ -243,17 +244,8 @@ def _body(
         inner[ref] = body.append(entry).ref()
     copies = []
     for node in nodes:
-        copy = Node(
-            body.new_id(),
-            node.op,
-            tuple(None if ref is None else inner[ref] for ref in node.inputs),
-            node.outputs,
-            node.attrs,
-            name=node.name,
-            origin=node.origin,
-            bodies=node.bodies,
-            flags=node.flags,
-        )
+        inputs = [None if ref is None else inner[ref] for ref in node.inputs]
+        copy = copy_node(node, body.new_id(), inputs)
         copy.birth = Birth(((node.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
         copies.append(body.append(copy))
         for index in range(len(node.outputs)):
