@@ -167,22 +167,14 @@ class SizeTable:
         """
         if right.number == 0:
             return None
-        if _has_expressions(left, right):
-            return self._unexpanded("div", left, right)
-        if len(right.terms) == 1:
-            exact = _divide_exactly(left, *right.terms[0])
-            if exact is not None:
-                return exact
-        return self._unexpanded("div", left, right)
+        exact = _divide_exactly(left, right)
+        return self._unexpanded("div", left, right) if exact is None else exact
 
     def remainder(self, left: Size, right: Size) -> Size | None:
         if right.number == 0:
             return None
-        if _has_expressions(left, right):
-            return self._unexpanded("mod", left, right)
-        if len(right.terms) == 1 and _divide_exactly(left, *right.terms[0]) is not None:
-            return number(0)
-        return self._unexpanded("mod", left, right)
+        exact = _divide_exactly(left, right)
+        return self._unexpanded("mod", left, right) if exact is None else number(0)
 
     def smaller(self, left: Size, right: Size) -> Size | None:
         if left.number is not None and right.number is not None:
@@ -221,12 +213,14 @@ class SizeTable:
         return Size((((self._numbers.setdefault(key, len(self._numbers)),), 1),))
 
 
-def _has_expressions(*sizes: Size) -> bool:
-    return any(is_symbolic(coefficient) for size in sizes for _, coefficient in size.terms)
-
-
-def _divide_exactly(size: Size, monomial: Monomial, coefficient: int) -> Size | None:
-    """`size` divided by one term, when every term of it is a multiple."""
+def _divide_exactly(size: Size, divisor: Size) -> Size | None:
+    """`size` divided by a divisor of one term, when every term of it is a multiple; `None` too when
+    there are expressions among the coefficients.
+    """
+    coefficients = [each for _, each in (*size.terms, *divisor.terms)]
+    if len(divisor.terms) != 1 or any(map(is_symbolic, coefficients)):
+        return None
+    ((monomial, coefficient),) = divisor.terms
     terms: dict[Monomial, int] = {}
     for factors, count in size.terms:
         left = list(factors)
