@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from whence.graph import Graph, Node, Ref
-from whence.graph.search import Ops, unique_consumer
+from whence.graph.search import Ops, producer_of, unique_consumer
 from whence.passes.operands import FLOATS
 from whence.types import Dim, DType, Shape
 from whence.types import same_dim as dims_agree
@@ -97,8 +97,8 @@ def few_consumers(graph: Graph, node: Node, limit: int) -> list[Node] | None:
     return None if len(node._uses) > limit else graph.consumers(node)
 
 
-def only_user(graph: Graph, node: Node, ops: Ops) -> Node | None:
-    """The only node that reads any output of `node`, when its operator is among `ops`; it may read
+def only_user(graph: Graph, node: Node, ops: Ops | None = None) -> Node | None:
+    """The only node that reads any output of `node`, when its operator is among `ops` (any by default); it may read
     other values too.
     """
     return unique_consumer(graph, node, ops, check_inputs=False)
@@ -114,26 +114,18 @@ def operand_orders(node: Node) -> Iterator[tuple[Ref, Ref]]:
         yield right, left
 
 
-def float_cast_source(graph: Graph, ref: Ref) -> tuple[Node, Ref] | None:
-    """The Cast from one float type to another that makes `ref`, and what it casts."""
-    node = graph.producer(ref)
-    source = node.input(0)
-    if (
-        node.op != "Cast"
-        or source is None
-        or dtype_of(graph, source) not in FLOATS
-        or dtype_of(graph, ref) not in FLOATS
-    ):
+def float_cast(graph: Graph, ref: Ref) -> Node | None:
+    """The Cast from one float type to another that makes `ref`."""
+    node = producer_of(graph, ref, "Cast")
+    if node is None or not {dtype_of(graph, node.inputs[0]), dtype_of(graph, ref)} <= FLOATS:
         return None
-    return node, source
+    return node
 
 
 def without_casts(graph: Graph, ref: Ref) -> tuple[Ref, list[Node]]:
     """What `ref` was before casts from float to float, and those casts."""
     casts: list[Node] = []
-    found = float_cast_source(graph, ref)
-    while found is not None:
-        casts.append(found[0])
-        ref = found[1]
-        found = float_cast_source(graph, ref)
+    while (cast := float_cast(graph, ref)) is not None:
+        casts.append(cast)
+        ref = cast.first_input
     return ref, casts

@@ -152,15 +152,7 @@ class ConstantFolder:
 
     def _used(self, node: Node) -> list[int]:
         """Which of the outputs somebody reads."""
-        graph = self.graph
-        return sorted(
-            {
-                ref.index
-                for user in node._uses
-                for ref in graph[user].inputs
-                if ref is not None and ref.node == node.id
-            }
-        )
+        return [index for index in range(len(node.outputs)) if self.graph.uses(node.ref(index))]
 
     def _become(self, node: Node, values: Mapping[int, np.ndarray], rule: str) -> None:
         """Constants in place of the node's outputs."""

@@ -58,19 +58,19 @@ class FoldPad(RulePass):
             return
         if node.op == "Conv":
             # conv(pad(x, 0)) = conv(x) with the pads added
-            rule = "conv(pad(x, 0)) = conv'(x)" if padding.value == 0 else ""
+            fits, rule = padding.value == 0, "conv(pad(x, 0)) = conv'(x)"
         elif node.op == "AveragePool":
             # avgpool(pad(x, 0)) = avgpool(x) with the pads added and counted
-            rule = ""
-            if padding.value == 0 and _counts_padding(node):
-                rule = "avgpool(pad(x, 0)) = avgpool'(x)"
+            fits, rule = (
+                padding.value == 0 and _counts_padding(node),
+                "avgpool(pad(x, 0)) = avgpool'(x)",
+            )
             attrs["count_include_pad"] = 1
         else:
             # maxpool(pad(x, v)) = maxpool(x) with the pads added, if v is below every element
-            rule = ""
-            if _is_never_the_maximum(graph, node, padding):
-                rule = "maxpool(pad(x, v)) = maxpool'(x), v <= min(x)"
-        if not rule:
+            fits = _is_never_the_maximum(graph, node, padding)
+            rule = "maxpool(pad(x, v)) = maxpool'(x), v <= min(x)"
+        if not fits:
             return
         edit = rewriter.edit(*consts_with_origin(graph, pad.inputs), pad, node, rule=rule)
         made = edit.node(

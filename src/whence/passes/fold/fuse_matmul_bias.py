@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
-from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
@@ -19,6 +18,7 @@ from whence.passes.operands import (
     other_operand,
 )
 from whence.passes.origins import consts_with_origin
+from whence.passes.pattern import only_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class FuseMatmulBias(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        addition = unique_consumer(graph, node, operators(Trait.ADDS), check_inputs=False)
+        addition = only_user(graph, node, operators(Trait.ADDS))
         if (
             addition is None
             or not is_addition(addition)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whence.graph import Node, Rewriter
-from whence.graph.search import is_single_consumer
+from whence.graph.search import is_single_consumer, producer_of
 from whence.ops.definition import OpClass, Pattern
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
@@ -36,24 +36,14 @@ class PostponeTransposes(RulePass):
 
     # f(transpose(x, p)) = transpose(f(x), p)
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        graph, source = rewriter.graph, node.inputs[0]
-        transpose = None if source is None else graph.producer(source)
-        if (
-            transpose is None
-            or transpose.op != "Transpose"
-            or transpose.inputs[0] is None
-            or not is_single_consumer(graph, transpose, node)
-        ):
+        graph, made = rewriter.graph, node.type
+        transpose = producer_of(graph, node.inputs[0], "Transpose")
+        if transpose is None or not is_single_consumer(graph, transpose, node):
             return
-        perm = perm_of(graph, transpose)
-        kind = graph.tensor_type(transpose.inputs[0])
-        made = node.type
-        if (
-            perm is None
-            or kind is None
-            or not isinstance(made, TensorType)
-            or not all(_is_number(rewriter, node, index) for index in (1, 2))
-        ):
+        perm, kind = perm_of(graph, transpose), graph.tensor_type(transpose.inputs[0])
+        if perm is None or kind is None or not isinstance(made, TensorType):
+            return
+        if not all(_is_number(rewriter, node, index) for index in (1, 2)):
             return
         edit = rewriter.edit(transpose, node, rule="f(transpose(x)) = transpose(f(x))")
         inner = edit.node(
@@ -63,12 +53,8 @@ class PostponeTransposes(RulePass):
             TensorType(made.dtype, kind.shape),
             of=[node],
         )
-        edit.finish(
-            node,
-            edit.node(
-                "Transpose", [inner.ref()], {"perm": tuple(perm)}, node.outputs, of=[transpose]
-            ),
-        )
+        outer = edit.node("Transpose", [inner.ref()], {"perm": perm}, node.outputs, of=[transpose])
+        edit.finish(node, outer)
 
 
 def _is_number(rewriter: Rewriter, node: Node, index: int) -> bool:

@@ -8,13 +8,14 @@ import math
 from dataclasses import dataclass
 
 from whence.graph import Graph, Node
-from whence.graph.search import is_single_consumer, unique_consumer
+from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_float, get_str
 from whence.ops.definition import Attr
 from whence.ops.neural.activation import ACTIVATIONS
 from whence.ops.neural.fused import FUSED_ACTIVATIONS
 from whence.passes.operands import other_operand
 from whence.passes.parameters import limits
+from whence.passes.pattern import only_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class ActivationMatch:
 
 def activation_after(graph: Graph, node: Node) -> ActivationMatch | None:
     """The activation that is all that ever happens to output 0 of `node`, or `None`."""
-    consumer = unique_consumer(graph, node, check_inputs=False)
+    consumer = only_user(graph, node)
     if consumer is not None:
         return _single(graph, consumer) if consumer.input(0) == node.ref() else None
     return _gate(graph, node)

@@ -31,6 +31,7 @@ from whence.ops.registry import REGISTRY, one_of, operators
 from whence.ops.tensor.counted import DISTINCT, PLACES, PREFIX
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
+from whence.passes.pattern import shape_of
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, TensorType
 
@@ -131,30 +132,22 @@ def _undo(node: Node, rewriter: Rewriter) -> None:
         return
     is_row = _rows(graph, prefix.ref())[1:] == (1,)
     if (node.op == "Transpose" and _is_swap(node) and _is_swap(transposed)) or (
-        is_row and _is_one_column(graph, node)
+        is_row and _rows(graph, node.ref())[1:] == (1,)
     ):
         rewriter.bypass(node, prefix.ref(), reason=Reason.CANCELLED, rule=_TWICE)
-    elif is_row and node.op in _VIEWS:
+    elif is_row and node.op in _VIEWS and len(_rows(graph, node.ref())) == 1:
         # A row and a column have the same elements in the same order.
-        shape = graph.tensor_type(node.ref())
-        if shape is not None and shape.shape is not None and len(shape.shape) == 1:
-            edit = rewriter.edit(node, rule=_TWICE)
-            flat = edit.node("Reshape", (prefix.ref(), edit.const(np.array([-1], np.int64))))
-            edit.finish(node, flat)
+        edit = rewriter.edit(node, rule=_TWICE)
+        flat = edit.node("Reshape", (prefix.ref(), edit.const(np.array([-1], np.int64))))
+        edit.finish(node, flat)
 
 
 def _is_swap(node: Node) -> bool:
     return node.attrs.get("perm", (1, 0)) == (1, 0)
 
 
-def _is_one_column(graph: Graph, node: Node) -> bool:
-    kind = graph.tensor_type(node.ref())
-    return kind is not None and kind.shape is not None and kind.shape[1:] == (1,)
-
-
 def _rows(graph: Graph, ref: Ref | None) -> tuple[int | str | None, ...]:
-    kind = graph.tensor_type(ref)
-    return () if kind is None or kind.shape is None else kind.shape
+    return shape_of(graph, ref) or ()
 
 
 def _shape(node: Node, prefix: Node, rewriter: Rewriter) -> None:

@@ -17,12 +17,13 @@ import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.maker import Maker
-from whence.graph.search import producer_of, unique_consumer
+from whence.graph.search import producer_of
 from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.origins import consts_with_origin
+from whence.passes.pattern import only_user
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -92,7 +93,7 @@ def _chain(graph: Graph, node: Node) -> list[Node]:
     reader = node
     while True:
         each = producer_of(graph, reader.inputs[0], _PARTS | _VIEWS | {"RealFourier2D"})
-        if each is None or unique_consumer(graph, each, check_inputs=False) is not reader:
+        if each is None or only_user(graph, each) is not reader:
             return []
         found.insert(0, each)
         if each.op == "RealFourier2D":

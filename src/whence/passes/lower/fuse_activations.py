@@ -23,7 +23,7 @@ from whence.passes.operands import (
     scalar_factor,
 )
 from whence.passes.origins import consts_with_origin
-from whence.passes.pattern import same_dim
+from whence.passes.pattern import only_user, same_dim
 
 _SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)
 _SCALES = operators(Trait.SCALES)
@@ -168,7 +168,7 @@ def _take_factor(graph: Graph, plan: _Plan) -> None:
 def _take_addition(graph: Graph, plan: _Plan) -> None:
     # FusedGemm has no operand that is added whole.
     place = REGISTRY[plan.op].operands.positions.get("Z")
-    addition = unique_consumer(graph, plan.last, operators(Trait.ADDS), check_inputs=False)
+    addition = only_user(graph, plan.last, operators(Trait.ADDS))
     if place is None or len(plan.inputs) > place or addition is None or not is_addition(addition):
         return
     addend = other_operand(addition, plan.last.ref())

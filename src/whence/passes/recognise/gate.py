@@ -18,7 +18,7 @@ from whence.ops.registry import one_of
 from whence.passes.operands import FLOATS, other_operand
 from whence.passes.pattern import (
     dtype_of,
-    float_cast_source,
+    float_cast,
     is_closed,
     near,
     only_user,
@@ -151,7 +151,7 @@ def _climb(
         if user is None:
             return
         if user.op == "Cast":
-            if float_cast_source(graph, user.ref()) is None:
+            if float_cast(graph, user.ref()) is None:
                 return
         else:
             other = other_operand(user, node.ref())
@@ -188,9 +188,9 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
     for _ in range(_MAX_DESCENT):
         yield ref
         node = graph.producer(ref)
-        cast = float_cast_source(graph, ref)
+        cast = float_cast(graph, ref)
         if cast is not None:
-            ref = cast[1]
+            ref = cast.first_input
             continue
         below = None
         if node.is_a("Add", "Mul"):

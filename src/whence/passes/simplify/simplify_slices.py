@@ -23,13 +23,13 @@ import numpy as np
 from whence.extent import is_symbolic
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.change import contradict
-from whence.graph.search import producer_of, unique_consumer
+from whence.graph.search import producer_of
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.const_values import const_ints
 from whence.passes.layout.axes import reshape_target
 from whence.passes.parameters import Cut, cuts_of
-from whence.passes.pattern import shape_of
+from whence.passes.pattern import only_user, shape_of
 from whence.provenance import Reason
 from whence.types import TensorType, ValueType
 
@@ -116,7 +116,7 @@ def _slice_node(edit: Edit, source: Ref, cuts: Mapping[int, Cut], kind: ValueTyp
 # x[a:b][c:d] = x[a+c : min(b, a+d)]
 def _merge_slices(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
-    consumer = unique_consumer(graph, node, "Slice", check_inputs=False)
+    consumer = only_user(graph, node, "Slice")
     if (
         consumer is not None
         and consumer.inputs[0] == node.ref()
@@ -253,7 +253,7 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
 # [[x, y], z] = [x, y, z]
 def _concat_of_concats(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
-    consumer = unique_consumer(graph, node, "Concat", check_inputs=False)
+    consumer = only_user(graph, node, "Concat")
     if (
         consumer is not None
         and _joins(graph, node.ref(), _axis(graph, consumer, node.ref())) is not None
