@@ -50,27 +50,18 @@ class OpenClBackend(Backend):
         self.abilities = abilities(self.device)
         self.threads = self.device.max_compute_units
 
-    def buffer(self, size: int) -> Any:
-        """Memory of the device."""
+    def buffer(self, size: int, content: np.ndarray | None = None) -> Any:
+        """Memory of the device, of this size; or read-only, with the bytes of an array."""
         cl = require_pyopencl()
+        flags = cl.mem_flags.READ_WRITE
+        given: dict[str, Any] = {"size": max(size, 1)}
+        if content is not None and content.nbytes:
+            flags, given = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, {"hostbuf": content}
         try:
-            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size=max(size, 1))
+            return cl.Buffer(self.context, flags, **given)
         except cl.MemoryError as error:
-            raise MemoryError(f"'{self.name}' has no room for {size:,} bytes") from error
-
-    def buffer_of(self, array: np.ndarray) -> Any:
-        """Memory of the device that holds the bytes of an array."""
-        cl = require_pyopencl()
-        if not array.nbytes:
-            return self.buffer(1)
-        try:
-            return cl.Buffer(
-                self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=array
-            )
-        except cl.MemoryError as error:
-            raise MemoryError(
-                f"'{self.name}' has no room for {array.nbytes:,} bytes of constants"
-            ) from error
+            what = "" if content is None else " of constants"
+            raise MemoryError(f"'{self.name}' has no room for {size:,} bytes{what}") from error
 
     def queue(self, *, profiling: bool) -> Any:
         """A new queue, in order."""

@@ -105,12 +105,13 @@ class OpenClGenerator(CodeGenerator):
         built = _compile(self.device, planned.source) if planned.has_kernels else None
         if progress is not None:
             progress(self.device.name, 1, 1)
+        weights = planned.weights.finish().block
         return OpenClProgram(
             planned.plan,
             planned.details,
             built,
             planned.initial.finish().block,
-            self.device.buffer_of(planned.weights.finish().block),
+            self.device.buffer(weights.nbytes, weights),
             planned.actions,
         )
 

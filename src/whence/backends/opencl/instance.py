@@ -130,17 +130,17 @@ class OpenClInstance:
             if isinstance(value, DeviceMemory) and value.nbytes
         }
         if not self._given:
-            return self._run_with(inputs, queue, profiler, state, out)
+            return self._run(inputs, queue, profiler, state, out)
         self._bound = frozenset(self._given)
         try:
             self._bind()
-            return self._run_with(inputs, queue, profiler, state, out)
+            return self._run(inputs, queue, profiler, state, out)
         finally:
             # Nothing of the application's is kept.
             self._given = {}
             self._bind()
 
-    def _run_with(
+    def _run(
         self,
         inputs: Sequence[Value],
         queue: Any,
@@ -149,33 +149,20 @@ class OpenClInstance:
         out: Sequence[DeviceMemory | None],
     ) -> list[Value]:
         variables = self.program.plan.variables
-        if not variables:
-            return self._run(inputs, queue, profiler, out)
-        state = state or DeviceState(self.program, self.engine)
-        self.before, self.after = state.begin(variables)
-        for step in self.program.launches:
-            for position, place in enumerate(step.places):
-                if place.region in (MemoryRegion.STATE, MemoryRegion.NEXT):
-                    self.kernels[step.number].set_arg(2 * position, self.memory(place))
-        made = self._run(inputs, queue, profiler, out)
-        state.finish(variables)
-        return made
-
-    def _run(
-        self,
-        inputs: Sequence[Value],
-        queue: Any,
-        profiler: DeviceProfiler | None,
-        out: Sequence[DeviceMemory | None],
-    ) -> list[Value]:
-        blocks = self.program.plan.inputs
+        if variables:
+            state = state or DeviceState(self.program, self.engine)
+            self.before, self.after = state.begin(variables)
+            for step in self.program.launches:
+                for position, place in enumerate(step.places):
+                    if place.region in (MemoryRegion.STATE, MemoryRegion.NEXT):
+                        self.kernels[step.number].set_arg(2 * position, self.memory(place))
         given = [
             value if wanted is None or isinstance(value, DeviceMemory) else dense(wanted, value)
-            for wanted, value in zip(blocks, inputs, strict=True)
+            for wanted, value in zip(self.program.plan.inputs, inputs, strict=True)
         ]
         run = _Run(self, given, queue, profiler, out)
         try:
-            return run.go()
+            made = run.go()
         finally:
             # Whatever happened, nothing of this run may still be on its way when its memory is used
             # again.
@@ -184,6 +171,9 @@ class OpenClInstance:
             finally:
                 if profiler is not None:
                     profiler.settle()
+        if state is not None:
+            state.finish(variables)
+        return made
 
 
 class _Run:
@@ -211,15 +201,10 @@ class _Run:
     def go(self) -> list[Value]:
         if self._instance.fault is None:
             return self._all_steps()
-        began = time.monotonic_ns()
         note = np.zeros((), _FAULT)
-        event = self._cl.enqueue_copy(self._queue, self._instance.fault, note, is_blocking=False)
-        self._note(self._program.to_device, event, began)
+        self._copy(self._program.to_device, self._instance.fault, note, is_blocking=False)
         made = self._all_steps()
-        began = time.monotonic_ns()
-        event = self._cl.enqueue_copy(self._queue, note, self._instance.fault, is_blocking=False)
-        self._note(self._program.to_host, event, began)
-        event.wait()
+        self._copy(self._program.to_host, note, self._instance.fault, is_blocking=False).wait()
         if note:
             raise index_fault(self._program, int(note) - 1)
         return made
@@ -315,7 +300,6 @@ class _Run:
         owner = self._program.layout.owner(ref)
         if not memory.nbytes:
             return memory.given
-        began = time.monotonic_ns()
         if owner in self._host or self._program.graph[owner.node].is_const:
             value = np.require(self._value(ref), requirements="C")
             if (value.shape, value.dtype) != (memory.shape, memory.dtype):
@@ -323,24 +307,26 @@ class _Run:
                     f"output {output.name!r} is {value.dtype} of shape {list(value.shape)}, and"
                     f" out= has room for {memory.dtype} of shape {list(memory.shape)}"
                 )
-            event = self._cl.enqueue_copy(
-                self._queue, memory.buffer, value, dst_offset=memory.offset, is_blocking=False
+            event = self._copy(
+                self._program.to_device,
+                memory.buffer,
+                value,
+                dst_offset=memory.offset,
+                is_blocking=False,
             )
-            self._note(self._program.to_device, event, began)
             # The array may be nobody's but ours.
             event.wait()
             return memory.given
         buffer, offset = self._instance.room(self._program.layout.places[ref])
         if (buffer, offset) != (memory.buffer, memory.offset):
-            event = self._cl.enqueue_copy(
-                self._queue,
+            self._copy(
+                self._program.to_host,
                 memory.buffer,
                 buffer,
                 src_offset=offset,
                 dst_offset=memory.offset,
                 byte_count=memory.nbytes,
             )
-            self._note(self._program.to_host, event, began)
         return memory.given
 
     def _type(self, ref: Ref) -> TensorType:
@@ -354,25 +340,25 @@ class _Run:
         place = self._program.layout.places[ref]
         place = written(place) if is_assigned else place
         if value.nbytes:
-            began = time.monotonic_ns()
             buffer, offset = self._instance.room(place)
-            event = self._cl.enqueue_copy(
-                self._queue, buffer, value, dst_offset=offset, is_blocking=False
-            )
-            self._note(self._program.to_device, event, began)
+            to_device = self._program.to_device
+            self._copy(to_device, buffer, value, dst_offset=offset, is_blocking=False)
 
     def _download(self, ref: Ref) -> np.ndarray:
         kind, place = self._type(ref), self._program.layout.places[ref]
         array = empty_array(kind.static_shape or (), kind.dtype.numpy)
         if array.nbytes:
-            began = time.monotonic_ns()
             buffer, offset = self._instance.room(place)
-            event = self._cl.enqueue_copy(
-                self._queue, array, buffer, src_offset=offset, is_blocking=False
-            )
-            self._note(self._program.to_host, event, began)
-            event.wait()
+            to_host = self._program.to_host
+            self._copy(to_host, array, buffer, src_offset=offset, is_blocking=False).wait()
         return array
+
+    def _copy(self, step: int, target: Any, source: Any, **where: Any) -> Any:
+        """Give the queue a copy, which the profile has as this step."""
+        began = time.monotonic_ns()
+        event = self._cl.enqueue_copy(self._queue, target, source, **where)
+        self._note(step, event, began)
+        return event
 
     def _note(self, step: int, event: Any, began: int) -> None:
         if self._profiler is not None:
