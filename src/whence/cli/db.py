@@ -108,15 +108,11 @@ def db(
     for note in found.notes:
         err().print(safe(f"note: {note}", "yellow"), soft_wrap=True)
     console = out()
-    if xml is not None:
-        write_xml(found, xml)
-    if parquet is not None:
-        write_parquet(found, parquet)
-    if duckdb is not None:
-        write_duckdb(found, duckdb)
-    for written in (xml, parquet, duckdb):
-        if written is not None:
-            err().print(safe(f"wrote {written}"), soft_wrap=True)
+    forms = ((write_xml, xml), (write_parquet, parquet), (write_duckdb, duckdb))
+    for write, file in forms:
+        if file is not None:
+            write(found, file)
+            err().print(safe(f"wrote {file}"), soft_wrap=True)
     if output is not None and profile is not None:
         # The profile's own database knows less than the one it was made from.
         own = [output / "debug.xml", output / "profile.duckdb"]
@@ -129,7 +125,7 @@ def db(
         _print_answer(console, ask(found, sql, most=limit), limit)
     elif profile is not None:
         _print_joined(console, profile.without_local_paths(), by, limit)
-    elif xml is None and parquet is None and duckdb is None:
+    elif not any(file for _, file in forms):
         _print_summary(console, found)
 
 

@@ -216,16 +216,7 @@ def replace_nodes(
     `reason` says why.
     """
     removed = [first, *(node for node in others if node is not None)]
-    _check_found(graph, anchor, removed)
-    Change(
-        graph,
-        pass_name,
-        rule,
-        [] if new is None else [new],
-        before=first,
-        removed=removed,
-        buried=_buried(removed, reason),
-    ).apply()
+    _replace(graph, anchor, removed, [] if new is None else [new], pass_name, rule, reason)
 
 
 def replace_node_with(
@@ -245,16 +236,7 @@ def replace_node_with(
     nodes = [node for node in added if node is not None]
     if removed is None:
         return insert_nodes(graph, anchor, *nodes, pass_name=pass_name, rule=rule)
-    _check_found(graph, anchor, [removed])
-    Change(
-        graph,
-        pass_name,
-        rule,
-        nodes,
-        before=removed,
-        removed=[removed],
-        buried=_buried([removed], reason),
-    ).apply()
+    _replace(graph, anchor, [removed], nodes, pass_name, rule, reason)
     return len(nodes)
 
 
@@ -272,8 +254,16 @@ def insert_nodes(
     return len(nodes)
 
 
-def _check_found(graph: Graph, anchor: Node | None, removed: Sequence[Node]) -> None:
-    """Raise unless a walk from `anchor` on meets the nodes in this order."""
+def _replace(
+    graph: Graph,
+    anchor: Node | None,
+    removed: list[Node],
+    added: list[Node],
+    pass_name: str,
+    rule: str,
+    reason: Reason | None,
+) -> None:
+    """Raises unless a walk from `anchor` on meets the removed nodes in this order."""
     for node in removed if anchor is None else (anchor, *removed):
         if node.graph is not graph:
             raise RewriteError(f"{node!r} is not in the graph")
@@ -286,7 +276,6 @@ def _check_found(graph: Graph, anchor: Node | None, removed: Sequence[Node]) -> 
             raise RewriteError(
                 f"{earlier!r} and {later!r} are to be removed, but do not stand in that order"
             )
-
-
-def _buried(removed: Sequence[Node], reason: Reason | None) -> dict[int, tuple[Reason, int | None]]:
-    return {} if reason is None else {node.id: (reason, None) for node in removed}
+    buried = {} if reason is None else {node.id: (reason, None) for node in removed}
+    before = removed[0]
+    Change(graph, pass_name, rule, added, before=before, removed=removed, buried=buried).apply()

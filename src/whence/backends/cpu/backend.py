@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.native_iterations import NativeIterations
     from whence.backends.cpu.tune import TunedProblem
     from whence.building.backend import CodeGenerator
-    from whence.building.program import Program
-    from whence.building.program_template import ProgramTemplate
+    from whence.building.program import Explained, Program
     from whence.graph import Graph
     from whence.ops.definition import Value
     from whence.runtime.bodies import Bodies
@@ -67,10 +66,7 @@ class CpuBackend(Backend):
         self.threads = self.runtime.pool_threads(self.pool)
         self.chooses_threads = not threads and self.threads > 1
         self.tuned = TuningRecords(self.toolchain, self.threads)
-        self._bodies: weakref.WeakKeyDictionary[Program, Bodies] = weakref.WeakKeyDictionary()
-        self._shared_bodies: weakref.WeakKeyDictionary[ProgramTemplate, Bodies] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._bodies: weakref.WeakKeyDictionary[Explained, Bodies] = weakref.WeakKeyDictionary()
         self._making_bodies = threading.Lock()
         # At exit a run may still be on its way, and the system takes the threads back by itself.
         weakref.finalize(self, self.runtime.destroy_pool, self.pool).atexit = False
@@ -155,15 +151,11 @@ class CpuBackend(Backend):
 
         with self._making_bodies:
             if program not in self._bodies:
-                template = program.template
-                if template is None or has_sizes_inside(template.details.graph):
-                    self._bodies[program] = Bodies(program.graph, Engine.of(self))
-                else:
-                    shared = self._shared_bodies.get(template)
-                    if shared is None:
-                        shared = Bodies(template.details.graph, Engine.of(self))
-                        self._shared_bodies[template] = shared
-                    self._bodies[program] = shared
+                owner: Explained = program
+                if program.template and not has_sizes_inside(program.template.details.graph):
+                    owner = program.template
+                found = self._bodies.get(owner) or Bodies(owner.details.graph, Engine.of(self))
+                self._bodies[owner] = self._bodies[program] = found
             return self._bodies[program]
 
     def state(self, program: Program, bound: Mapping[str, np.ndarray] | None = None) -> StateMemory:
