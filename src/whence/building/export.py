@@ -18,27 +18,26 @@ from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Node, Ref
 
-_HEADERS = (
-    "whence.h",
-    "whence_cores.h",
-    "whence_description.h",
-    "whence_pool.h",
-    "whence_runtime.h",
-    "whence_state.h",
-    "whence_stream.h",
-)
-_SOURCES = (
-    "whence.c",
-    "whence_cores.c",
-    "whence_pool.c",
-    "whence_runtime.c",
-    "whence_state.c",
-    "whence_stream.c",
-)
 # What our own files, or libraries that every program is linked with, are called.
 _TAKEN = re.compile(r"whence\w*|kernels\d+|c|m|dl|rt|util|pthread|OpenCL|gcc\w*|std\w*", re.ASCII)
 _LONGEST = 80
 _SHOWN = 5
+
+
+class NativeFiles(NamedTuple):
+    """What of `runtime/native` becomes part of a library."""
+
+    modules: tuple[str, ...]
+    """Each a source and its header."""
+    more_headers: tuple[str, ...]
+    public: tuple[str, ...] = ("whence.h",)
+    """The headers that applications include; the model's own includes the last."""
+
+
+_FILES = NativeFiles(
+    ("whence", "whence_cores", "whence_pool", "whence_runtime", "whence_state", "whence_stream"),
+    ("whence_description.h",),
+)
 
 
 def export(program: Program, toolchain: Toolchain, folder: Path, name: str) -> list[Path]:
@@ -51,22 +50,13 @@ def export(program: Program, toolchain: Toolchain, folder: Path, name: str) -> l
     check_exportable(program, "native kernel")
     stem = file_stem(name)
     units = [*program.units, SourceUnit(stem, model_source(program, stem))]
-    return write_library(program, toolchain, folder, stem, units, NativeFiles(_HEADERS, _SOURCES))
+    return write_library(program, toolchain, folder, stem, units, _FILES)
 
 
 def file_stem(name: str) -> str:
     """What the files of a model are called."""
     stem = identifier(name)
     return f"model_{stem}" if _TAKEN.fullmatch(stem) else stem
-
-
-class NativeFiles(NamedTuple):
-    """What of `runtime/native` becomes part of a library."""
-
-    headers: tuple[str, ...]
-    sources: tuple[str, ...]
-    public: tuple[str, ...] = ("whence.h",)
-    """The headers that applications include; the model's own includes the last."""
 
 
 def write_library(
@@ -83,14 +73,16 @@ def write_library(
     and sources; returns what was written. With `links_later`, the library leaves functions to the
     program that it is linked into.
     """
-    native = {
-        each: (resources.files("whence.runtime") / "native" / each).read_text(encoding="utf-8")
-        for each in (*files.headers, *files.sources)
-    }
-    headers = tuple((each, native[each]) for each in files.headers)
+    folder_in_package = resources.files("whence.runtime") / "native"
+
+    def native(file: str) -> str:
+        return (folder_in_package / file).read_text(encoding="utf-8")
+
+    names = sorted((*(f"{each}.h" for each in files.modules), *files.more_headers))
+    headers = tuple((name, native(name)) for name in names)
     all_units = [
         *(unit if unit.headers else SourceUnit(unit.name, unit.source, headers) for unit in units),
-        *(SourceUnit(each.removesuffix(".c"), native[each], headers) for each in files.sources),
+        *(SourceUnit(each, native(f"{each}.c"), headers) for each in files.modules),
     ]
     library_name = f"lib{stem}{toolchain.target.library_suffix}"
     library = toolchain.build_library(
@@ -105,7 +97,7 @@ def write_library(
     shutil.copyfile(library, own[0])
     own[1].write_text(header_text(program, stem, files.public[-1]), encoding="ascii")
     for path in public:
-        path.write_text(native[path.name], encoding="utf-8")
+        path.write_text(native(path.name), encoding="utf-8")
     program.weights.tofile(weights)
     for file, text in source_files(all_units).items():
         (sources / file).write_text(text, encoding="utf-8")

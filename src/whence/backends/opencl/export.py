@@ -30,17 +30,8 @@ from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.graph import Graph, Ref
 
 FILES = NativeFiles(
-    headers=(
-        "whence.h",
-        "whence_cl.h",
-        "whence_description.h",
-        "whence_opencl.h",
-        "whence_opencl_stream.h",
-        "whence_runtime.h",
-        "whence_state.h",
-        "whence_stream.h",
-    ),
-    sources=("whence_opencl.c", "whence_opencl_stream.c", "whence_state.c", "whence_stream.c"),
+    ("whence_opencl", "whence_opencl_stream", "whence_state", "whence_stream"),
+    ("whence.h", "whence_cl.h", "whence_description.h", "whence_runtime.h"),
     public=("whence.h", "whence_opencl.h"),
 )
 # What every device of OpenCL 1.2's full profile has, except for the size of a group, which the
