@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from whence.attribution.profile import GROUPINGS
-from whence.cli.console import check_file, check_folder, out, progress, safe
+from whence.cli.console import check_file, check_folder, progress
 from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.foreign.import_trace import FORMATS
-from whence.report.files import left_out
-from whence.report.terminal import print_profile
 
 
 def import_command(
@@ -51,6 +49,7 @@ def import_command(
     [dim]whence import run.etdp --model m.pt2 --graph etrecord.bin[/dim]   ExecuTorch
     [dim]whence import m_vela_debug.xml --model m.tflite[/dim]   Vela
     """
+    from whence.cli.profile import show_profile
     from whence.foreign.import_trace import import_trace
 
     if by not in GROUPINGS:
@@ -60,15 +59,4 @@ def import_command(
     shapes = parse_sizes(shape, dim, model)
     with progress("reading"):
         found = import_trace(trace, model, graph=graph, shapes=shapes, format_name=format_name)
-    files = found.save(output) if output is not None else []
-    shown = found.without_local_paths()
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
-        files.append(json_file)
-    console = out()
-    print_profile(console, shown, by, limit)
-    for file in files:
-        console.print(safe(f" → {file}", "dim"), soft_wrap=True)
-    if output is not None and (missing := left_out(found)):
-        console.print(safe(f" {missing}", "dim"), soft_wrap=True)
+    show_profile(found, by, limit, output, json_file)

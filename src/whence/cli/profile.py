@@ -153,6 +153,23 @@ def profile(
             to_compare=output is not None or json_file is not None,
         )
     )
+    show_profile(
+        found, by, limit, output, json_file, depth=depth, memory=memory, full_paths=full_paths
+    )
+
+
+def show_profile(
+    found: Profile,
+    by: str,
+    limit: int,
+    output: Path | None,
+    json_file: Path | None,
+    *,
+    depth: int = 0,
+    memory: bool = False,
+    full_paths: bool = False,
+) -> None:
+    """Write the files that were asked for and print the table; with `memory`, who holds it too."""
     shown = found if full_paths else found.without_local_paths()
     # Files first: whoever reads the table may stop reading (`| head`), which ends the program.
     files = found.save(output, full_paths=full_paths) if output is not None else []
