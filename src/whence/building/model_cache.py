@@ -72,9 +72,7 @@ class Interface:
     @property
     def is_static(self) -> bool:
         """Are the shapes of all inputs known?"""
-        return all(
-            isinstance(each.type, TensorType) and each.type.is_static for each in self.inputs
-        )
+        return len(self.shapes) == len(self.inputs)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

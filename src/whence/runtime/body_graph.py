@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.extent import is_symbolic, names
 from whence.graph import Graph, Node, Ref
+from whence.graph.iterations import captures
 from whence.ops.definition import Attrs
 from whence.passes.shapes.propagate_types import TypeRefresher
 from whence.types import DType, TensorType, ValueType
@@ -46,8 +47,7 @@ def passed_on(body: Graph) -> dict[int, int]:
 
 def known_inputs(graph: Graph, node: Node, body: Graph) -> KnownInputs:
     """Of the inputs of a body that `node` of `graph` holds."""
-    captures = node.attrs.get("captures", 0)
-    n_captures = captures if isinstance(captures, int) else 0
+    n_captures = captures(node)
     constants: dict[int, np.ndarray] = {}
     sizes: dict[int, np.ndarray] = {}
     # Captures are the last inputs of the operator and of the body.
@@ -164,21 +164,11 @@ class _SizeArithmetic:
             self._size(ast.parse(str(item).replace("/", "//"), mode="eval").body)
             for item in sizes.flat
         ]
-        joined = self._add("Concat", *parts, length=len(parts), axis=0)
-        shape = self._const(np.array(sizes.shape, np.int64))
-        shaped = Node(
-            self._graph.new_id(), "Reshape", (joined, shape), (TensorType(DType.I64, sizes.shape),)
-        )
-        self._graph.append(shaped)
-        self._graph.append(
-            Node(
-                entry.id,
-                "Cast",
-                (shaped.ref(),),
-                (TensorType(kind.dtype, sizes.shape),),
-                {"to": int(kind.dtype)},
-            )
-        )
+        joined = self._add("Concat", *parts, shape=(len(parts),), axis=0)
+        wanted = self._const(np.array(sizes.shape, np.int64))
+        shaped = self._add("Reshape", joined, wanted, shape=sizes.shape)
+        made = TensorType(kind.dtype, sizes.shape)
+        self._graph.append(Node(entry.id, "Cast", (shaped,), (made,), {"to": int(kind.dtype)}))
 
     def _size(self, node: ast.expr) -> Ref:
         match node:
@@ -199,8 +189,8 @@ class _SizeArithmetic:
         node = Node(self._graph.new_id(), "Const", (), (TensorType.of(value),), value=value)
         return self._graph.append(node).ref()
 
-    def _add(self, op: str, *inputs: Ref, length: int = 1, **attrs: int) -> Ref:
-        kind = TensorType(DType.I64, (length,))
+    def _add(self, op: str, *inputs: Ref, shape: tuple[int, ...] = (1,), **attrs: int) -> Ref:
+        kind = TensorType(DType.I64, shape)
         return self._graph.append(Node(self._graph.new_id(), op, inputs, (kind,), attrs)).ref()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from whence.graph import Graph, Node
 from whence.graph.iterations import ITERATING, captures, loop_heads
+from whence.ops.attributes import get_int
 
 
 class BodyRoles(NamedTuple):
@@ -73,6 +74,5 @@ def roles_of(node: Node, body: Graph, given: Sequence[int], made: Sequence[int])
 
 def _states(node: Node, body: Graph) -> int:
     """How many values are carried from iteration to iteration."""
-    rows = node.attrs.get("num_scan_inputs", 0)
     first, _ = loop_heads(node)
-    return len(body.inputs) - captures(node) - first - (rows if isinstance(rows, int) else 0)
+    return len(body.inputs) - captures(node) - first - get_int(node.attrs, "num_scan_inputs", 0)
