@@ -67,6 +67,22 @@ def test_open_shapes(whence: Whence, tmp_path: Path) -> None:
     )
 
 
+def test_no_output_is_written_over_another(whence: Whence, tmp_path: Path) -> None:
+    names = ("a", "a_2", "a.")
+    proto = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[1] x)'
+        " => (float[1] p, float[1] q, float[1] r) { p = Neg(x)  q = Exp(x)  r = Abs(x) }"
+    )
+    for node, output, name in zip(proto.graph.node, proto.graph.output, names, strict=True):
+        node.output[0] = output.name = name
+    onnx.save(proto, tmp_path / "odd.onnx")
+    x = _saved(tmp_path / "x.npy", np.zeros(1, np.float32))
+    done = whence("run", tmp_path / "odd.onnx", "-o", tmp_path / "out", "--input", f"x={x}")
+    assert done.code == 0, done.err
+    written = {path.stem: float(np.load(path)[0]) for path in (tmp_path / "out").iterdir()}
+    assert written == {"a": 0, "a_2": 1, "a_2_2": 0}
+
+
 def test_outputs_with_names_that_are_no_file_names(whence: Whence, tmp_path: Path) -> None:
     proto = parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> net (float[2] x) => (float[2] a, float[2] b) { a'

@@ -105,7 +105,8 @@ def _write(folder: Path, names: Sequence[str], values: Sequence[Any]) -> None:
     taken: set[str] = set()
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
         stem = identifier(name)
-        stem = f"{stem}_{number}" if stem in taken else stem
+        while stem in taken:
+            stem = f"{stem}_{number}"
         taken.add(stem)
         items = (
             {f"{stem}.{position}": item for position, item in enumerate(value)}
