@@ -22,11 +22,11 @@ _IMPORTED = ("tensorrt", "executorch", "vela")
 
 def check_engine_name(engine: str) -> None:
     """Refuse what neither whence nor another engine that it can run is called."""
-    known = (*backend_names(), *NAMES)
-    if engine.partition(":")[0] in known:
+    own = backend_names()
+    if engine in NAMES or engine.partition(":")[0] in own:
         return
     hint = f"; `whence import` reads traces of {engine}" if engine in _IMPORTED else ""
-    raise InputError(f"there is no engine '{engine}'; there are {', '.join(known)}{hint}")
+    raise InputError(f"there is no engine '{engine}'; there are {', '.join((*own, *NAMES))}{hint}")
 
 
 def profile_elsewhere(
