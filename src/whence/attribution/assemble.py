@@ -32,7 +32,7 @@ from whence.attribution.shape_traits import contraction_of, trait_of
 from whence.attribution.source_costs import own_work, sized, source_costs, source_kinds
 from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import Splitter, largest_remainder
-from whence.attribution.traffic import footprint, made_bytes, made_for_others
+from whence.attribution.traffic import footprint, made_for_others
 from whence.attribution.work_items import NOT_DIVIDED, work_items
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
@@ -188,9 +188,9 @@ def assemble(
                 if engine == "cpu"
                 else NOT_KNOWN
             )
-            row = _kernel(part.graph, step, measured, time, shares, times, error, known)
-            part_executed = executed_part(step, known.executed)
-            kernels.append(_in_its_place(part.graph, step, row, made_in, made_by, part_executed))
+            kernels.append(
+                _kernel(part.graph, step, measured, shares, times, error, known, made_in, made_by)
+            )
     wall = sum(measured.runs_ns)
     return Profile(
         model=model,
@@ -240,12 +240,14 @@ def _kernel(
     graph: Graph,
     step: ProgramStep,
     measured: Measurement,
-    time: int,
     shares: Sequence[Share],
     times: Sequence[int],
     error: float,
     known: Efficiency,
+    made_in: Mapping[int, int],
+    made_by: Mapping[int, str],
 ) -> KernelRow:
+    """`made_in` and `made_by` have the step and the pass that made each node."""
     whole = sum(share.weight for share in shares)
     weight: dict[int, int] = defaultdict(int)
     spent: dict[int, int] = defaultdict(int)
@@ -254,6 +256,12 @@ def _kernel(
         weight[share.source] += share.weight
         spent[share.source] += part
         inserted[share.source] += part if share.inserted else 0
+    is_inserted = bool(shares) and all(share.inserted for share in shares)
+    makers = (made_by[node] for node in step.nodes if node in made_by)
+    made, executed = made_for_others(graph, step), known.executed
+    trait = trait_of(graph, step, executed_part(step, executed))
+    inputs = (ref for node in map(graph.get, step.nodes) if node is not None for ref in node.inputs)
+    read = dict.fromkeys(made_in.get(ref.node, step.number) for ref in inputs if ref is not None)
     return KernelRow(
         id=step.number,
         name=step.name,
@@ -261,60 +269,36 @@ def _kernel(
             Part(source, weight[source] / whole, spent[source], inserted[source])
             for source in sorted(weight)
         ),
-        time_ns=time,
+        time_ns=int(measured.step_ns[step.number]),
         calls=int(measured.step_calls[step.number]),
         min_ns=int(measured.step_min_ns[step.number]),
         native=bool(step.symbol),
         why_reference=step.why_reference,
-        inserted=bool(shares) and all(share.inserted for share in shares),
+        inserted=is_inserted,
         ops=tuple(member.op for member in step.members),
-        shape=", ".join(str(graph.type_of(ref)) for ref in made_for_others(graph, step)),
+        shape=", ".join(str(graph.type_of(ref)) for ref in made),
         waited_ns=int(measured.step_waited_ns[step.number]),
         flops=known.flops,
         bytes=known.bytes,
         defined_flops=sum(member.flops for member in step.members) if known.flops else 0,
-        executed_flops=0 if known.executed is None else known.executed.operations,
-        executed_bytes=0 if known.executed is None else known.executed.bytes,
+        executed_flops=0 if executed is None else executed.operations,
+        executed_bytes=0 if executed is None else executed.bytes,
         least_ns=known.least_ns,
         bound=str(known.bound),
         items=known.items,
         workers=known.workers,
+        is_contraction=contraction_of(graph, step) is not None,
+        trait_kind=trait.kind,
+        trait=trait.words,
+        reach=trait.reach,
+        reads=tuple(number for number in read if number != step.number),
+        made_bytes=sum(map(graph.nbytes, made)),
+        inserted_by=next(makers, "") if is_inserted else "",
         runs_ns=tuple(measured.stored_runs(step.number)),
         shortest_busy_ns=tuple(measured.shortest_busy(step.number)),
         busy_quantiles_ns=tuple(measured.busy_quantiles(step.number)),
         busy_scatter=float(measured.busy_scatter[step.number]) if len(measured.busy_scatter) else 0,
         error=error,
-    )
-
-
-def _in_its_place(
-    graph: Graph,
-    step: ProgramStep,
-    row: KernelRow,
-    made_in: Mapping[int, int],
-    made_by: Mapping[int, str],
-    executed: float,
-) -> KernelRow:
-    """The row with what its shape, and what is around it, tells."""
-    trait = trait_of(graph, step, executed)
-    read = {
-        made_in[ref.node]: None
-        for number in step.nodes
-        if (node := graph.get(number)) is not None
-        for ref in node.inputs
-        if ref is not None and made_in.get(ref.node, step.number) != step.number
-    }
-    return dataclasses.replace(
-        row,
-        is_contraction=contraction_of(graph, step) is not None,
-        trait_kind=trait.kind,
-        trait=trait.words,
-        reach=trait.reach,
-        reads=tuple(read),
-        made_bytes=made_bytes(graph, step),
-        inserted_by=next((made_by[node] for node in step.nodes if node in made_by), "")
-        if row.inserted
-        else "",
     )
 
 

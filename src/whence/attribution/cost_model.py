@@ -166,8 +166,8 @@ def node_cost(graph: Graph, node: Node) -> Cost | None:
 
 def is_integer(graph: Graph, node: Node) -> bool:
     """Are its products of bytes?"""
-    first = graph.type_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
-    return isinstance(first, TensorType) and first.dtype.numpy.itemsize == 1
+    first = graph.tensor_type(node.inputs[0]) if node.inputs else None
+    return first is not None and first.dtype.numpy.itemsize == 1
 
 
 def is_contraction(op: str) -> bool:

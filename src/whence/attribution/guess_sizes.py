@@ -215,8 +215,8 @@ class _Place:
         """What the constant weights that it meets first say of it."""
         for user, index in self.graph.uses(self.node.ref()):
             weights = user.operand("W", "B") if index == 0 else None
-            value = None if weights is None else self.graph.type_of(weights)
-            shape = value.static_shape if isinstance(value, TensorType) else None
+            value = self.graph.tensor_type(weights)
+            shape = None if value is None else value.static_shape
             if not shape or weights is None or not self.graph[weights.node].is_const:
                 continue
             if user.is_a("Conv") and self.axis == 1:

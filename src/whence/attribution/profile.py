@@ -273,41 +273,30 @@ class Profile:
             raise InputError(f"cannot group a profile by '{what}'; there is {', '.join(GROUPINGS)}")
         if what == "kernel":
             rows = [
-                RowGroup(
-                    f"{kernel.id} {kernel.name}",
-                    kernel.time_ns,
-                    self.share(kernel.time_ns),
-                    len(kernel.origin),
-                    1,
-                )
-                for kernel in self.kernels
-                if kernel.origin
+                self._group(f"{row.id} {row.name}", row.time_ns, len(row.origin), 1)
+                for row in self.kernels
+                if row.origin
             ]
         elif what == "pass":
-            rows = [
-                RowGroup(name, time, self.share(time), 0, 0) for name, time in self.passes.items()
-            ]
+            rows = [self._group(name, time, 0, 0) for name, time in self.passes.items()]
         else:
-            rows = self._grouped(group_key(what, depth))
+            key = group_key(what, depth)
+            members: dict[str, list[SourceRow]] = defaultdict(list)
+            for source in self.sources:
+                members[key(source)].append(source)
+            rows = [
+                self._group(
+                    name,
+                    sum(each.time_ns for each in group),
+                    len(group),
+                    len({kernel for each in group for kernel in each.kernels}),
+                )
+                for name, group in members.items()
+            ]
         return sorted(rows, key=lambda row: -row.time_ns)
 
-    def _grouped(self, key: Callable[[SourceRow], str]) -> list[RowGroup]:
-        members: dict[str, list[SourceRow]] = defaultdict(list)
-        for row in self.sources:
-            members[key(row)].append(row)
-        found = []
-        for name, group in members.items():
-            time = sum(row.time_ns for row in group)
-            found.append(
-                RowGroup(
-                    name,
-                    time,
-                    self.share(time),
-                    len(group),
-                    len({kernel for row in group for kernel in row.kernels}),
-                )
-            )
-        return found
+    def _group(self, key: str, time_ns: int, operators: int, kernels: int) -> RowGroup:
+        return RowGroup(key, time_ns, self.share(time_ns), operators, kernels)
 
     # ---- out ----
 

@@ -135,7 +135,5 @@ def _channels_made(node: Node, weights: tuple[int, ...]) -> int:
 
 
 def _shape(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
-    kind = graph.type_of(ref) if ref is not None else None
-    shape = kind.shape if isinstance(kind, TensorType) else None
-    known = tuple(dim for dim in shape or () if isinstance(dim, int))
-    return known if shape is not None and len(known) == len(shape) else None
+    kind = graph.tensor_type(ref)
+    return None if kind is None else kind.static_shape

@@ -13,7 +13,6 @@ from whence.ops.definition import Cost
 from whence.ops.registry import REGISTRY
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.provenance import Origin
-from whence.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +112,11 @@ def source_kinds(graph: Graph) -> Kinds:
 
 
 def _reads(graph: Graph, node: Node, source: int) -> list[tuple[Origin, int]]:
-    found = []
-    for ref in node.inputs:
-        kind = graph.type_of(ref) if ref is not None else None
-        # What an operator makes for itself, where the reader restated it in several nodes, is none
-        # of its inputs.
-        if (
-            ref is not None
-            and isinstance(kind, TensorType)
-            and source not in graph[ref.node].origin
-        ):
-            found.append((graph[ref.node].origin, kind.nbytes or 0))
-    return found
+    makers = (
+        (graph[ref.node].origin, graph.nbytes(ref))
+        for ref in node.inputs
+        if ref is not None and graph.tensor_type(ref) is not None
+    )
+    # What an operator makes for itself, where the reader restated it in several nodes, is none of
+    # its inputs.
+    return [(origin, size) for origin, size in makers if source not in origin]

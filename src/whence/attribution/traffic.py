@@ -29,11 +29,6 @@ def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = 
     return Traffic(near, far)
 
 
-def made_bytes(graph: Graph, step: ProgramStep) -> int:
-    """The bytes that a step makes for others."""
-    return sum(map(graph.nbytes, made_for_others(graph, step)))
-
-
 def footprint(program: Program) -> int:
     """The bytes that a run touches: weights, arena, inputs and outputs."""
     graph = program.graph

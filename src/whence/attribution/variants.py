@@ -240,10 +240,10 @@ class _Builder:
 
 
 def _fits(graph: Graph, main: Ref, ref: Ref) -> bool:
-    one, other = graph.type_of(main), graph.type_of(ref)
-    if not isinstance(one, TensorType) or not isinstance(other, TensorType):
+    one, other = graph.tensor_type(main), graph.tensor_type(ref)
+    if one is None or other is None or one.elements is None:
         return False
-    return one.dtype is other.dtype and one.elements is not None and one.elements == other.elements
+    return one.dtype is other.dtype and one.elements == other.elements
 
 
 def _shape_of(kind: TensorType) -> np.ndarray:

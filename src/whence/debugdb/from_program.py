@@ -260,10 +260,8 @@ def _window(graph: Graph, node: Node) -> tuple[int | None, int | None]:
     shape: object = node.attrs.get("kernel_shape")
     weights = node.operand("W", "w")
     if shape is None and "Conv" in node.op and weights is not None:
-        kind = graph.type_of(weights)
-        shape = (
-            kind.shape[2:] if isinstance(kind, TensorType) and kind.shape is not None else (None,)
-        )
+        kind = graph.tensor_type(weights)
+        shape = (None,) if kind is None or kind.shape is None else kind.shape[2:]
     if not isinstance(shape, tuple) or not shape:
         return 1, 1
     return _known(shape[-1]), _known(shape[-2]) if len(shape) > 1 else 1
