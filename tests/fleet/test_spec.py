@@ -50,6 +50,11 @@ def test_a_matrix_is_all_of_everything(folder):
     assert shapes == {"{'x': (16, 64)}", "{'x': (8, 64)}"}
 
 
+def test_a_list_of_one_may_be_that_one(folder):
+    spec = spec_of(folder, 'models = "models/a.onnx"\nthreads = 2\nengines = "onnxruntime"')
+    assert (len(spec.models), spec.threads, spec.engines) == (1, (2,), ("onnxruntime",))
+
+
 def test_cells_are_known_by_what_they_are_not_by_where_they_lie(folder):
     (first,) = [
         t.cell for t in tasks_of(spec_of(folder, 'models = ["models/a.onnx"]'), "n", folder)
@@ -98,7 +103,10 @@ def test_every_fact_of_a_cell_is_in_its_key(change):
         ('models = ["models/a.onnx"]\nengines = ["abacus"]', "'abacus' is not installed"),
         ('models = ["models/a.onnx"]\n[shapes.z]\nx = [1]', "none of the models"),
         ('models = ["models/a.onnx"]\n[limits]\ntimeout = "soon"', "not a number"),
+        ('models = ["models/a.onnx"]\n[limits]\nmemory_gib = inf', "memory_gib is inf"),
+        ('models = ["models/a.onnx"]\n[limits]\ntimeout = nan', "timeout is nan"),
         ('models = ["models/a.onnx"]\n[limits]\nspeed = 1', "'speed'"),
+        ('models = ["models/a.onnx"]\nengines = [1]', "engines is not a list of texts"),
     ],
 )
 def test_what_is_wrong_is_said(folder, text, words):

@@ -20,10 +20,11 @@ seconds = 20           # at most so long for the timed runs
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from whence.fleet.cell import CURRENT, WHENCE
 from whence.fleet.process import CellLimits
 
 SUFFIXES = (".onnx", ".tflite", ".circle")
+_LIMITS = ("timeout", "memory_gib", "error", "seconds", "warmup", "tune")
 _TARGET = re.compile(r"[A-Za-z0-9_.+-]*")
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -63,28 +65,33 @@ def read_spec(path: Path) -> Spec:
         raise InputError(f"'{path}': no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"'{path}' is not TOML: {error}") from error
-    known = {"models", "engines", "threads", "targets", "versions", "machines", "shapes", "limits"}
-    if unknown := sorted(set(content) - known):
-        raise InputError(
-            f"'{path}' has {unknown[0]!r}, which a sweep does not know; there is"
-            f" {', '.join(sorted(known))}"
-        )
     where = f"'{path}'"
-    models = _texts(content, "models", (), where)
+    _check_known(content, [each.name for each in fields(Spec)], where)
+    given: dict[str, Any] = {
+        name: _texts(content[name], f"{where}: {name}")
+        for name in ("engines", "targets", "versions", "machines")
+        if name in content
+    }
+    if "threads" in content:
+        counts = _several(content["threads"])
+        given["threads"] = tuple(_whole(each, f"{where}: threads") for each in counts)
+    models = _texts(content.get("models", ()), f"{where}: models")
     return checked(
         Spec(
             models=tuple(find_models(models, path.parent)),
-            engines=_texts(content, "engines", (WHENCE,), where),
-            threads=tuple(
-                _whole(each, f"{where}: threads") for each in content.get("threads", (0,))
-            ),
-            targets=_texts(content, "targets", ("",), where),
-            versions=_texts(content, "versions", (CURRENT,), where),
-            machines=_texts(content, "machines", (), where),
             shapes=_shapes(content.get("shapes", {}), where),
-            limits=_limits(content.get("limits", {}), where),
+            limits=_limits(content.get("limits", {}), f"{where}: [limits]"),
+            **given,
         )
     )
+
+
+def _check_known(content: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    if unknown := sorted(set(content).difference(known)):
+        raise InputError(
+            f"{where} has {unknown[0]!r}, which a sweep does not know; there is"
+            f" {', '.join(sorted(known))}"
+        )
 
 
 def checked(spec: Spec) -> Spec:
@@ -124,15 +131,17 @@ def find_models(names: Sequence[str], beside: Path) -> Iterator[Path]:
     yield from found
 
 
-def _texts(
-    content: Mapping[str, Any], name: str, default: tuple[str, ...], where: str
-) -> tuple[str, ...]:
-    found = content.get(name, default)
-    if isinstance(found, str):
-        found = (found,)
-    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
-        raise InputError(f"{where}: {name} is not a list of texts")
-    return tuple(dict.fromkeys(found))
+def _several(given: object) -> Sequence[object]:
+    """A list, or one alone."""
+    return given if isinstance(given, list | tuple) else [given]
+
+
+def _texts(given: object, what: str) -> tuple[str, ...]:
+    found = _several(given)
+    texts = [each for each in found if isinstance(each, str)]
+    if len(texts) != len(found):
+        raise InputError(f"{what} is not a list of texts")
+    return tuple(dict.fromkeys(texts))
 
 
 def _whole(value: object, what: str) -> int:
@@ -175,15 +184,13 @@ def _shapes(content: object, where: str) -> dict[str, tuple[Shapes, ...]]:
 
 def _limits(content: object, where: str) -> CellLimits:
     if not isinstance(content, dict):
-        raise InputError(f"{where}: [limits] is not a table")
-    known = {"timeout", "memory_gib", "error", "seconds", "warmup", "tune"}
-    if unknown := sorted(set(content) - known):
-        raise InputError(
-            f"{where}: [limits] has {unknown[0]!r}; there is {', '.join(sorted(known))}"
-        )
+        raise InputError(f"{where} is not a table")
+    _check_known(content, _LIMITS, where)
     for name, value in content.items():
         if name != "tune" and (
-            not isinstance(value, int | float) or isinstance(value, bool) or value < 0
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not 0 <= value < math.inf
         ):
             raise InputError(f"{where}: {name} is {value!r}, not a number from 0")
     usual = CellLimits()
