@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from whence.building.backend import Progress
 from whence.errors import UnsupportedError
 from whence.foreign.workers.serve import MARK
 
@@ -129,6 +130,22 @@ class EngineProcess:
 
     def _resume(self) -> None:
         os.kill(self._process.pid, signal.SIGCONT)
+
+
+def run_in_turns(
+    processes: Sequence[EngineProcess],
+    runs: int,
+    at_once: int,
+    doing: str,
+    progress: Progress | None,
+) -> None:
+    """So many runs of each, a few of one before it is the next one's turn."""
+    for done in range(0, runs, at_once):
+        batch = min(at_once, runs - done)
+        for process in processes:
+            process.ask("runs", batch)
+        if progress is not None:
+            progress(doing, done + batch, runs)
 
 
 def worker_environment() -> dict[str, str]:

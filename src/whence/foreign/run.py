@@ -23,7 +23,7 @@ from whence.foreign.engine_rates import engine_rates
 from whence.foreign.engines import check_engine
 from whence.foreign.named_model import with_names
 from whence.foreign.placement import Placement
-from whence.foreign.process import EngineProcess
+from whence.foreign.process import EngineProcess, run_in_turns
 from whence.foreign.read_recording import read_recording
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, check_first_generation
@@ -124,13 +124,7 @@ def record(
         raise InputError(f"a profile needs at least one run, not {runs}")
     with started(subject, engine, threads) as process:
         process.ask("warmup", warmup)
-        done = 0
-        while done < runs:
-            batch = min(_TURN, runs - done)
-            process.ask("runs", batch)
-            done += batch
-            if progress is not None:
-                progress(f"running {engine}", done, runs)
+        run_in_turns([process], runs, _TURN, f"running {engine}", progress)
         return finished(subject, process, keep)
 
 

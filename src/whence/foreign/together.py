@@ -15,7 +15,7 @@ from whence.codegen.target import usable_cores
 from whence.errors import InputError
 from whence.foreign.engine_comparison import EngineComparison, compare_profiles
 from whence.foreign.engines import ENGINES
-from whence.foreign.process import EngineProcess
+from whence.foreign.process import EngineProcess, run_in_turns
 from whence.foreign.run import Subject, attribute, finished, started
 
 WHENCE = "whence"
@@ -52,14 +52,7 @@ def compare_engines(
             )
         for process in processes.values():
             process.ask("warmup", warmup)
-        done = 0
-        while done < runs:
-            batch = min(_TURN, runs - done)
-            for process in processes.values():
-                process.ask("runs", batch)
-            done += batch
-            if progress is not None:
-                progress("running in turns", done, runs)
+        run_in_turns(list(processes.values()), runs, _TURN, "running in turns", progress)
         profiles = {name: _profile(subject, process) for name, process in processes.items()}
     return compare_profiles(profiles, data_edges(subject))
 
