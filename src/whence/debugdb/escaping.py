@@ -18,17 +18,9 @@ _ESCAPED = re.compile("_x([0-9A-F]{4})_")
 
 def escape(text: str) -> str:
     """The text in characters that XML 1.0 allows and no parser changes."""
-    return _UNSAFE.sub(_code, text)
+    return _UNSAFE.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
 
 
 def unescape(text: str) -> str:
     """What `escape` was given."""
-    return _ESCAPED.sub(_char, text) if "_x" in text else text
-
-
-def _code(found: re.Match[str]) -> str:
-    return f"_x{ord(found[0]):04X}_"
-
-
-def _char(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16))
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text

@@ -18,7 +18,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from whence.debugdb.rows import NONE, Cell, Column, Kind, OptimisedRow, QueueRow, TableSchema
+from whence.debugdb.rows import NONE, Cell, Column, Kind, TableSchema
 from whence.debugdb.tables import RESERVED, TABLES, VELA_TABLES, DebugDatabase, Extra
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -89,11 +89,9 @@ class TableReader:
         if regor:
             db = self._db
             db.optimised[:] = [
-                OptimisedRow(row.id, row.source_id or NONE, *row[2:]) for row in db.optimised
+                row._replace(source_id=row.source_id or NONE) for row in db.optimised
             ]
-            db.queue[:] = [
-                QueueRow(row.offset, row.cmdstream_id, row.optimised_id or NONE) for row in db.queue
-            ]
+            db.queue[:] = [row._replace(optimised_id=row.optimised_id or NONE) for row in db.queue]
 
     def _add_known(
         self, table: TableSchema, columns: Sequence[str], rows: Sequence[Sequence[str]]

@@ -15,7 +15,7 @@ them together:
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, get_args, get_type_hints
 
@@ -288,10 +288,6 @@ class TableSchema:
     @property
     def header(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
-
-    def make(self, cells: Sequence[Cell]) -> Row:
-        """A row of this table's type."""
-        return self.row(*cells)
 
 
 _KINDS = {int: Kind.INT, float: Kind.REAL, str: Kind.TEXT}

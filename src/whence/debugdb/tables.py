@@ -76,7 +76,7 @@ class DebugDatabase:
 
     def add(self, table: TableSchema, cells: Iterable[Sequence[Cell]]) -> None:
         """Append rows given as cells in the order of the table's columns."""
-        getattr(self, table.field).extend(table.make(row) for row in cells)
+        getattr(self, table.field).extend(table.row(*row) for row in cells)
 
     def extra(self, name: str) -> Extra | None:
         """The other writer's table of that name."""

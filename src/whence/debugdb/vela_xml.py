@@ -144,7 +144,7 @@ def _database(found: _Document, notes: list[str], name: str) -> DebugDatabase:
             f"'{name}' was written in a format that this whence does not know; a newer one may"
             " read it"
         )
-    decode = unescape if ours else _as_it_is
+    decode = unescape if ours else str
     attributes = dict(found.attributes)
     db = DebugDatabase(
         decode(attributes.pop("source", "")),
@@ -163,10 +163,6 @@ def _database(found: _Document, notes: list[str], name: str) -> DebugDatabase:
             reader.add(decode(title), header, rows)
     reader.finish(regor="optimised" not in found.attributes and not ours)
     return db
-
-
-def _as_it_is(text: str) -> str:
-    return text
 
 
 _ROOT = re.compile(rb'<debug source="(?P<source>.*?)"(?: optimised="(?P<optimised>.*)")?>\r?\n')

@@ -129,20 +129,9 @@ def _facts(profile: Profile) -> Extra:
 
 def efficiency_rows(profile: Profile) -> list[EfficiencyRow]:
     """Of the kernels of which something is known."""
+    _, *facts = EfficiencyRow._fields
     return [
-        EfficiencyRow(
-            row.id,
-            row.flops,
-            row.bytes,
-            row.gflops,
-            row.gbytes,
-            row.least_ns,
-            row.of_peak,
-            row.bound,
-            row.items,
-            row.workers,
-            row.waited_ns,
-        )
+        EfficiencyRow(row.id, *(getattr(row, name) for name in facts))
         for row in profile.kernels
         if row.bound
     ]
