@@ -17,7 +17,7 @@ from whence.attribution.executed_work import executed_work
 from whence.attribution.leave_out import Measured
 from whence.attribution.memory_use import is_continued, memory_use
 from whence.attribution.modules import Module, find_modules
-from whence.attribution.outcome_text import OutcomeFacts, describe
+from whence.attribution.outcome_text import describe
 from whence.attribution.policy import EXACT, MODELLED, REDUCED_PRECISION
 from whence.attribution.profile import Background, Profile, Writer
 from whence.attribution.rows import (
@@ -321,22 +321,21 @@ def _sources(
     rows = []
     for source, fate in zip(ledger.sources, outcomes(graph), strict=True):
         own = parts.get(source.id, ())
-        others = dict.fromkeys(part.id for kernel, _ in own for part in kernel.origin)
-        about = OutcomeFacts(
-            source.id,
+        became = describe(
+            ledger,
+            source,
             fate,
-            [kernel.id for kernel, _ in own],
-            [other for other in others if other != source.id],
-            any(not kernel.native for kernel, _ in own),
-            holders.get(source.id),
-            stands_as[source.id],
+            own,
+            end=ends.get(source.id),
+            holder=holders.get(source.id),
+            stands_as=stands_as[source.id],
         )
         rows.append(
             source_row(
                 source,
                 modules.get(source.id),
                 fate,
-                describe(ledger, ends, about),
+                became,
                 own,
                 wall_ns=wall,
                 run_ns=run_times(measured.per_run_ns, own),

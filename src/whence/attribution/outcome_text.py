@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from whence.attribution.rows import Own
 from whence.graph.eliminated import Elimination
-from whence.provenance import Ledger, Outcome, Reason
+from whence.provenance import Ledger, Outcome, Reason, SourceOp
 
 _MOST_NAMED = 3
 _VERBS: Mapping[str, str] = {
@@ -22,23 +22,6 @@ _VERBS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeFacts:
-    """What there is to say about one operator."""
-
-    source: int
-    fate: Outcome
-    kernels: Sequence[int]
-    companions: Sequence[int]
-    """The other source operators of its kernels."""
-    is_reference: bool
-    """One of its kernels is a reference implementation."""
-    holder: int | None
-    """The source operator with the nested graph it stands in, when it stands in one."""
-    stands_as: Collection[str]
-    """The operators of the graph that do its work."""
-
-
 def without_kernel(ops: Collection[str]) -> str:
     """Why nothing is done at run time for an operator that the graph still has, as these."""
     if "Assign" in ops:
@@ -50,30 +33,40 @@ def without_kernel(ops: Collection[str]) -> str:
     return "a view, nothing to do at run time"
 
 
-def describe(ledger: Ledger, ends: Mapping[int, Elimination], about: OutcomeFacts) -> str:
-    """`ends` has, by source operator, how one that no longer runs came to its end."""
-    if about.fate in (Outcome.REMOVED, Outcome.DEAD, Outcome.LOST) or (
-        about.fate is Outcome.FOLDED and not about.kernels
+def describe(
+    ledger: Ledger,
+    source: SourceOp,
+    fate: Outcome,
+    own: Own,
+    *,
+    end: Elimination | None,
+    holder: int | None,
+    stands_as: Collection[str],
+) -> str:
+    """`own` are its parts of kernels, `end` how one that no longer runs came to its end, `holder`
+    the operator with the nested graph it stands in, and `stands_as` the operators of the graph that
+    do its work.
+    """
+    if fate in (Outcome.REMOVED, Outcome.DEAD, Outcome.LOST) or (
+        fate is Outcome.FOLDED and not own
     ):
-        if about.source not in ends:
-            return "lost" if about.fate is Outcome.LOST else "computed at compile time"
-        end = ends[about.source]
+        if end is None:
+            return "lost" if fate is Outcome.LOST else "computed at compile time"
         return f"{_VERBS[end.reason]} ({end.pass_name})"
-    if not about.kernels:
-        if about.holder is not None:
-            return f"runs inside {ledger.source(about.holder).name}"
-        return without_kernel(about.stands_as)
-    listed = ", ".join(str(kernel) for kernel in about.kernels[:4]) + (
-        ", ..." if len(about.kernels) > 4 else ""
-    )
-    where = f"→ kernel{'s' if len(about.kernels) > 1 else ''} {listed}" + (
-        " (reference)" if about.is_reference else ""
-    )
-    own = ledger.source(about.source).name
+    if not own:
+        if holder is not None:
+            return f"runs inside {ledger.source(holder).name}"
+        return without_kernel(stands_as)
+    listed = ", ".join(str(kernel.id) for kernel, _ in own[:4]) + (", ..." if len(own) > 4 else "")
+    where = f"→ kernel{'s' if len(own) > 1 else ''} {listed}"
+    if not all(kernel.native for kernel, _ in own):
+        where += " (reference)"
+    inside = dict.fromkeys(part.id for kernel, _ in own for part in kernel.origin)
+    company = [ledger.source(each) for each in inside if each != source.id]
     # A constant that was folded into the kernel keeps nobody company.
-    company = [each for each in about.companions if ledger.source(each).op != "Constant"]
-    others = company_text([ledger.source(each).name for each in company], own)
-    if about.fate is Outcome.FOLDED:
+    names = [each.name for each in company if each.op != "Constant"]
+    others = company_text(names, source.name)
+    if fate is Outcome.FOLDED:
         return f"folded into {others} {where}" if others else f"computed at compile time {where}"
     return f"with {others} {where}" if others else where
 

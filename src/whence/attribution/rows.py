@@ -234,6 +234,10 @@ class KernelRow:
         return self.bytes * self.calls / self.time_ns if self.time_ns else 0.0
 
 
+Own = Sequence[tuple[KernelRow, Part]]
+"""The kernels that an operator is in, with its part of each."""
+
+
 class Event(NamedTuple):
     """One kernel in the timeline of one run, in nanoseconds from its submission."""
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from whence.attribution.modules import Module
 from whence.attribution.noise import block_lows
 from whence.attribution.profile import band_of
-from whence.attribution.rows import KernelRow, Part, SourceRow, distribution_of
+from whence.attribution.rows import KernelRow, Own, Part, SourceRow, distribution_of
 from whence.ops.definition import Cost
 from whence.provenance import Outcome, SourceOp
-
-Own = Sequence[tuple[KernelRow, Part]]
-"""The kernels that an operator is in, with its part of each."""
 
 
 def parts_by_source(kernels: Iterable[KernelRow]) -> Mapping[int, Own]:

@@ -11,9 +11,9 @@ from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
 from whence.attribution.outcome_text import company_text
 from whence.attribution.profile import Profile, Writer
-from whence.attribution.rows import KernelRow, Part, SourceRow
+from whence.attribution.rows import KernelRow, Own, Part, SourceRow
 from whence.attribution.source_costs import sized, source_costs
-from whence.attribution.source_row import Own, parts_by_source, run_times, source_row
+from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
