@@ -95,22 +95,15 @@ def compare(before: Profile, after: Profile) -> Comparison:
     found = []
     for name in dict.fromkeys([*old, *new]):
         was, now = old.get(name), new.get(name)
-        if was is not None and now is not None and name in beside:
-            grown = beside[name]
-            verdict = _direction(grown)
-            found.append(Difference(name, was.band, now.band, verdict, grown or None))
-        elif was is not None and now is not None:
-            verdict = _verdict(was.band, now.band, (was.blocks, now.blocks), totals, disturbed)
-            found.append(Difference(name, was.band, now.band, verdict))
+        first = NO_BAND if was is None else was.band
+        second = NO_BAND if now is None else now.band
+        if was is None or now is None:
+            verdict = Verdict.ADDED if was is None else Verdict.REMOVED
+        elif name in beside:
+            verdict = _direction(beside[name])
         else:
-            found.append(
-                Difference(
-                    name,
-                    was.band if was is not None else NO_BAND,
-                    now.band if now is not None else NO_BAND,
-                    Verdict.ADDED if was is None else Verdict.REMOVED,
-                )
-            )
+            verdict = _verdict(first, second, (was.blocks, now.blocks), totals, disturbed)
+        found.append(Difference(name, first, second, verdict, beside.get(name) or None))
     found.sort(
         key=lambda each: (
             each.verdict is Verdict.SAME,

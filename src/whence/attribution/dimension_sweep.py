@@ -75,18 +75,14 @@ class DimensionSweep:
         found = []
         for name, group in members.items():
             times = [
-                sum(_undisturbed(row[at], self.profiles[at].runs) for row in group)
-                for at in self._all
+                sum(_undisturbed(row, profile.runs) for row in rows)
+                for rows, profile in zip(zip(*group, strict=True), self.profiles, strict=True)
             ]
-            bands = [rows[at].band for rows in group for at in self._all]
+            bands = [row.band for rows in group for row in rows]
             growth = fit_growth(self.sizes, times, _noise(bands))
             op = group[0][0].op if by == "op" else ""
             found.append(GrowthRow(name, op, tuple(times), growth))
         return sorted(found, key=lambda row: (-row.increase_ns, -row.times_ns[-1]))
-
-    @property
-    def _all(self) -> range:
-        return range(len(self.sizes))
 
     def to_dict(self) -> dict[str, Any]:
         return {
