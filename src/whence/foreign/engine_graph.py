@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.foreign.recording import EngineNode, Evidence
@@ -48,18 +48,8 @@ class EngineGraph:
     def feeds(self, number: int) -> frozenset[int]:
         """The nearest nodes before it that stand for something."""
         if number not in self._feeds:
-            found: set[int] = set()
-            waiting, seen = list(self.nodes[number].inputs), {number}
-            while waiting:
-                maker = waiting.pop()
-                if maker in seen or maker not in self.nodes:
-                    continue
-                seen.add(maker)
-                if maker in self._standing:
-                    found.add(maker)
-                else:
-                    waiting += self.nodes[maker].inputs
-            self._feeds[number] = frozenset(found)
+            nearest = self._nearest(number, lambda each: self.nodes[each].inputs)
+            self._feeds[number] = frozenset(nearest)
         return self._feeds[number]
 
     def readers(self, number: int) -> Sequence[int]:
@@ -68,17 +58,19 @@ class EngineGraph:
 
     def nearest_readers(self, number: int) -> list[int]:
         """The nearest nodes after it that stand for something."""
+        return self._nearest(number, self.readers)
+
+    def _nearest(self, number: int, beside: Callable[[int], Sequence[int]]) -> list[int]:
         found: dict[int, None] = {}
-        waiting, seen = list(self.readers(number)), {number}
+        waiting, seen = deque(beside(number)), {number}
         while waiting:
-            reader = waiting.pop(0)
-            if reader in seen:
-                continue
-            seen.add(reader)
-            if reader in self._standing:
-                found[reader] = None
-            else:
-                waiting += self.readers(reader)
+            each = waiting.popleft()
+            if each not in seen and each in self.nodes:
+                seen.add(each)
+                if each in self._standing:
+                    found[each] = None
+                else:
+                    waiting += beside(each)
         return list(found)
 
 

@@ -15,7 +15,7 @@ from whence.debugdb.join import join_model
 from whence.debugdb.model_operators import model_operators
 from whence.debugdb.vela_xml import read_xml
 from whence.errors import InputError, ModelError
-from whence.foreign.executorch_reader import read_executorch
+from whence.foreign.executorch_reader import read_executorch, root_at
 from whence.foreign.inductor_reader import read_inductor
 from whence.foreign.onnxruntime_reader import read_onnxruntime
 from whence.foreign.openvino_xml import read_openvino_xml
@@ -42,6 +42,15 @@ _READERS: Mapping[str, Callable[[SourceGraph, Path, Path], Recording]] = {
     "inductor": read_inductor,
     "executorch": read_executorch,
 }
+_MARKS = (
+    (b"<net", "openvino"),
+    (b"<debug", "vela"),
+    (b'"traceEvents"', "inductor"),
+    (b'"averageMs"', "tensorrt"),
+    (b'"model_run"', "onnxruntime"),
+    (b'"session_initialization"', "onnxruntime"),
+    (b"_kernel_time", "onnxruntime"),
+)
 _START = 1 << 16
 
 
@@ -89,18 +98,10 @@ def detect(trace: Path) -> str:
             start = file.read(_START)
     except OSError as error:
         raise ModelError(f"cannot read '{trace}': {error.strerror}") from None
-    if b"ED00" in (start[4:8], start[8:12]):
+    if root_at(start) is not None:
         return "executorch"
-    if b"<net" in start:
-        return "openvino"
-    if b"<debug" in start:
-        return "vela"
-    if b'"traceEvents"' in start:
-        return "inductor"
-    if b'"averageMs"' in start:
-        return "tensorrt"
-    if b'"model_run"' in start or b'"session_initialization"' in start or b"_kernel_time" in start:
-        return "onnxruntime"
+    if found := next((kind for mark, kind in _MARKS if mark in start), ""):
+        return found
     if start.lstrip()[:1] in (b"{", b"[") and _names(trace) & {"model_run"}:
         return "onnxruntime"
     raise ModelError(

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
 
 from whence.foreign.recording import EngineNode
 from whence.foreign.source import Attribute, SourceGraph
@@ -169,13 +169,10 @@ def _by_name(source: SourceGraph, name: str) -> int | None:
 
 
 def _window(attributes: Mapping[str, AttributeProto]) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
-    for name in _WINDOW:
-        attribute = attributes.get(name)
-        if attribute is not None:
-            found[name] = (
-                attribute.i
-                if attribute.type == AttributeProto.INT
-                else tuple(int(each) for each in attribute.ints)
-            )
-    return found
+    stated = {
+        name: helper.get_attribute_value(attributes[name]) for name in _WINDOW if name in attributes
+    }
+    return {
+        name: value if isinstance(value, int) else tuple(map(int, value))
+        for name, value in stated.items()
+    }
