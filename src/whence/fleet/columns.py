@@ -73,6 +73,7 @@ ROW_COLUMNS = (
 )
 COLUMNS = CELL_COLUMNS + ROW_COLUMNS
 
+_OF_KERNEL = ("id", "name", "time_ns", "calls", "min_ns", "waited_ns")
 Row = Mapping[str, Any]
 
 
@@ -114,13 +115,8 @@ def rows_of(outcome: CellResult) -> Iterator[Row]:
         low, median, high = source["band_ns"]
         yield {
             "record": "operator",
-            "id": source["id"],
-            "name": source["name"],
+            **{name: source[name] for name in ("id", "name", "module", "line", "fate", "time_ns")},
             "type": source["op"],
-            "module": source["module"],
-            "line": source["line"],
-            "fate": source["fate"],
-            "time_ns": source["time_ns"],
             "calls": profile["runs"],
             "low_ns": low,
             "median_ns": median,
@@ -133,13 +129,8 @@ def rows_of(outcome: CellResult) -> Iterator[Row]:
     for kernel in profile["kernels"]:
         yield {
             "record": "kernel",
-            "id": kernel["id"],
-            "name": kernel["name"],
+            **{name: kernel[name] for name in _OF_KERNEL},
             "type": ", ".join(kernel["ops"]),
-            "time_ns": kernel["time_ns"],
-            "calls": kernel["calls"],
-            "min_ns": kernel["min_ns"],
-            "waited_ns": kernel["waited_ns"],
             "detail": kernel["why_reference"],
         }
     for number, time in enumerate(profile["runs_ns"]):
