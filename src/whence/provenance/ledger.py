@@ -94,7 +94,7 @@ class Tombstone(NamedTuple):
     reason: Reason
     pass_name: str
     rule: str
-    into: int | None
+    into: int | None = None
     """The node whose result stands in for it, when there is one."""
 
 
@@ -111,7 +111,7 @@ class Outcome(enum.StrEnum):
 class Ledger:
     """One per model, shared by its main graph and all nested graphs."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Iterable[SourceOp] = ()) -> None:
         self.sources: list[SourceOp] = []
         self.edges: list[Edge] = []
         self.tombstones: list[Tombstone] = []
@@ -121,6 +121,8 @@ class Ledger:
         self._suspects: set[int] = set()
         self._next_id = 1
         self._next_step = 1
+        for source in sources:
+            self.add_source(source)
 
     # ---- ids ----
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from whence.errors import ModelError
-from whence.frontends.naming import check_texts, quoted
+from whence.frontends.naming import UniqueNames, check_texts, quoted
 from whence.frontends.onnx.attributes import read_attribute
 from whence.frontends.onnx.metadata import program_place
 from whence.frontends.onnx.record import OpRecord
@@ -80,9 +80,8 @@ class Planner:
         }
         self._n_first = len(sources)
         self._continues = continues
-        self._names = {source.name for source in sources}
+        self._names = UniqueNames(source.name for source in sources)
         self._positions: dict[int, list[int]] = {}
-        self._repeats: dict[str, int] = {}
         self._sizes: dict[FunctionKey, int] = {}
         for function in functions:
             check_texts(
@@ -174,7 +173,7 @@ class Planner:
                 self._positions.setdefault(source, []).append(position)
             name = wanted
         else:
-            name = self._unique(wanted)
+            name = self._names.take(wanted)
             place = program_place(given, metadata)
             kind = f"{domain}::{op}" if domain else op
             self.sources.append(
@@ -193,15 +192,6 @@ class Planner:
         record = OpRecord(op, domain, name, inputs, outputs, {}, {}, number, metadata)
         planned.records.append(record)
         return record
-
-    def _unique(self, wanted: str) -> str:
-        name = wanted
-        while name in self._names:
-            repeat = self._repeats.get(wanted, 1) + 1
-            self._repeats[wanted] = repeat
-            name = f"{wanted}#{repeat}"
-        self._names.add(name)
-        return name
 
     def _call(
         self,

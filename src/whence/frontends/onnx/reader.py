@@ -33,7 +33,7 @@ from whence.graph.graph import Graph
 from whence.graph.merge import without_shape
 from whence.ops.binding import Port, disagreement, warn_of_disagreement
 from whence.ops.types.inference import Inference
-from whence.provenance import Ledger, Reason, SourceOp, Tombstone
+from whence.provenance import Ledger, Reason, Tombstone
 from whence.types import UNKNOWN, Dim, TensorType, ValueType, as_dims
 
 
@@ -151,7 +151,7 @@ def _read(
     planner = Planner(tensors, model.functions, sources, continues=SOURCES in properties)
     n_first = len(sources)
     planned = planner.graph(model.graph)
-    ledger = _ledger(sources)
+    ledger = Ledger(sources)
     history = read_history(properties[HISTORY], n_first) if HISTORY in properties else {}
     reading = OnnxReading(
         tensors, ledger, Inference(), add_control, n_earlier=n_first, history=history
@@ -186,13 +186,6 @@ def _opsets(model: ModelProto) -> dict[str, int]:
         # The oldest files leave it out and mean the first opset.
         opsets.setdefault("", 1)
     return opsets
-
-
-def _ledger(sources: Sequence[SourceOp]) -> Ledger:
-    ledger = Ledger()
-    for source in sources:
-        ledger.add_source(source)
-    return ledger
 
 
 def _inputs(
@@ -277,16 +270,8 @@ def _restore_tombstones(ledger: Ledger, text: str | None, n_first: int) -> None:
         ledger.bury(stone)
     dropped = frozenset(source.id for source in ledger.lost() if source.id <= n_first)
     if dropped:
-        ledger.bury(
-            Tombstone(
-                0,
-                dropped,
-                Reason.EARLIER,
-                EARLIER_TOOL,
-                f"in {SOURCES}, but no operator of this file came from it",
-                None,
-            )
-        )
+        rule = f"in {SOURCES}, but no operator of this file came from it"
+        ledger.bury(Tombstone(0, dropped, Reason.EARLIER, EARLIER_TOOL, rule))
 
 
 def _metadata(model: ModelProto, properties: Mapping[str, str]) -> dict[str, str]:

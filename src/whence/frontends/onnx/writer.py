@@ -20,7 +20,7 @@ from onnx import (
 )
 
 from whence.errors import UnsupportedError, WhenceError
-from whence.frontends.naming import quoted
+from whence.frontends.naming import UniqueNames, quoted
 from whence.frontends.onnx.attributes import write_attribute
 from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, is_extension, lowest_opset
 from whence.frontends.onnx.state import STATE
@@ -155,26 +155,10 @@ class _Writing:
         self.weights = weights
         self.folded = graph.ledger.folded_origins()
         self.opsets = _opsets(graph)
-        self.values = _UniqueNames()
+        self.values = UniqueNames(mark="_")
         self.state: list[tuple[str, str]] = []
         """The names of each variable's input and output."""
-        self.nodes = _UniqueNames()
-
-
-class _UniqueNames:
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._repeats: dict[str, int] = {}
-
-    def take(self, wanted: str) -> str:
-        """`wanted`, or something like it when the name is taken."""
-        name = wanted
-        while not name or name in self._taken:
-            repeat = self._repeats.get(wanted, 1) + 1
-            self._repeats[wanted] = repeat
-            name = f"{wanted}_{repeat}"
-        self._taken.add(name)
-        return name
+        self.nodes = UniqueNames(mark="_")
 
 
 def _opsets(graph: Graph) -> dict[str, int]:

@@ -85,16 +85,8 @@ class Emitter(NodeImporter):
             return
         before = scope.assigned.get(key)
         if before is not None and before.claims:
-            scope.graph.ledger.bury(
-                Tombstone(
-                    before.place.number,
-                    before.place.origin,
-                    Reason.DEAD,
-                    LOAD,
-                    "another value is assigned before the run ends",
-                    None,
-                )
-            )
+            rule = "another value is assigned before the run ends"
+            self.bury_operator(before.place, Reason.DEAD, rule)
         scope.present[key] = ref
         claims = not self._pending
         scope.assigned[key] = Assignment(ref, self.name, self.place, claims)
@@ -131,6 +123,13 @@ class Emitter(NodeImporter):
         return graph
 
     # ---- into the graph ----
+
+    def bury_operator(
+        self, place: OperatorOrigin, reason: Reason, rule: str, into: int | None = None
+    ) -> None:
+        """Say that an operator leaves no node, and why."""
+        stone = Tombstone(place.number, place.origin, reason, LOAD, rule, into)
+        self.scope.graph.ledger.bury(stone)
 
     def finish_assignment(self, key: Key, assignment: Assignment) -> None:
         """Put the `Assign` of a variable into the main graph, where everything is read."""

@@ -28,7 +28,6 @@ import numpy as np
 
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
-from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.operator_of_file import OperatorOfFile
 from whence.frontends.tflite.quantisation import (
@@ -50,7 +49,7 @@ from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr
 from whence.ops.quantised.quantise import integer_range
-from whence.provenance import Reason, Tombstone
+from whence.provenance import Reason
 from whence.types import DType, TensorType
 
 HYBRID = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
@@ -298,10 +297,7 @@ class OperatorCall(OperatorOfFile):
     def bury(self, reason: Reason, rule: str, into: Ref | None = None) -> None:
         """Say that the operator leaves no node, and why: its work is done by others."""
         self.enter()
-        node = None if into is None else into.node
-        self.scope.graph.ledger.bury(
-            Tombstone(self.place.number, self.place.origin, reason, LOAD, rule, node)
-        )
+        self.bury_operator(self.place, reason, rule, None if into is None else into.node)
         self._is_accounted_for = True
 
     def finish(self) -> None:

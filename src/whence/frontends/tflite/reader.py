@@ -8,8 +8,8 @@ from pathlib import Path
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
 from whence.frontends.files import content, without_collection
-from whence.frontends.importer import OperatorOrigin
-from whence.frontends.naming import quoted
+from whence.frontends.importer import OperatorOrigin, located
+from whence.frontends.naming import UniqueNames, quoted
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import OperatorCall
@@ -28,7 +28,7 @@ from whence.frontends.tflite.written_back import call_body, is_written_back
 from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.ops.types.inference import Inference
-from whence.provenance import Reason, Tombstone
+from whence.provenance import Ledger, Reason, Tombstone
 from whence.types import Dim, TensorType, as_dims
 
 
@@ -78,7 +78,7 @@ def _build(
 ) -> Graph:
     sources = find_sources(model)
     main = model.subgraphs[0]
-    ledger, inference = sources.ledger(), Inference()
+    ledger, inference = Ledger(sources.operators), Inference()
     graph = Graph(main.name, ledger, inference)
     trust = not any(
         name in shapes and kind.shape != main.tensors[t].shape
@@ -111,16 +111,7 @@ def _assign(scope: GraphScope) -> None:
         if key in scope.reading.names:
             emitter.finish_assignment(key, each)
         elif each.claims:
-            scope.graph.ledger.bury(
-                Tombstone(
-                    each.place.number,
-                    each.place.origin,
-                    Reason.ABSORBED,
-                    LOAD,
-                    "no run reads what another assigned",
-                    None,
-                )
-            )
+            emitter.bury_operator(each.place, Reason.ABSORBED, "no run reads what another assigned")
 
 
 def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: OperatorOrigin) -> None:
@@ -136,12 +127,8 @@ def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: Operat
             mapper(call)
         call.finish()
     except WhenceError as error:
-        text = str(error)
         # What goes wrong inside a subgraph names an operator there already.
-        if text.startswith("operator "):
-            raise
-        kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelError
-        raise kind(f"{call}: {text}") from error
+        raise located(error, str(call)) from error
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
         # Mappings trust that an operator has the inputs it must have, of the shapes they must have;
         # in a malformed file it may not.
@@ -171,9 +158,10 @@ def _inputs(
     kind_of: Callable[[TensorRecord], TensorType],
 ) -> dict[str, TensorType]:
     inputs: dict[str, TensorType] = {}
+    names = UniqueNames()
     for position, index in enumerate(main.inputs):
         tensor = main.tensors[index]
-        inputs[_fresh(tensor.name or f"input_{position}", inputs)] = kind_of(tensor)
+        inputs[names.take(tensor.name or f"input_{position}")] = kind_of(tensor)
     if len(set(main.inputs)) != len(main.inputs):
         raise ModelError("the model has one tensor as two of its inputs")
     for name, shape in shapes.items():
@@ -194,18 +182,11 @@ def _inputs(
 
 
 def _output_names(main: SubgraphRecord) -> list[str]:
-    names: dict[str, None] = {}
-    for position, index in enumerate(main.outputs):
-        names[_fresh(main.tensors[index].name or f"output_{position}", names)] = None
-    return list(names)
-
-
-def _fresh(wanted: str, taken: Mapping[str, object]) -> str:
-    name, count = wanted, 1
-    while name in taken:
-        count += 1
-        name = f"{wanted}#{count}"
-    return name
+    names = UniqueNames()
+    return [
+        names.take(main.tensors[index].name or f"output_{position}")
+        for position, index in enumerate(main.outputs)
+    ]
 
 
 def _bury(sources: TfliteSources, graph: Graph) -> None:
@@ -215,7 +196,7 @@ def _bury(sources: TfliteSources, graph: Graph) -> None:
         ledger.bury(stone)
     left = frozenset(source.id for source in ledger.lost())
     if left:
-        ledger.bury(Tombstone(0, left, Reason.DEAD, LOAD, "in a subgraph that nothing calls", None))
+        ledger.bury(Tombstone(0, left, Reason.DEAD, LOAD, "in a subgraph that nothing calls"))
 
 
 def _metadata(model: ModelRecord, sources: TfliteSources) -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.importer import ConstantPool, OperatorOrigin
-from whence.frontends.naming import quoted
+from whence.frontends.naming import UniqueNames, quoted
 from whence.frontends.origin_metadata import Passage
 from whence.frontends.tflite.quantisation import quantisation_of
 from whence.frontends.tflite.records import (
@@ -68,7 +68,9 @@ class TfliteReading:
     initial: dict[Key, np.ndarray] = field(default_factory=dict)
     """What resources are before the first run."""
     names: dict[Key, str] = field(default_factory=dict)
-    """What the variables of the graph are called, no two alike."""
+    """What the variables of the graph are called."""
+    unique: UniqueNames = field(default_factory=UniqueNames)
+    """Those names, no two alike."""
     use: VariableUse = field(init=False)
 
     def __post_init__(self) -> None:
@@ -164,12 +166,7 @@ class GraphScope:
     def _make_variable(self, key: Key, name: str, value: np.ndarray) -> Ref:
         if self.is_nested:
             raise UnsupportedError(f"variable {quoted(name)} is used where its value is not known")
-        taken = self.reading.names.values()
-        unique, count = name or "variable", 1
-        while unique in taken:
-            count += 1
-            unique = f"{name}#{count}"
-        self.reading.names[key] = unique
+        unique = self.reading.names[key] = self.reading.unique.take(name or "variable")
         kind = TensorType.of(value)
         attrs: dict[str, Attr] = {}
         if np.any(value):

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from whence.errors import ModelError
 from whence.frontends.importer import OperatorOrigin
+from whence.frontends.naming import UniqueNames
 from whence.frontends.origin_metadata import (
     EARLIER_TOOL,
     FOLDED,
@@ -38,7 +39,7 @@ from whence.frontends.origin_metadata import (
     read_tombstones,
 )
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
-from whence.provenance import NO_ORIGIN, Ledger, Origin, Reason, SourceOp, Tombstone
+from whence.provenance import NO_ORIGIN, Origin, Reason, SourceOp, Tombstone
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, LuciTables, origins, read_tables
 
 NO_NAME = "(noname)"
@@ -62,12 +63,6 @@ class TfliteSources:
     """The names in tables beside those ids, where one is not text or is there twice."""
     history: Mapping[int, Passage] = field(default_factory=dict)
     """How operators of the first file became part of others, where the file says so."""
-
-    def ledger(self) -> Ledger:
-        ledger = Ledger()
-        for source in self.operators:
-            ledger.add_source(source)
-        return ledger
 
 
 def find_sources(model: ModelRecord) -> TfliteSources:
@@ -99,12 +94,12 @@ def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
 def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> TfliteSources:
     operators: list[SourceOp] = []
     places: list[list[OperatorOrigin]] = []
-    names = _Names()
+    names = UniqueNames()
     for index, subgraph in enumerate(model.subgraphs):
         places.append([])
         for operator in subgraph.operators:
             number = len(operators) + 1
-            name = names.unique(node_name(subgraph, operator))
+            name = names.take(node_name(subgraph, operator))
             source = _source(number, name, index, subgraph, operator, len(places[-1]))
             operators.append(source)
             places[-1].append(OperatorOrigin(source.name, number, frozenset((number,))))
@@ -117,7 +112,7 @@ def _continued(
     ids = sorted(tables.sources)
     number_of = {luci: number for number, luci in enumerate(ids, 1)}
     own = dict(model.metadata)
-    names = _Names()
+    names = UniqueNames()
     operators = _named(tables, ids, names, own.get(SOURCES))
     n_first = len(operators)
     stones = (
@@ -135,7 +130,7 @@ def _continued(
             name = node_name(subgraph, operator)
             listed = by_operator.get(position)
             if listed is None:
-                number, name = len(operators) + 1, names.unique(name)
+                number, name = len(operators) + 1, names.take(name)
                 operators.append(_source(number, name, index, subgraph, operator, len(places[-1])))
                 places[-1].append(OperatorOrigin(name, number, frozenset((number,))))
             else:
@@ -176,14 +171,14 @@ def _continued(
 
 
 def _named(
-    tables: LuciTables, ids: Sequence[int], names: _Names, kinds: bytes | None
+    tables: LuciTables, ids: Sequence[int], names: UniqueNames, kinds: bytes | None
 ) -> list[SourceOp]:
     """The source operators of the tables, with what whence wrote of them beside the tables when it
     did. In the tables two may have one name.
     """
     known = read_sources(_text(kinds, SOURCES)) if kinds is not None else []
     written = [_printable(tables.sources[luci]) for luci in ids]
-    unique = [names.unique(name) for name in written]
+    unique = [names.take(name) for name in written]
     if len(known) == len(ids) and all(
         source.name in (first, second)
         for source, first, second in zip(known, unique, written, strict=True)
@@ -230,7 +225,7 @@ def _dropped(
     explained = {number for stone in stones for number in stone.origin}
     missing = frozenset(range(1, n_first + 1)) - present - explained
     rule = f"in {SOURCE_TABLE.name}, but no operator of this file stems from it"
-    return [Tombstone(0, missing, Reason.EARLIER, EARLIER_TOOL, rule, None)] if missing else []
+    return [Tombstone(0, missing, Reason.EARLIER, EARLIER_TOOL, rule)] if missing else []
 
 
 def _source(
@@ -258,19 +253,3 @@ def _text(payload: bytes, key: str) -> str:
         return payload.decode("utf-8")
     except UnicodeDecodeError:
         raise ModelError(f"metadata '{key}' is not UTF-8 text") from None
-
-
-class _Names:
-    """Names that are given once; a second operator of a name gets a number behind it."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._repeats: dict[str, int] = {}
-
-    def unique(self, wanted: str) -> str:
-        name = wanted
-        while name in self._taken:
-            self._repeats[wanted] = self._repeats.get(wanted, 1) + 1
-            name = f"{wanted}#{self._repeats[wanted]}"
-        self._taken.add(name)
-        return name

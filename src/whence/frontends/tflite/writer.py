@@ -168,17 +168,8 @@ def _unwritten(graph: Graph, written: Sequence[WrittenOperator]) -> list[Tombsto
             (folded if node.is_const else plain).update(node.origin)
     copies = frozenset(plain) - present - buried
     constants = frozenset(folded) - present - buried - copies
-    found = []
-    if constants:
-        found.append(
-            Tombstone(
-                0, constants, Reason.FOLDED, _PASS, "its work is in constants of the file", None
-            )
-        )
-    if copies:
-        found.append(
-            Tombstone(
-                0, copies, Reason.IDENTITY, _PASS, "the format needs no operator for it", None
-            )
-        )
-    return found
+    found = (
+        Tombstone(0, constants, Reason.FOLDED, _PASS, "its work is in constants of the file"),
+        Tombstone(0, copies, Reason.IDENTITY, _PASS, "the format needs no operator for it"),
+    )
+    return [stone for stone in found if stone.origin]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from whence.frontends.naming import UniqueNames
 from whence.frontends.torch.places import dotted
 from whence.frontends.torch.reader import InputKind, TracedInput, TracedOutput, TracedProgram
 from whence.frontends.torch.sources import find_sources
@@ -21,18 +22,15 @@ def input_names(module: GraphModule) -> list[str]:
     """What the user calls the inputs of a graph of `torch.compile`: `x`,
     `layer1.0.conv1.weight`.
     """
-    names: dict[str, None] = {}
+    names = UniqueNames()
+    found = []
     for node in module.graph.nodes:
         if node.op != "placeholder":
             continue
         source = getattr(node, "_dynamo_source", None)
         wanted = dotted(_text(source.name)) if source is not None else ""
-        name, count = wanted or node.name, 1
-        while name in names:
-            count += 1
-            name = f"{wanted or node.name}#{count}"
-        names[name] = None
-    return list(names)
+        found.append(names.take(wanted or node.name))
+    return found
 
 
 def trace_graph(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.errors import UnsupportedError, WhenceError
 from whence.frontends.files import without_collection
+from whence.frontends.importer import located
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.torch.call import AtenCall, Reading, is_node, meta_of, scalar_dtype
 from whence.frontends.torch.operators import MAPPINGS, operator_key
@@ -75,10 +76,7 @@ def read_program(program: TracedProgram) -> Graph:
     """The graph of a traced program, in canonical operators, with every operator of the user's in
     its ledger.
     """
-    ledger = Ledger()
-    for source in program.sources.operators:
-        ledger.add_source(source)
-    graph = Graph(program.name, ledger, Inference())
+    graph = Graph(program.name, Ledger(program.sources.operators), Inference())
     reading = Reading(graph, program.sources)
     with without_collection():
         _add_inputs(reading, program)
@@ -174,10 +172,7 @@ def _add_operator(reading: Reading, node: FxNode) -> None:
     try:
         call.finish(mapper(call))
     except WhenceError as error:
-        if str(error).startswith("operator "):
-            raise
-        kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelError
-        raise kind(f"{describe(node)}: {error}") from error
+        raise located(error, describe(node)) from error
 
 
 def _add_outputs(reading: Reading, program: TracedProgram, results: Sequence[Any]) -> None:
@@ -208,4 +203,4 @@ def _account_for_the_rest(graph: Graph, sources: Sources) -> None:
             reason, rule = Reason.FOLDED, "what it says follows from the shapes"
         else:
             reason, rule = Reason.EARLIER, "nothing is left of it in PyTorch's decomposed graph"
-        graph.ledger.bury(Tombstone(0, frozenset((source.id,)), reason, LOAD, rule, None))
+        graph.ledger.bury(Tombstone(0, frozenset((source.id,)), reason, LOAD, rule))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.frontends.naming import quoted
+from whence.frontends.naming import UniqueNames, quoted
 from whence.frontends.origin_metadata import OriginMetadata
 from whence.frontends.tflite.export.codes import Codes
 from whence.frontends.tflite.records import (
@@ -76,8 +76,7 @@ class Subgraph:
         self.tensors: list[TensorRecord] = []
         self.operators: list[WrittenOperator] = []
         self._buffers = buffers
-        self._names: set[str] = set()
-        self._repeats: dict[str, int] = {}
+        self._names = UniqueNames(mark="_")
         self._constants: dict[tuple[int, str, tuple[int, ...], Codes | None], int] = {}
 
     def tensor(self, name: str, kind: ValueType, codes: Codes | None = None) -> int:
@@ -94,7 +93,7 @@ class Subgraph:
             signature = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
         return self._add(
             TensorRecord(
-                self._fresh(name),
+                self._names.take(name or "tensor"),
                 _type_name(name, kind.dtype),
                 sizes,
                 signature,
@@ -105,16 +104,20 @@ class Subgraph:
 
     def handle(self, name: str) -> int:
         """A tensor that says which variable is meant."""
-        return self._add(TensorRecord(self._fresh(name), "RESOURCE", ()))
+        return self._add(TensorRecord(self._names.take(name or "tensor"), "RESOURCE", ()))
 
     def variable(self, name: str, shape: tuple[int, ...]) -> int:
         """A tensor of floats that an operator keeps from one run to the next; zeros at first."""
-        return self._add(TensorRecord(self._fresh(name), "FLOAT32", shape, is_variable=True))
+        return self._add(
+            TensorRecord(self._names.take(name or "tensor"), "FLOAT32", shape, is_variable=True)
+        )
 
     def copy_of(self, record: TensorRecord, data: np.ndarray) -> int:
         """A tensor as another file has it, with its data."""
         buffer = self._buffers.add(data) if data.nbytes else 0
-        return self._add(replace(record, name=self._fresh(record.name), buffer=buffer))
+        return self._add(
+            replace(record, name=self._names.take(record.name or "tensor"), buffer=buffer)
+        )
 
     def constant(self, array: np.ndarray, name: str = "", codes: Codes | None = None) -> int:
         buffer = self._buffers.add(array)
@@ -122,7 +125,7 @@ class Subgraph:
         key = (buffer, kind, array.shape, codes)
         if key not in self._constants:
             record = TensorRecord(
-                self._fresh(name or "constant"),
+                self._names.take(name or "constant"),
                 kind,
                 tuple(array.shape),
                 buffer=buffer,
@@ -167,18 +170,12 @@ class Subgraph:
             )
         )
 
-    def rename(self, index: int, name: str) -> None:
-        """Give a tensor the name it has outside."""
-        old = self.tensors[index]
-        self._names.discard(old.name)
-        self.tensors[index] = replace(old, name=self._fresh(name))
-
     def reserve(self, names: Sequence[str]) -> None:
         """Keep names for the inputs and outputs, whatever is called so inside."""
-        self._names.update(names)
+        self._names.taken.update(names)
 
     def release(self, name: str) -> None:
-        self._names.discard(name)
+        self._names.taken.discard(name)
 
     def record(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> SubgraphRecord:
         return SubgraphRecord(
@@ -192,14 +189,6 @@ class Subgraph:
     def _add(self, record: TensorRecord) -> int:
         self.tensors.append(record)
         return len(self.tensors) - 1
-
-    def _fresh(self, wanted: str) -> str:
-        name = wanted
-        while not name or name in self._names:
-            self._repeats[wanted] = self._repeats.get(wanted, 1) + 1
-            name = f"{wanted or 'tensor'}_{self._repeats[wanted]}"
-        self._names.add(name)
-        return name
 
 
 def _record(codes: Codes | None) -> QuantisationRecord | None:
