@@ -15,45 +15,14 @@ from onnx import defs
 
 from whence.errors import UnsupportedError
 from whence.frontends.onnx.attributes import read_attribute
-from whence.frontends.onnx.types import TensorReader
+from whence.frontends.onnx.types import TensorReader, schema_type
 from whence.frontends.onnx.upgrade import last_break
 from whence.ops.definition import Attr
 from whence.ops.registry import REGISTRY
 from whence.ops.types.onnx_node import NEWEST_OPSETS, schema_of, split_name
-from whence.types import DType, OptionalType, SequenceType, TensorType, ValueType
+from whence.types import OptionalType, SequenceType, TensorType, ValueType
 
 LOWEST_WRITTEN = 18
-
-_TYPE_NAMES = {
-    DType.F32: "float",
-    DType.U8: "uint8",
-    DType.I8: "int8",
-    DType.U16: "uint16",
-    DType.I16: "int16",
-    DType.I32: "int32",
-    DType.I64: "int64",
-    DType.STRING: "string",
-    DType.BOOL: "bool",
-    DType.F16: "float16",
-    DType.F64: "double",
-    DType.U32: "uint32",
-    DType.U64: "uint64",
-    DType.C64: "complex64",
-    DType.C128: "complex128",
-    DType.BF16: "bfloat16",
-    DType.F8E4M3FN: "float8e4m3fn",
-    DType.F8E4M3FNUZ: "float8e4m3fnuz",
-    DType.F8E5M2: "float8e5m2",
-    DType.F8E5M2FNUZ: "float8e5m2fnuz",
-    DType.U4: "uint4",
-    DType.I4: "int4",
-    DType.F4E2M1: "float4e2m1",
-    DType.F8E8M0: "float8e8m0",
-    DType.U2: "uint2",
-    DType.I2: "int2",
-    DType.F6E2M3: "float6e2m3",
-    DType.F6E3M2: "float6e3m2",
-}
 
 
 def lowest_opset(
@@ -146,12 +115,11 @@ def _types_fit(formals: Sequence[defs.OpSchema.FormalParameter], actual: tuple[s
 def _type_name(kind: ValueType | None) -> str:
     """A type as schemas write it; empty when it is not known or not simple."""
     if isinstance(kind, TensorType):
-        return f"tensor({_TYPE_NAMES[kind.dtype]})" if kind.dtype in _TYPE_NAMES else ""
+        return schema_type(kind.dtype)
     if isinstance(kind, (SequenceType, OptionalType)):
         element = _type_name(kind.element)
         if element:
             return f"{'seq' if isinstance(kind, SequenceType) else 'optional'}({element})"
-        return ""
     return ""
 
 

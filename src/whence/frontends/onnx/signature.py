@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from onnx import TensorProto
-
 from whence.errors import ModelError
 from whence.frontends.onnx.record import OpRecord
+from whence.frontends.onnx.types import schema_type
 from whence.graph.node import Ref
 from whence.ops.definition import Attr, TypeQuery
 from whence.ops.signature import unknown_attributes, why_malformed
@@ -129,8 +128,4 @@ def _formals(op: str, count: int) -> tuple[_Formal, ...]:
     return tuple(found)
 
 
-_ELEMENTS: Mapping[str, DType] = {
-    f"tensor({TensorProto.DataType.Name(int(dtype)).lower()})": dtype
-    for dtype in DType
-    if dtype is not DType.UNDEFINED and int(dtype) in TensorProto.DataType.values()
-}
+_ELEMENTS: Mapping[str, DType] = {schema_type(dtype): dtype for dtype in DType}

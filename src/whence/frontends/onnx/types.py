@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from onnx import SparseTensorProto, TensorProto, TypeProto, numpy_helper
+from onnx import SparseTensorProto, TensorProto, TypeProto, helper, numpy_helper
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import check_texts, quoted
@@ -30,14 +30,6 @@ from whence.types import (
     ValueType,
 )
 
-# Where a tensor's elements are when they are not raw bytes: the field, and how many entries of it
-# one element takes.
-_INT32_FIELD = frozenset(
-    {
-        DType.I32, DType.I16, DType.I8, DType.U16, DType.U8, DType.BOOL, DType.F16, DType.BF16, DType.F8E4M3FN, DType.F8E4M3FNUZ,
-        DType.F8E5M2, DType.F8E5M2FNUZ, DType.F8E8M0, DType.F6E2M3, DType.F6E3M2,
-    }
-)  # fmt: skip
 _PACKED = frozenset(
     dtype for dtype in DType if dtype not in (DType.UNDEFINED, DType.STRING) and dtype.bits < 8
 )
@@ -246,17 +238,11 @@ def _strings(proto: TensorProto, label: str, shape: tuple[int, ...], count: int)
 
 def _entries(proto: TensorProto, dtype: DType, count: int) -> tuple[int, int]:
     """How many entries the field for this element type holds, and how many it should."""
-    if dtype in _INT32_FIELD:
-        return len(proto.int32_data), count
-    if dtype in _PACKED:
-        return len(proto.int32_data), (count * dtype.bits + 7) // 8
-    if dtype in (DType.F32, DType.C64):
-        return len(proto.float_data), count * (2 if dtype is DType.C64 else 1)
-    if dtype in (DType.F64, DType.C128):
-        return len(proto.double_data), count * (2 if dtype is DType.C128 else 1)
-    if dtype is DType.I64:
-        return len(proto.int64_data), count
-    return len(proto.uint64_data), count
+    held = len(getattr(proto, helper.tensor_dtype_to_field(int(dtype))))
+    if dtype.bits <= 4:
+        # Several of these share an entry, as they share a byte; elements of six bits do not.
+        return held, (count * dtype.bits + 7) // 8
+    return held, count * (2 if dtype in (DType.C64, DType.C128) else 1)
 
 
 def _shape(dims: Sequence[int], label: str) -> tuple[int, ...]:
@@ -268,8 +254,9 @@ def _shape(dims: Sequence[int], label: str) -> tuple[int, ...]:
 def value_type(proto: TypeProto) -> ValueType | None:
     """The type a message states, or `None` when it states none."""
     kind = proto.WhichOneof("value")
-    if kind == "tensor_type":
-        tensor = proto.tensor_type
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        # Sparse is how a file holds a tensor; at run time it is dense.
+        tensor = getattr(proto, kind)
         return TensorType(
             _dtype(tensor.elem_type),
             tuple(_dim(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None,
@@ -283,14 +270,14 @@ def value_type(proto: TypeProto) -> ValueType | None:
     if kind == "map_type":
         element = value_type(proto.map_type.value_type)
         return None if element is None else MapType(_dtype(proto.map_type.key_type), element)
-    if kind == "sparse_tensor_type":
-        # Sparse is how a file holds a tensor; at run time it is dense.
-        sparse = proto.sparse_tensor_type
-        return TensorType(
-            _dtype(sparse.elem_type),
-            tuple(_dim(dim) for dim in sparse.shape.dim) if sparse.HasField("shape") else None,
-        )
     return None
+
+
+def schema_type(dtype: DType) -> str:
+    """How schemas write the type of tensors of these elements; empty for those ONNX has not."""
+    if dtype is DType.UNDEFINED or int(dtype) not in TensorProto.DataType.values():
+        return ""
+    return f"tensor({TensorProto.DataType.Name(int(dtype)).lower()})"
 
 
 def _dtype(number: int) -> DType:
