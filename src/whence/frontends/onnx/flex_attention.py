@@ -72,10 +72,7 @@ def _scale(stage: Rewrite) -> float:
     record = stage.record
     if "scale" in record.attrs:
         return record.number("scale", 1.0)
-    shape = stage.shape(record.required(0))
-    size = shape[-1] if shape else None
-    if not isinstance(size, int):
-        raise record.unsupported("the size of its heads is not known; give the input shapes")
+    size = stage.known_dim(record.required(0), -1, "the size of its heads")
     return 1 / math.sqrt(max(size, 1))
 
 
@@ -85,9 +82,7 @@ def _heads(stage: Rewrite, query: str, key: str) -> tuple[int, int]:
     shapes = [stage.shape(name) for name in (query, key)]
     if any(shape is not None and len(shape) != 4 for shape in shapes):
         raise ModelError(f"{record}: queries and keys should have four dimensions")
-    ours, theirs = (shape[1] if shape else None for shape in shapes)
-    if not isinstance(ours, int) or not isinstance(theirs, int):
-        raise record.unsupported("the number of its heads is not known; give the input shapes")
+    ours, theirs = (stage.known_dim(name, 1, "the number of its heads") for name in (query, key))
     if theirs <= 0 or ours % theirs:
         raise ModelError(f"{record}: {ours} heads of queries do not divide into {theirs} of keys")
     return theirs, ours // theirs

@@ -13,6 +13,7 @@ from onnx import GraphProto
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted, shown
+from whence.ops.attributes import get_float, get_floats, get_int, get_ints, get_str
 from whence.ops.definition import Attr
 from whence.types import DType, TensorType, ValueType
 
@@ -61,10 +62,7 @@ class OpRecord:
         return value
 
     def integer(self, name: str, default: int) -> int:
-        value = self.attrs.get(name, default)
-        if not isinstance(value, int):
-            raise self._mistyped(name, "an integer")
-        return value
+        return get_int(self.attrs, name, default)
 
     def positive(self, name: str, default: int) -> int:
         """A number of things of which there is at least one."""
@@ -81,36 +79,18 @@ class OpRecord:
         return value + rank if value < 0 else value
 
     def number(self, name: str, default: float) -> float:
-        value = self.attrs.get(name, default)
-        if not isinstance(value, (int, float)):
-            raise self._mistyped(name, "a number")
-        return float(value)
+        return get_float(self.attrs, name, default)
 
     def text(self, name: str, default: str) -> str:
-        value = self.attrs.get(name, default)
-        if not isinstance(value, str):
-            raise self._mistyped(name, "text")
-        return value
+        return get_str(self.attrs, name, default)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """A list of integers, or `None` when the attribute is absent."""
-        value = self.attrs.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
-            raise self._mistyped(name, "a list of integers")
-        return tuple(int(item) for item in value)
+        return get_ints(self.attrs, name) if name in self.attrs else None
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
         """A list of numbers, or `None` when the attribute is absent."""
-        value = self.attrs.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, tuple) or not all(
-            isinstance(item, (int, float)) for item in value
-        ):
-            raise self._mistyped(name, "a list of numbers")
-        return tuple(float(item) for item in value)
+        return get_floats(self.attrs, name) if name in self.attrs else None
 
     def with_(
         self,
@@ -139,9 +119,6 @@ class OpRecord:
     def unsupported(self, what: str) -> UnsupportedError:
         """The error for an operator that cannot be restated; `what` says which part."""
         return UnsupportedError(f"{self}: {what}")
-
-    def _mistyped(self, name: str, kind: str) -> ModelError:
-        return ModelError(f"{self}: attribute {quoted(name)} should be {kind}")
 
 
 class FileScope(Protocol):
@@ -216,6 +193,11 @@ class Rewrite:
         self.into([self.record.output(0)], op, *inputs, **attrs)
         return self.records
 
+    def give(self, index: int, value: str) -> None:
+        """Another output of the record, where somebody wants it."""
+        if self.record.output(index):
+            self.into([self.record.output(index)], "Identity", value)
+
     def constant(self, array: np.ndarray) -> str:
         return self.scope.constant(array)
 
@@ -228,6 +210,11 @@ class Rewrite:
 
     def scalar_int(self, value: int) -> str:
         return self.scope.constant(np.array(value, np.int64))
+
+    def counted(self, length: str) -> str:
+        """0, 1, ... of a length that is a one-element tensor."""
+        end = self.op("Squeeze", length, self.ints(0))
+        return self.op("Range", self.scalar_int(0), end, self.scalar_int(1))
 
     def dtype(self, value: str) -> DType | None:
         """The element type of a tensor, when it is known."""
@@ -253,6 +240,14 @@ class Rewrite:
                 " shapes"
             )
         return rank
+
+    def known_dim(self, value: str, axis: int, what: str) -> int:
+        """A dimension that this operator cannot be restated without; `what` is what it says."""
+        shape = self.shape(value)
+        known = shape[axis] if shape else None
+        if not isinstance(known, int):
+            raise self.record.unsupported(f"{what} is not known; give the model's input shapes")
+        return known
 
     def like(self, number: float, other: str) -> str:
         """A scalar with the element type of `other`."""

@@ -12,30 +12,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
+from itertools import chain
+from types import MappingProxyType, ModuleType
 
 from onnx import defs
 
 from whence.errors import ModelError, UnsupportedError
+from whence.frontends.families import tables
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.contrib import CONTRIB
+from whence.frontends.onnx import classical, microsoft, upgrades
+from whence.frontends.onnx.microsoft.search import MICROSOFT
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, FileScope, OpRecord, Rewrite
-from whence.frontends.onnx.upgrades.ancient import ANCIENT
-from whence.frontends.onnx.upgrades.classical import CLASSICAL
-from whence.frontends.onnx.upgrades.constant import CONSTANT
-from whence.frontends.onnx.upgrades.experimental import EXPERIMENTAL
-from whence.frontends.onnx.upgrades.moved_attributes import MOVED_ATTRIBUTES
-from whence.frontends.onnx.upgrades.normalisation import NORMALISATION
-from whence.frontends.onnx.upgrades.quantised import QUANTISED
-from whence.frontends.onnx.upgrades.renamed import RENAMED
-from whence.frontends.onnx.upgrades.resize import RESIZE
-from whence.frontends.onnx.upgrades.softmax import SOFTMAX
 from whence.ops.registry import REGISTRY
 
 OLDEST_OPSET = 1
 NEWEST_OPSET = defs.onnx_opset_version()
-
-_MICROSOFT = "com.microsoft"
 
 
 def _by_operator(adapters: Iterable[Adapter]) -> Mapping[str, tuple[Adapter, ...]]:
@@ -45,23 +36,15 @@ def _by_operator(adapters: Iterable[Adapter]) -> Mapping[str, tuple[Adapter, ...
     return MappingProxyType(table)
 
 
+def _adapters(package: ModuleType) -> Iterable[Adapter]:
+    return chain.from_iterable(tables(package.__name__, package.__path__, "ADAPTERS"))
+
+
 _ADAPTERS: Mapping[str, Mapping[str, tuple[Adapter, ...]]] = MappingProxyType(
     {
-        "": _by_operator(
-            (
-                *ANCIENT,
-                *CONSTANT,
-                *EXPERIMENTAL,
-                *MOVED_ATTRIBUTES,
-                *NORMALISATION,
-                *QUANTISED,
-                *RENAMED,
-                *RESIZE,
-                *SOFTMAX,
-            )
-        ),
-        "ai.onnx.ml": _by_operator(CLASSICAL),
-        _MICROSOFT: _by_operator(CONTRIB),
+        "": _by_operator(_adapters(upgrades)),
+        "ai.onnx.ml": _by_operator(classical.ADAPTERS),
+        MICROSOFT: _by_operator(_adapters(microsoft)),
     }
 )
 
@@ -110,7 +93,7 @@ class Upgrader:
 
     def rule(self, record: OpRecord) -> str:
         """How the ledger calls what was done to an operator that became several."""
-        if record.domain == _MICROSOFT:
+        if record.domain == MICROSOFT:
             return f"{record.domain}::{record.op} in operators of ONNX"
         return (
             f"{record.op} of opset {self.opsets.get(record.domain, 1)} in the terms of opset"

@@ -89,7 +89,7 @@ def apply_activation(
     raise build.record.unsupported(f"activation {quoted(activation)} with {len(params)} numbers")
 
 
-ACTIVATIONS: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Gelu", EVERY_OPSET, _gelu),
     Adapter("BiasGelu", EVERY_OPSET, _bias_gelu),
     Adapter("FastGelu", EVERY_OPSET, _fast_gelu),

@@ -29,48 +29,50 @@ def attend(
     if bias:
         scores = build.op("Add", scores, bias)
     if visible:
-        dtype = build.dtype(build.record.required(0)) or DType.F32
-        lowest = -65504.0 if dtype is DType.F16 else float(np.finfo(np.float32).min)
-        scores = build.op("Where", visible, scores, build.like(lowest, build.record.required(0)))
+        scores = build.op("Where", visible, scores, lowest(build))
     context = build.op("MatMul", build.op("Softmax", scores, axis=-1), value)
     joined = build.op("Transpose", context, perm=(0, 2, 1, 3))
     return build.result("Reshape", joined, build.ints(0, 0, -1))
 
 
-def length_of(build: Rewrite, data: str) -> str:
-    """The second dimension but last of [batch, heads, length, size], as a scalar."""
-    return build.op("Squeeze", build.op("Shape", data, start=2, end=3), build.ints(0))
+def lowest(build: Rewrite) -> str:
+    """The score of what is not visible: the lowest number that the elements of the first input
+    have.
+    """
+    data = build.record.required(0)
+    kind = np.float16 if build.dtype(data) is DType.F16 else np.float32
+    return build.like(float(np.finfo(kind).min), data)
+
+
+def scale_of(record: OpRecord, size: int) -> float:
+    """What scores are multiplied with, of heads of this size."""
+    return record.number("scale", 0.0) or 1 / math.sqrt(max(size, 1))
 
 
 def causal(build: Rewrite, query: str, key: str) -> str:
     """The causal mask [length, total]: each query sees the keys up to its own, from the end."""
-    length, total = length_of(build, query), length_of(build, key)
-    zero, one = build.scalar_int(0), build.scalar_int(1)
-    rows = build.op("Add", build.op("Range", zero, length, one), build.op("Sub", total, length))
-    columns = build.op("Range", zero, total, one)
+    length, total = (build.op("Shape", data, start=2, end=3) for data in (query, key))
+    rows = build.op("Add", build.counted(length), build.op("Sub", total, length))
+    columns = build.counted(total)
     return build.op("LessOrEqual", columns, build.op("Unsqueeze", rows, build.ints(1)))
 
 
-def mask_bias(
-    build: Rewrite, mask: str, query: str, key: str, batch: Dim, rank: int | None = None
+def masked(
+    build: Rewrite, bias: str, mask: str, query: str, key: str, rank: int | None = None
 ) -> str:
-    """What a mask adds to the scores, as [batch, 1, 1 or length, total]. Its rank, which must be
-    given for a mask that is computed here, says which kind it is.
+    """What is added to the scores: the bias, if there is one, and what a mask adds, as [batch, 1, 1
+    or length, total]. Its rank, which must be given for a mask that is computed here, says which
+    kind it is.
     """
+    if not mask:
+        return bias
+    data = build.record.required(0)
     rank = build.known_rank(mask) if rank is None else rank
     if rank == 1:
-        shape = build.shape(mask)
-        if (
-            shape is not None
-            and isinstance(shape[0], int)
-            and isinstance(batch, int)
-            and shape[0] != batch
-        ):
-            raise build.record.unsupported(f"a mask of {shape[0]} numbers for a batch of {batch}")
-        places = build.cast(
-            build.op("Range", build.scalar_int(0), length_of(build, key), build.scalar_int(1)),
-            DType.I32,
-        )
+        count, batch = (shape[0] if (shape := build.shape(each)) else None for each in (mask, data))
+        if isinstance(count, int) and isinstance(batch, int) and count != batch:
+            raise build.record.unsupported(f"a mask of {count} numbers for a batch of {batch}")
+        places = build.cast(build.counted(build.op("Shape", key, start=2, end=3)), DType.I32)
         ends = build.op("Unsqueeze", build.cast(mask, DType.I32), build.ints(1))
         keep = build.op("Unsqueeze", build.op("Less", places, ends), build.ints(1, 2))
     elif rank in (2, 3):
@@ -88,13 +90,9 @@ def mask_bias(
         keep = build.cast(build.op("Slice", mask, starts, ends, build.ints(2, 3)), DType.BOOL)
     else:
         raise build.record.unsupported(f"a mask of {rank} dimensions")
-    data = build.record.required(0)
-    return build.op(
-        "Where",
-        keep,
-        build.like(0.0, data),
-        build.like(build.record.number("mask_filter_value", -10000.0), data),
-    )
+    filler = build.like(build.record.number("mask_filter_value", -10000.0), data)
+    hidden = build.op("Where", keep, build.like(0.0, data), filler)
+    return build.op("Add", hidden, bias) if bias else hidden
 
 
 def _attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -104,12 +102,9 @@ def _attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     if record.integer("past_present_share_buffer", 0):
         raise record.unsupported("a past that shares its buffer with the present")
     data, weight = record.required(0), record.required(1)
-    weight_shape = build.shape(weight)
     sizes = record.integers("qkv_hidden_sizes")
     if sizes is None:
-        if weight_shape is None or not isinstance(weight_shape[-1], int):
-            raise record.unsupported("the size of its weight is not known")
-        sizes = (weight_shape[-1] // 3,) * 3
+        sizes = (build.known_dim(weight, -1, "the size of its weight") // 3,) * 3
     *_, projection_bias, mask, past, bias = record.operands(6)
     packed = build.op("MatMul", data, weight)
     if projection_bias:
@@ -126,12 +121,15 @@ def _attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     if record.output(1):
         pair = [build.op("Unsqueeze", part, build.ints(0)) for part in (key, value)]
         build.into([record.output(1)], "Concat", *pair, axis=0)
-    if mask:
-        shape = build.shape(data)
-        masked = mask_bias(build, mask, query, key, shape[0] if shape else None)
-        bias = build.op("Add", masked, bias) if bias else masked
-    visible = causal(build, query, key) if record.integer("unidirectional", 0) else ""
-    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(sizes[0] // heads, 1))
+    return _attend(build, query, key, value, sizes[0] // heads, bias, mask)
+
+
+def _attend(
+    build: Rewrite, query: str, key: str, value: str, size: int, bias: str, mask: str
+) -> list[OpRecord]:
+    visible = causal(build, query, key) if build.record.integer("unidirectional", 0) else ""
+    bias = masked(build, bias, mask, query, key)
+    scale = scale_of(build.record, size)
     return attend(build, query, key, value, scale=scale, bias=bias, visible=visible)
 
 
@@ -143,19 +141,13 @@ def _multi_head_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord
     )
     if not key or not value or build.rank(query) == 5 or build.rank(key) == 5:
         raise record.unsupported("queries, keys and values packed into one tensor")
-    shape = build.shape(query)
-    width = shape[-1] if shape else None
-    if not isinstance(width, int):
-        raise record.unsupported("the size of its query is not known")
+    width = build.known_dim(query, -1, "the size of its query")
     if record.output(3):
         raise record.unsupported("the scores as an output")
     # Keys of four dimensions are those of a cache: heads are split and the bias is added.
     from_cache = build.rank(key) == 4
     if projection_bias:
-        shared = build.shape(projection_bias)
-        rest = shared[0] if shared else None
-        if not isinstance(rest, int):
-            raise record.unsupported("the size of its bias is not known")
+        rest = build.known_dim(projection_bias, 0, "the size of its bias")
         parts = build.multi(
             "Split", 3, projection_bias, build.ints(width, width, rest - 2 * width), axis=0
         )
@@ -165,9 +157,8 @@ def _multi_head_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord
     query = split_heads(build, query, heads)
     if not from_cache:
         key, value = split_heads(build, key, heads), split_heads(build, value, heads)
-    one_sided = bool(record.integer("unidirectional", 0))
     if past_key and past_length:
-        held = build.shape(record.input(1)) if shape else None
+        held = build.shape(record.input(1))
         count = held[2 if from_cache else 1] if held else None
         return _with_buffer(build, query, key, value, width // heads, count)
     if past_length or beams:
@@ -177,15 +168,9 @@ def _multi_head_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord
             build.op("Concat", past_key, key, axis=2),
             build.op("Concat", past_value, value, axis=2),
         )
-    for index, part in ((1, key), (2, value)):
-        if record.output(index):
-            build.into([record.output(index)], "Identity", part)
-    if mask:
-        masked = mask_bias(build, mask, query, key, shape[0] if shape else None)
-        bias = build.op("Add", masked, bias) if bias else masked
-    visible = causal(build, query, key) if one_sided else ""
-    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(width // heads, 1))
-    return attend(build, query, key, value, scale=scale, bias=bias, visible=visible)
+    build.give(1, key)
+    build.give(2, value)
+    return _attend(build, query, key, value, width // heads, bias, mask)
 
 
 def _with_buffer(
@@ -207,8 +192,7 @@ def _with_buffer(
         for index, part in ((6, key), (7, value))
     ]
     for index, part in enumerate(present, 1):
-        if record.output(index):
-            build.into([record.output(index)], "Identity", part)
+        build.give(index, part)
     if beams:
         if not isinstance(count, int):
             raise record.unsupported("beams, where the number of queries is not known")
@@ -227,18 +211,13 @@ def _with_buffer(
             raise record.unsupported("a mask of four dimensions with a past that is a buffer")
         if rank > 1:
             mask = lengthened(build, mask, -1, rank, length)
-        shape = build.shape(record.required(0))
-        masked = mask_bias(build, mask, query, key, shape[0] if shape else None, rank)
-        bias = build.op("Add", masked, bias) if bias else masked
+        bias = masked(build, bias, mask, query, key, rank)
     if record.integer("unidirectional", 0):
-        rows = build.op("Range", build.scalar_int(0), length_of(build, query), build.scalar_int(1))
-        rows = build.op(
-            "Unsqueeze",
-            build.op("Add", build.op("Reshape", first, build.ints(1)), rows),
-            build.ints(1),
-        )
+        rows = build.counted(build.op("Shape", query, start=2, end=3))
+        rows = build.op("Add", build.op("Reshape", first, build.ints(1)), rows)
+        rows = build.op("Unsqueeze", rows, build.ints(1))
         inside = build.op("LessOrEqual", where.every, rows)
-    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(size, 1))
+    scale = scale_of(record, size)
     return attend(build, query, key, value, scale=scale, bias=bias, visible=inside)
 
 
@@ -264,28 +243,18 @@ def _rotary_embedding(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 def _heads_from_cache(build: Rewrite, data: str, cosines: str) -> int:
     """Without a number of heads, a head is as wide as the cache says."""
-    shape, cache = build.shape(data), build.shape(cosines)
-    if (
-        shape is None
-        or cache is None
-        or not isinstance(shape[-1], int)
-        or not isinstance(cache[-1], int)
-    ):
-        raise build.record.unsupported("the number of heads is not known")
-    return shape[-1] // (2 * cache[-1])
+    width, half = (build.known_dim(each, -1, "the number of heads") for each in (data, cosines))
+    return width // (2 * half)
 
 
 def counted_positions(build: Rewrite, data: str, first: str, length_axis: int) -> str:
     """`first`, `first` + 1, ... for each word of each text: [batch, length]"""
-    length = build.op("Squeeze", build.dim(data, length_axis), build.ints(0))
-    counted = build.op(
-        "Add", build.op("Range", build.scalar_int(0), length, build.scalar_int(1)), first
-    )
+    counted = build.op("Add", build.counted(build.dim(data, length_axis)), first)
     full = build.op("Concat", build.dim(data, 0), build.dim(data, length_axis), axis=0)
     return build.op("Expand", counted, full)
 
 
-ATTENTION: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Attention", EVERY_OPSET, _attention),
     Adapter("MultiHeadAttention", EVERY_OPSET, _multi_head_attention),
     Adapter("RotaryEmbedding", EVERY_OPSET, _rotary_embedding),

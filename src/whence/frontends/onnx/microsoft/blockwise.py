@@ -171,7 +171,7 @@ def _unpacked(build: Rewrite, packed: str, bits: int) -> str:
     return build.op("Reshape", build.op("Concat", *lanes, axis=-1), shape)
 
 
-BLOCKWISE: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("GatherBlockQuantized", EVERY_OPSET, _gather_block_quantised),
     Adapter("MatMulNBits", EVERY_OPSET, _mat_mul_n_bits),
 )

@@ -30,13 +30,8 @@ def places(build: Rewrite, length: str, first: str, new: str, count: Dim) -> Cac
     """The places of a cache of `length`, a one-element tensor, in which `new`, which has `count` of
     them, begins at `first`.
     """
-    every = build.op(
-        "Range",
-        build.scalar_int(0),
-        build.op("Squeeze", length, build.ints(0)),
-        build.scalar_int(1),
-    )
-    return CachePositions(every, first, build.op("Add", first, build.dim(new, 2)), count == 1)
+    end = build.op("Add", first, build.dim(new, 2))
+    return CachePositions(build.counted(length), first, end, count == 1)
 
 
 def write(build: Rewrite, cache: str, new: str, where: CachePositions, *, behind: str) -> str:
@@ -92,14 +87,9 @@ def by_beam(build: Rewrite, cache: str, origins: str, first: str) -> str:
     origins = build.cast(origins, DType.I64)
     origins = build.op("Slice", origins, build.ints(0), length, build.ints(2))
     beams = build.op("Shape", origins, start=1, end=2)
-    rows = build.op("Concat", build.op("Shape", origins, start=0, end=1), build.ints(1, 1), axis=0)
-    texts = build.op(
-        "Range",
-        build.scalar_int(0),
-        build.op("Squeeze", build.op("Shape", origins, start=0, end=1), build.ints(0)),
-        build.scalar_int(1),
-    )
-    offsets = build.op("Mul", build.op("Reshape", texts, rows), beams)
+    batch = build.op("Shape", origins, start=0, end=1)
+    rows = build.op("Concat", batch, build.ints(1, 1), axis=0)
+    offsets = build.op("Mul", build.op("Reshape", build.counted(batch), rows), beams)
     chosen = build.op(
         "Reshape",
         build.op("Add", origins, offsets),
@@ -109,11 +99,6 @@ def by_beam(build: Rewrite, cache: str, origins: str, first: str) -> str:
     moved = build.op(
         "GatherElements", cache, build.op("Expand", chosen, build.op("Shape", cache)), axis=0
     )
-    every = build.op(
-        "Range",
-        build.scalar_int(0),
-        build.op("Squeeze", length, build.ints(0)),
-        build.scalar_int(1),
-    )
-    past = build.op("Unsqueeze", build.op("Less", every, first), build.ints(1, 3))
+    past = build.op("Less", build.counted(length), first)
+    past = build.op("Unsqueeze", past, build.ints(1, 3))
     return build.op("Where", past, moved, cache)

@@ -108,7 +108,7 @@ def _transposed(build: Rewrite, data: str, batch: int, last: int) -> str:
     return data if order == list(range(rank)) else build.op("Transpose", data, perm=tuple(order))
 
 
-FUSED: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("FusedConv", EVERY_OPSET, _fused_conv),
     Adapter("FusedGemm", EVERY_OPSET, _fused_gemm),
     Adapter("FusedMatMul", EVERY_OPSET, _fused_mat_mul),

@@ -7,12 +7,9 @@ In single precision, and without a bias or a sink, it stays what it is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from whence.frontends.onnx.microsoft.attention import split_heads
+from whence.frontends.onnx.microsoft.attention import lowest, scale_of, split_heads
 from whence.frontends.onnx.microsoft.cache import lengthened, places, write
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.ops.definition import Attr
@@ -45,21 +42,20 @@ def _group_query_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecor
         build.ints(0),
         build.op("Sub", build.op("Add", last, build.ints(1)), count),
     )
-    rows = build.op("Add", first, _range(build, count))
+    rows = build.op("Add", first, build.counted(count))
     if record.integer("do_rotary", 0):
         positions = record.input(9) or rows
         query, key = (_rotated(build, data, positions, size) for data in (query, key))
     if _has_past(build):
         key, value = _appended(build, (key, value), first, total)
-    for index, data in ((1, key), (2, value)):
-        if record.output(index):
-            build.into([record.output(index)], "Identity", data)
+    build.give(1, key)
+    build.give(2, value)
     if _has_past(build):
         # A cache longer than what it holds is not looked at beyond.
         key, value = (
             build.op("Slice", data, build.ints(0), total, build.ints(2)) for data in (key, value)
         )
-    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(size, 1))
+    scale = scale_of(record, size)
     visible = _visible(build, rows, last, key, record.integer("local_window_size", -1))
     return _attend(build, (query, key, value), heads, groups, size, scale, visible)
 
@@ -100,21 +96,12 @@ def _appended(build: Rewrite, present: tuple[str, str], first: str, total: str) 
     return key, value
 
 
-def _range(build: Rewrite, length: str) -> str:
-    """0, 1, ... of a length that is a one-element tensor."""
-    end = build.op("Squeeze", length, build.ints(0))
-    return build.op("Range", build.scalar_int(0), end, build.scalar_int(1))
-
-
 def _projections(build: Rewrite, heads: int, groups: int) -> tuple[str, str, str, int]:
     """Queries, keys and values with their heads split, and the width of a head. They may come
     packed into one tensor.
     """
     record = build.record
-    shape = build.shape(record.required(0))
-    width = shape[-1] if shape else None
-    if not isinstance(width, int):
-        raise record.unsupported("the size of its query is not known")
+    width = build.known_dim(record.required(0), -1, "the size of its query")
     if record.input(1):
         parts, size = [record.required(0), record.input(1), record.required(2)], width // heads
     else:
@@ -181,9 +168,7 @@ def _attend(
             build.op("Concat", *_bias_shape(build, single, groups, heads), axis=0),
         )
         scores = build.op("Add", scores, bias)
-    dtype = build.dtype(data) or DType.F32
-    lowest = build.like(-65504.0 if dtype is DType.F16 else float(np.finfo(np.float32).min), data)
-    weights = _weights(build, build.op("Where", visible, scores, lowest), heads, groups)
+    weights = _weights(build, build.op("Where", visible, scores, lowest(build)), heads, groups)
     context = build.op(
         "Reshape", build.op("MatMul", weights, value), build.ints(0, heads, -1, size)
     )
@@ -225,7 +210,7 @@ def _visible(build: Rewrite, rows: str, last: str, key: str, window: int) -> str
     """A query sees the keys up to its own place or the end of its text, and no farther back than
     the window: [batch, 1, 1, length, total] of booleans.
     """
-    columns = _range(build, build.op("Shape", key, start=2, end=3))
+    columns = build.counted(build.op("Shape", key, start=2, end=3))
     rows, ends = (
         build.op("Unsqueeze", each, build.ints(1, 2, 4))
         for each in (rows, build.op("Min", rows, last))
@@ -240,6 +225,6 @@ def _visible(build: Rewrite, rows: str, last: str, key: str, window: int) -> str
     )
 
 
-GROUPED_ATTENTION: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("GroupQueryAttention", EVERY_OPSET, _group_query_attention),
 )

@@ -66,7 +66,7 @@ def _grid_sample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     ]
 
 
-MOVEMENT: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Pad", EVERY_OPSET, partial(_same_as, op="Pad")),
     Adapter("GatherND", EVERY_OPSET, partial(_same_as, op="GatherND")),
     Adapter("Trilu", EVERY_OPSET, partial(_same_as, op="Trilu")),

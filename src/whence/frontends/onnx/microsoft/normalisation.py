@@ -74,13 +74,11 @@ def _embed_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     total = build.op("Gather", record.required(2), words, axis=0)
     _, segments, _, _, segment_table, _, beta, mask, positions = record.operands(9)
     if not positions:
-        length = build.op("Squeeze", build.dim(words, 1), build.ints(0))
-        positions = build.op("Range", build.scalar_int(0), length, build.scalar_int(1))
+        positions = build.counted(build.dim(words, 1))
     total = build.op("Add", total, build.op("Gather", record.required(3), positions, axis=0))
     if segments and segment_table:
         total = build.op("Add", total, build.op("Gather", segment_table, segments, axis=0))
-    if record.output(2):
-        build.into([record.output(2)], "Identity", total)
+    build.give(2, total)
     if record.output(1):
         if mask:
             ones = build.cast(mask, DType.I32)
@@ -102,7 +100,7 @@ def _embed_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     )
 
 
-NORMALISATION: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("LayerNormalization", EVERY_OPSET, _layer_norm),
     Adapter("SimplifiedLayerNormalization", EVERY_OPSET, _simplified_layer_norm),
     Adapter("SkipLayerNormalization", EVERY_OPSET, _skip_layer_norm),

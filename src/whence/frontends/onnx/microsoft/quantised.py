@@ -186,7 +186,7 @@ def _scaled(
     return build.result("Add", build.op("Mul", real, scale), bias)
 
 
-QUANTISED: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("QuantizeLinear", EVERY_OPSET, _same),
     Adapter("DequantizeLinear", EVERY_OPSET, _same),
     Adapter("QLinearAdd", EVERY_OPSET, partial(_binary, op="Add")),

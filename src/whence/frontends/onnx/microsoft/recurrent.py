@@ -40,6 +40,6 @@ def _real(build: Rewrite, quantised: str, scale: str, zero: str) -> str:
     )
 
 
-RECURRENT: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("DynamicQuantizeLSTM", EVERY_OPSET, _dynamic_quantise_lstm),
 )

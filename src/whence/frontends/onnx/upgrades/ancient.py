@@ -105,7 +105,7 @@ def _whole_power(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return [record.with_(attrs={**record.attrs, "p": int(record.number("p", 2.0))})]
 
 
-ANCIENT: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     *(Adapter(op, 7, _explicit_broadcast) for op in _BROADCASTING),
     *(Adapter(op, 6, _without(_IN_PLACE)) for op in _FORMERLY_IN_PLACE),
     *(Adapter(op, 7, _without("output_sequence")) for op in ("GRU", "LSTM", "RNN")),

@@ -35,4 +35,4 @@ def _constant(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return [record.with_(attrs={"value": value})]
 
 
-CONSTANT: tuple[Adapter, ...] = (Adapter("Constant", EVERY_OPSET, _constant),)
+ADAPTERS: tuple[Adapter, ...] = (Adapter("Constant", EVERY_OPSET, _constant),)

@@ -108,7 +108,7 @@ def root_mean_square(build: Rewrite, data: str, scale: str) -> list[OpRecord]:
     return build.result("Mul", build.op("Mul", data, record.output(1)), scale)
 
 
-EXPERIMENTAL: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Affine", EVERY_OPSET, _affine),
     Adapter("Crop", EVERY_OPSET, _crop),
     Adapter("DynamicSlice", EVERY_OPSET, _dynamic_slice),

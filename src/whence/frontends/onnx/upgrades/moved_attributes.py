@@ -98,7 +98,7 @@ def _dft(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     ]
 
 
-MOVED_ATTRIBUTES: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Squeeze", 13, partial(_ints_to_input, attribute="axes")),
     Adapter("Unsqueeze", 13, partial(_ints_to_input, attribute="axes")),
     Adapter("ReduceSum", 13, partial(_ints_to_input, attribute="axes")),

@@ -85,7 +85,7 @@ def layer_norm_of_mixed_types(record: OpRecord, build: Rewrite) -> Sequence[OpRe
     return [*build.records, record.with_(inputs=[converted, *record.inputs[1:]])]
 
 
-NORMALISATION: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("BatchNormalization", 9, _per_activation),
     Adapter("BatchNormalization", 14, _training_by_outputs),
     Adapter("GroupNormalization", 21, _group_parameters),

@@ -62,7 +62,7 @@ def _qlinear_matmul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     )
 
 
-QUANTISED: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("QLinearConv", EVERY_OPSET, qlinear_conv),
     Adapter("QLinearMatMul", EVERY_OPSET, _qlinear_matmul),
 )

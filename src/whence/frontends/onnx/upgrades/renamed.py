@@ -21,7 +21,7 @@ def _roi_align(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     ]
 
 
-RENAMED: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Scatter", 11, lambda record, _: [record.with_(op="ScatterElements")]),
     Adapter("GridSample", 20, _grid_sample),
     Adapter("RoiAlign", 16, _roi_align),

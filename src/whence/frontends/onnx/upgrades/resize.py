@@ -108,7 +108,7 @@ def _newest(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return _absent_inputs(record, build)
 
 
-RESIZE: tuple[Adapter, ...] = (
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Upsample", 9, _upsample_scales),
     Adapter("Upsample", 10, _upsample),
     Adapter("Resize", 11, _resize_10),

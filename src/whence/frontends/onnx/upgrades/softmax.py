@@ -27,6 +27,6 @@ def _coerced(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return flattened(build, record.op, record.required(0), record.integer("axis", 1))
 
 
-SOFTMAX: tuple[Adapter, ...] = tuple(
+ADAPTERS: tuple[Adapter, ...] = tuple(
     Adapter(op, 13, _coerced) for op in ("Softmax", "LogSoftmax", "Hardmax")
 )

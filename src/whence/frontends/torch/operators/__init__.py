@@ -7,52 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from whence.frontends.torch.call import Mapper
-from whence.frontends.torch.operators import (
-    activations,
-    arithmetic,
-    attention,
-    comparison,
-    convolution,
-    creation,
-    indexing,
-    movement,
-    normalisation,
-    padding,
-    pooling,
-    products,
-    recurrent,
-    reductions,
-    resizing,
-    scatter,
-    sizes,
-    sorting,
-    strided,
-)
+from whence.frontends.families import joined
+from whence.frontends.torch.call import Mappings
 
-_GROUPS = (
-    activations.MAPPINGS,
-    arithmetic.MAPPINGS,
-    attention.MAPPINGS,
-    comparison.MAPPINGS,
-    convolution.MAPPINGS,
-    creation.MAPPINGS,
-    indexing.MAPPINGS,
-    movement.MAPPINGS,
-    normalisation.MAPPINGS,
-    padding.MAPPINGS,
-    pooling.MAPPINGS,
-    products.MAPPINGS,
-    recurrent.MAPPINGS,
-    reductions.MAPPINGS,
-    resizing.MAPPINGS,
-    scatter.MAPPINGS,
-    sizes.MAPPINGS,
-    sorting.MAPPINGS,
-    strided.MAPPINGS,
-)
-
-MAPPINGS: dict[str, Mapper] = {name: mapper for group in _GROUPS for name, mapper in group.items()}
+MAPPINGS: Mappings = joined(__name__, __path__, "MAPPINGS")
 
 
 def operator_key(target: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.frontends.torch.operators.arithmetic import truncated
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -168,7 +168,7 @@ def _not(call: AtenCall) -> Value:
     return call.op(op, call.ref("self"))
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::relu": partial(_plain, op="Relu"),
     "aten::sigmoid": partial(_plain, op="Sigmoid"),
     "aten::tanh": partial(_plain, op="Tanh"),

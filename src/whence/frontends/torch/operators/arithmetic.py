@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from whence.frontends.floor_division import floor_quotient, floor_remainder
-from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
 from whence.types import DType
@@ -108,7 +108,7 @@ def _shift(call: AtenCall, direction: str) -> Value:
     return floor_quotient(call, left, scale)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::add": partial(_add, op="Add"),
     "aten::sub": partial(_add, op="Sub"),
     "aten::rsub": _rsub,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -35,7 +35,7 @@ def _attention(call: AtenCall) -> Value:
     return [y, *[None] * (len(meta) - 1)] if isinstance(meta, list | tuple) else y
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::scaled_dot_product_attention": _attention,
     "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
 }

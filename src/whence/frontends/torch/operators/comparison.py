@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node
 from whence.frontends.torch.operators.arithmetic import common_dtype
 from whence.types import DType
 
@@ -44,7 +44,7 @@ def _triangle(call: AtenCall, upper: int) -> Value:
     return call.op("Trilu", call.ref("self"), call.reshape(where), upper=upper)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::eq": partial(_compare, op="Equal"),
     "aten::ne": partial(_compare, op="NotEqual"),
     "aten::lt": partial(_compare, op="Less"),

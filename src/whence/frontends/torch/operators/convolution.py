@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -58,7 +58,7 @@ def _named_padding(padding: str, kernel: Sequence[int], dilation: Sequence[int])
     return (*begin, *(each - half for each, half in zip(total, begin, strict=True)))
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::convolution": _convolution,
     "aten::conv1d": _convolution,
     "aten::conv2d": _convolution,

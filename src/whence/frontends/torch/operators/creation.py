@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node
 from whence.graph.node import Ref
 from whence.types import DType
 
@@ -82,7 +82,7 @@ def _dropout(call: AtenCall) -> Value:
     call.unsupported("it drops elements at random, as in training; call .eval() first")
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::full": _full,
     "aten::new_full": _full,
     "aten::full_like": partial(_like, value=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value, meta_of
+from whence.frontends.torch.call import AtenCall, Mappings, Value, meta_of
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
 from whence.types import DType
@@ -83,7 +83,7 @@ def _take(call: AtenCall) -> Value:
     return call.op("Gather", flat, call.ref("index"), axis=0)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::embedding": _embedding,
     "aten::index_select": _index_select,
     "aten::gather": _gather,

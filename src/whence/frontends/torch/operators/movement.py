@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -256,7 +256,7 @@ def _real_of(call: AtenCall) -> Value:
     return _same(call)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::alias": _same,
     "aten::clone": _same,
     "aten::contiguous": _same,

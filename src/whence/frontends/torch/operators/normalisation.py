@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.types import DType
 
@@ -98,7 +98,7 @@ def _instance_norm(call: AtenCall) -> Value:
     return call.emit("InstanceNormalization", [call.ref("input"), scale, bias], attrs)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::batch_norm": _batch_norm,
     "aten::_native_batch_norm_legit_no_training": _batch_norm,
     "aten::native_batch_norm": _batch_norm,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -30,7 +30,7 @@ def _named(call: AtenCall) -> Value:
     return _pad(call, mode, call.plain("value"))
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::constant_pad_nd": lambda call: _pad(call, "constant", call.plain("value")),
     "aten::pad": _named,
     **{f"aten::reflection_pad{rank}d": partial(_pad, mode="reflect") for rank in (1, 2, 3)},

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -101,7 +101,7 @@ def _adaptive_max(call: AtenCall, rank: int) -> Value:
     return _maxima(call, rank, {"kernel_shape": step, "strides": step})
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::max_pool1d": partial(_max_pool, rank=1),
     "aten::max_pool2d": partial(_max_pool, rank=2),
     "aten::max_pool3d": partial(_max_pool, rank=3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -44,7 +44,7 @@ def _baddbmm(call: AtenCall) -> Value:
     return product if call.real("beta", 1.0) == 0 else call.op("Add", bias, product)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::linear": _linear,
     "aten::matmul": _matmul,
     "aten::mm": _matmul,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -105,4 +105,4 @@ def _stacked(call: AtenCall, parts: Sequence[Ref]) -> Ref:
     return apart[0] if len(apart) == 1 else call.emit("Concat", apart, {"axis": 0})
 
 
-MAPPINGS: dict[str, Mapper] = {"aten::lstm": _lstm, "aten::gru": _gru}
+MAPPINGS: Mappings = {"aten::lstm": _lstm, "aten::gru": _gru}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -121,7 +121,7 @@ def _cumulative(call: AtenCall, op: str) -> Value:
     return call.op(op, x, axis)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::mean": partial(_reduce, op="ReduceMean"),
     "aten::sum": partial(_reduce, op="ReduceSum"),
     "aten::prod": partial(_reduce, op="ReduceProd"),

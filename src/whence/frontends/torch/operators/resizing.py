@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -50,7 +50,7 @@ def _factors(call: AtenCall, rank: int) -> list[float] | None:
     return [float(each) for each in given]
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     **{
         f"aten::upsample_nearest{rank}d": partial(_resize, rank=rank, mode="nearest")
         for rank in (1, 2, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node, meta_of
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node, meta_of
 from whence.frontends.torch.operators.indexing import index_tuples
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
@@ -137,7 +137,7 @@ def _fill(call: AtenCall) -> Value:
     return call.op("Expand", value, call.op("Shape", call.ref("self")))
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::scatter": _scatter,
     "aten::scatter_add": lambda call: _scattered(call, {"reduction": "add"}),
     "aten::scatter_reduce": _scatter,

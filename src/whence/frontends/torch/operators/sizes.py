@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value, is_node, scalar_dtype
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node, scalar_dtype
 from whence.graph.node import Ref
 from whence.types import DType
 
@@ -109,7 +109,7 @@ _SILENT = (
     "aten::sym_constrain_range_for_size",
 )
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::sym_size": _size,
     "aten::sym_numel": lambda call: call.op("Size", call.ref("self")),
     "aten::_local_scalar_dense": _item,

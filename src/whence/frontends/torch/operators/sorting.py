@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
 
 
@@ -26,7 +26,7 @@ def _sorted(call: AtenCall) -> list[Ref]:
     return call.emit("TopK", [call.ref("self"), shape], attrs, outputs=2)
 
 
-MAPPINGS: dict[str, Mapper] = {
+MAPPINGS: Mappings = {
     "aten::topk": _top,
     "aten::sort": _sort,
     "aten::argsort": lambda call: _sorted(call)[1],

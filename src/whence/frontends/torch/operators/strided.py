@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mapper, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value
 
 
 def _as_strided(call: AtenCall) -> Value:
@@ -53,4 +53,4 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-MAPPINGS: dict[str, Mapper] = {"aten::as_strided": _as_strided}
+MAPPINGS: Mappings = {"aten::as_strided": _as_strided}

@@ -36,4 +36,4 @@ def _label_encoder(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return [encoder]
 
 
-CLASSICAL: tuple[Adapter, ...] = (Adapter("LabelEncoder", 2, _label_encoder),)
+ADAPTERS: tuple[Adapter, ...] = (Adapter("LabelEncoder", 2, _label_encoder),)
