@@ -129,6 +129,10 @@ class Graph(NodeList):
         return [self._nodes[node_id] for node_id in self._outputs]
 
     @property
+    def output_types(self) -> list[ValueType]:
+        return [self.type_of(node.first_input) for node in self.outputs]
+
+    @property
     def variables(self) -> list[Node]:
         """The `Variable` nodes: values that outlive a run, each with a name of its own."""
         return [self._nodes[node_id] for node_id in self._variables]

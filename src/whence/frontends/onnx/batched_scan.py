@@ -13,30 +13,13 @@ from whence.frontends.onnx.builder import NodeBuilder
 from whence.frontends.onnx.record import OpRecord
 from whence.frontends.origin_metadata import LOAD
 from whence.graph.graph import Graph
+from whence.graph.iterations import row_length, row_type, stacked_type
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.provenance import EdgeKind
-from whence.types import UNKNOWN, Dim, TensorType, ValueType
+from whence.types import UNKNOWN, ValueType
 
 _RULE = "Scan of opset 8 as a Scan of Scans"
-
-
-def without_first(kind: ValueType) -> ValueType:
-    """The type of a tensor's rows."""
-    if not isinstance(kind, TensorType):
-        return UNKNOWN
-    return TensorType(kind.dtype, kind.shape[1:] if kind.shape else None)
-
-
-def with_first(kind: ValueType, *dims: Dim) -> ValueType:
-    """The type of tensors stacked along new first dimensions."""
-    if not isinstance(kind, TensorType) or kind.shape is None:
-        return TensorType(kind.dtype) if isinstance(kind, TensorType) else UNKNOWN
-    return TensorType(kind.dtype, (*dims, *kind.shape))
-
-
-def first_dim(kind: ValueType) -> Dim:
-    return kind.shape[0] if isinstance(kind, TensorType) and kind.shape else None
 
 
 def split_inputs(record: OpRecord) -> tuple[str, list[str], list[str]]:
@@ -73,7 +56,7 @@ def scan_of_one_text(
     results = [f"result_{index}" for index in range(len(made))]
     inner = results
     if lengths:
-        build.add_input("length", without_first(outer.type_of(lengths) or UNKNOWN))
+        build.add_input("length", row_type(outer.type_of(lengths) or UNKNOWN, 0))
         end = _add(build, record, "Unsqueeze", "length", build.constant(np.array([0])))
         zero = build.constant(np.array([0]))
         rows = [_add(build, record, "Slice", name, zero, end, zero) for name in rows]
@@ -85,7 +68,7 @@ def scan_of_one_text(
     if (directions := record.integers("directions")) is not None:
         attrs["scan_input_directions"] = directions
     inner_types = [body.type_of(ref) for ref in made]
-    count = None if lengths else first_dim(types[1][0])
+    count = None if lengths else row_length(types[1][0], 0)
     _append(
         build,
         OpRecord(
@@ -95,7 +78,7 @@ def scan_of_one_text(
         bodies={"body": body},
         types=[
             *inner_types[: len(states)],
-            *(with_first(kind, count) for kind in inner_types[len(states) :]),
+            *(stacked_type(kind, count) for kind in inner_types[len(states) :]),
         ],
     )
     if lengths:

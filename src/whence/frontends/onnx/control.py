@@ -7,19 +7,13 @@ sharing the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.batched_scan import (
-    first_dim,
-    scan_of_one_text,
-    split_inputs,
-    with_first,
-    without_first,
-)
+from whence.frontends.onnx.batched_scan import scan_of_one_text, split_inputs
 from whence.frontends.onnx.builder import NodeBuilder, build_graph
 from whence.frontends.onnx.flex_attention import PREVIEW, add_flex_attention
 from whence.frontends.onnx.microsoft.search import (
@@ -34,7 +28,7 @@ from whence.frontends.onnx.record import OpRecord
 from whence.frontends.origin_metadata import OriginMetadata
 from whence.graph.graph import Graph
 from whence.graph.iterations import row_length, row_type, stacked_type
-from whence.graph.merge import common, with_declared_elements
+from whence.graph.merge import common, with_declared_elements, without_shapes
 from whence.graph.node import Ref
 from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
 
@@ -60,12 +54,8 @@ def add_control(
     missing = [name for name in wanted if name not in bodies]
     if missing:
         raise ModelError(f"{record} lacks its graph '{missing[0]}'")
-    captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
-    (_batched_scan if batched else _KINDS[record.op])(
-        _Control(
-            build, record, {name: bodies[name] for name in wanted}, captured, constants, origins
-        )
-    )
+    control = _Control(build, record, {name: bodies[name] for name in wanted}, origins)
+    (_batched_scan if batched else _KINDS[record.op])(control)
 
 
 class _Control:
@@ -76,16 +66,13 @@ class _Control:
         build: NodeBuilder,
         record: OpRecord,
         planned: Mapping[str, PlannedGraph],
-        captured: Mapping[str, Ref],
-        constants: Mapping[str, np.ndarray],
         origins: OriginMetadata | None,
     ) -> None:
         self.build = build
         self.record = record
         self._planned = planned
-        self.captured = captured
-        self._constants = constants
         self._origins = origins
+        self.captured, self._constants = _outer_values(build, record, planned.values())
         self.inputs = [build.type_of(name) or UNKNOWN if name else None for name in record.inputs]
 
     def body(self, name: str, given: Sequence[ValueType]) -> Graph:
@@ -161,7 +148,7 @@ class _Control:
 
 
 def _outer_values(
-    build: NodeBuilder, record: OpRecord, bodies: Sequence[PlannedGraph]
+    build: NodeBuilder, record: OpRecord, bodies: Iterable[PlannedGraph]
 ) -> tuple[dict[str, Ref], dict[str, np.ndarray]]:
     """What the graphs read from outside: computed values in order of first use, and constants."""
     captured: dict[str, Ref] = {}
@@ -180,10 +167,6 @@ def _outer_values(
     return captured, constants
 
 
-def _output_types(graph: Graph) -> list[ValueType]:
-    return [graph.type_of(ref) for node in graph.outputs if (ref := node.inputs[0]) is not None]
-
-
 def _if(control: _Control) -> None:
     if len(control.record.inputs) != 1:
         raise ModelError(
@@ -191,7 +174,7 @@ def _if(control: _Control) -> None:
             " its branches read other values by their names"
         )
     bodies = {name: control.body(name, ()) for name in ("then_branch", "else_branch")}
-    then, otherwise = (_output_types(body) for body in bodies.values())
+    then, otherwise = (body.output_types for body in bodies.values())
     if len(then) != len(otherwise):
         raise ModelError(
             f"{control.record}: its branches have {len(then)} and {len(otherwise)} outputs"
@@ -215,7 +198,7 @@ def _loop(control: _Control) -> None:
 
 def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, list[ValueType]]:
     """The body for values that keep their shape; made again for any shape if they do not."""
-    any_shape = [_shapeless(kind) for kind in start]
+    any_shape = [without_shapes(kind) for kind in start]
     ledger = control.build.graph.ledger
     graves = len(ledger.tombstones)
     try:
@@ -235,7 +218,7 @@ def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, 
 
 
 def _carried_types(control: _Control, body: Graph, count: int) -> list[ValueType]:
-    kinds = _output_types(body)[1:]
+    kinds = body.output_types[1:]
     if len(kinds) < count:
         raise ModelError(
             f"{control.record}: its graph makes {len(kinds)} values, it carries {count}"
@@ -258,14 +241,6 @@ def _keeps(before: ValueType, after: ValueType) -> bool:
     )
 
 
-def _shapeless(kind: ValueType) -> ValueType:
-    if isinstance(kind, TensorType):
-        return TensorType(kind.dtype)
-    if isinstance(kind, SequenceType):
-        return SequenceType(_shapeless(kind.element))
-    return kind
-
-
 def _scan(control: _Control) -> None:
     record = control.record
     n_scans = record.integer("num_scan_inputs", 0)
@@ -279,7 +254,7 @@ def _scan(control: _Control) -> None:
     lengths = (row_length(*each) for each in scans)
     count = next((length for length in lengths if length is not None), None)
     body = control.body("body", [*kinds[:n_states], *rows])
-    made = _output_types(body)
+    made = body.output_types
     out_axes = record.integers("scan_output_axes") or (0,) * (len(made) - n_states)
     scanned = [
         stacked_type(kind, count, axis)
@@ -295,21 +270,21 @@ def _batched_scan(control: _Control) -> None:
     record, build = control.record, control.build
     lengths, states, scans = split_inputs(record)
     kinds = [build.type_of(name) or UNKNOWN for name in (*states, *scans)]
-    texts = [without_first(kind) for kind in kinds]
-    rows = [without_first(kind) for kind in texts[len(states) :]]
+    texts = [row_type(kind, 0) for kind in kinds]
+    rows = [row_type(kind, 0) for kind in texts[len(states) :]]
     body = control.body("body", [*texts[: len(states)], *rows])
-    made = _output_types(body)
+    made = body.output_types
     text = scan_of_one_text(
         build, record, body, (texts[: len(states)], texts[len(states) :]), control.captured
     )
-    batch, count = first_dim(kinds[0]), first_dim(texts[len(states)])
+    batch, count = row_length(kinds[0], 0), row_length(texts[len(states)], 0)
     inputs = [*states, *scans, *([lengths] if lengths else [])]
     control.record = record.with_(inputs=inputs, attrs={"num_scan_inputs": len(inputs)})
     control.finish(
         {"body": text},
         [
-            *(with_first(kind, batch) for kind in made[: len(states)]),
-            *(with_first(kind, batch, count) for kind in made[len(states) :]),
+            *(stacked_type(kind, batch) for kind in made[: len(states)]),
+            *(stacked_type(stacked_type(kind, count), batch) for kind in made[len(states) :]),
         ],
     )
 
@@ -322,10 +297,7 @@ def _search(
 ) -> None:
     """Generating text: the decoder is made for any number of tokens."""
     wanted = search_graphs(record, bodies)
-    captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
-    control = _Control(
-        build, record, {name: bodies[name] for name in wanted}, captured, constants, origins
-    )
+    control = _Control(build, record, {name: bodies[name] for name in wanted}, origins)
     graphs = {
         name: control.body(name, decoder_inputs(record, bodies[name].proto)) for name in wanted
     }
@@ -338,7 +310,7 @@ def _sequence_map(control: _Control) -> None:
         for kind in control.inputs
     ]
     body = control.body("body", items)
-    control.finish({"body": body}, [SequenceType(kind) for kind in _output_types(body)])
+    control.finish({"body": body}, [SequenceType(kind) for kind in body.output_types])
 
 
 _SCAN_WITHOUT_BATCH = 9

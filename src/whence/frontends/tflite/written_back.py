@@ -75,9 +75,10 @@ def call_body(call: OperatorCall, mapper: Mapper) -> None:
         return [*mapped.results(), *(body.scope.present[key] for key in keys.values())]
 
     body = call.body("operators", [call.type_of(ref) for ref in values], fill)
-    types = [body.type_of(ref) for node in body.outputs if (ref := node.inputs[0]) is not None]
     model = _model_of(call, given, list(keys))
-    made = call.emit_holder("Call", values, {"body": body}, types, attrs={"record": model})
+    made = call.emit_holder(
+        "Call", values, {"body": body}, body.output_types, attrs={"record": model}
+    )
     outputs = [index for index, tensor in enumerate(record.outputs) if tensor != ABSENT]
     for index, ref in zip(outputs, made, strict=False):
         call.output_codes(index, ref)

@@ -26,10 +26,6 @@ from whence.provenance import Reason, Tombstone, union_of
 from whence.types import DType, TensorType, ValueType
 
 
-def _results(graph: Graph) -> list[ValueType]:
-    return [graph.type_of(ref) for node in graph.outputs if (ref := node.inputs[0]) is not None]
-
-
 def _if(call: OperatorCall) -> None:
     indices = [call.integer(f"{side}_subgraph_index") for side in ("then", "else")]
     inner = _Variables(call, indices)
@@ -37,7 +33,7 @@ def _if(call: OperatorCall) -> None:
     given += inner.values
     types = [call.type_of(ref) for ref in given]
     then, otherwise = (inner.body(index, types) for index in indices)
-    first, second = _results(then), _results(otherwise)
+    first, second = then.output_types, otherwise.output_types
     if not len(first) == len(second) == call.n_outputs + len(inner.assigned):
         extra = len(inner.assigned)
         call.fail(
@@ -159,7 +155,7 @@ def _steady_body(
                 raise
             changed = loosest
         else:
-            found = _results(body)[1:]
+            found = body.output_types[1:]
             if len(found) != len(wanted):
                 call.fail(f"its body has {len(found)} outputs for {len(wanted)} values")
             if all(_keeps(before, after) for before, after in zip(wanted, found, strict=True)):
@@ -252,9 +248,8 @@ def _call_once(call: OperatorCall) -> None:
     body.clear()
     rule = "it gives variables their initial values, before the first run"
     for source in sorted(done):
-        call.scope.graph.ledger.bury(
-            Tombstone(source, frozenset((source,)), Reason.FOLDED, LOAD, rule, None)
-        )
+        stone = Tombstone(source, frozenset((source,)), Reason.FOLDED, LOAD, rule)
+        call.scope.graph.ledger.bury(stone)
     call.bury(Reason.FOLDED, rule)
 
 
