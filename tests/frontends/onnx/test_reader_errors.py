@@ -203,13 +203,13 @@ BAD: list[tuple[str, ModelProto, type[WhenceError], str]] = [
         "attribute kind",
         nodes(node("Softmax", ["x"], ["y"], name="p", axis="one"), opset=9),
         ModelError,
-        "'p' .*'axis' should be an integer",
+        "'p' .*attribute axis must be an integer",
     ),
     (
         "attribute list",
         nodes(node("Squeeze", ["x"], ["y"], name="p", axes=[0.5]), opset=9),
         ModelError,
-        "'p' .*'axes' should be a list of integers",
+        "'p' .*attribute axes must be a list of integers",
     ),
     (
         "kindless",

@@ -14,10 +14,6 @@ from whence.types import DType, TensorType
 _CLIPS = {RELU: "RELU", RELU6: "RELU6", RELU_N1_TO_1: "RELU_N1_TO_1"}
 
 
-def _plain(call: ExportCall, op: str) -> None:
-    call.emit(op, [call.input(0)])
-
-
 def _clip(call: ExportCall) -> None:
     known = _CLIPS.get(activation_of(call.graph, call.node))
     kind = call.output_type()
@@ -37,11 +33,6 @@ def _clip(call: ExportCall) -> None:
 
 def _leaky_relu(call: ExportCall) -> None:
     call.emit("LEAKY_RELU", [call.input(0)], {"alpha": call.number("alpha", 0.01)})
-
-
-def _prelu(call: ExportCall) -> None:
-    """The slope broadcasts from the right, and must not be larger than the input."""
-    call.emit("PRELU", [call.input(0), call.input(1)])
 
 
 def _gelu(call: ExportCall) -> None:
@@ -136,17 +127,12 @@ EXPORTS: Exports = {
     "Elu": _elu,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
-    "HardSwish": partial(_plain, op="HARD_SWISH"),
     "LeakyRelu": _leaky_relu,
     "LogSoftmax": partial(_softmax, op="LOG_SOFTMAX"),
     "Mish": _mish,
-    "PRelu": _prelu,
-    "Relu": partial(_plain, op="RELU"),
     "Selu": _selu,
-    "Sigmoid": partial(_plain, op="LOGISTIC"),
     "Softmax": partial(_softmax, op="SOFTMAX"),
     "Softsign": _softsign,
     "Swish": _swish,
-    "Tanh": partial(_plain, op="TANH"),
     "ThresholdedRelu": _thresholded,
 }

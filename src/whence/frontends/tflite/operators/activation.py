@@ -67,17 +67,12 @@ def _local_response(call: OperatorCall) -> None:
 MAPPINGS: Mappings = {
     "ELU": partial(_plain, op="Elu", alpha=1.0),
     "GELU": _gelu,
-    "HARD_SWISH": partial(_plain, op="HardSwish"),
     "L2_NORMALIZATION": _l2_normalisation,
     "LEAKY_RELU": _leaky_relu,
     "LOCAL_RESPONSE_NORMALIZATION": _local_response,
-    "LOGISTIC": partial(_plain, op="Sigmoid"),
     "LOG_SOFTMAX": partial(_plain, op="LogSoftmax", axis=-1),
-    "PRELU": lambda call: call.output(0, call.op("PRelu", call.real(0), call.real(1))),
-    "RELU": partial(_plain, op="Relu"),
     "RELU6": partial(_clipped, low=0, high=6),
     "RELU_0_TO_1": partial(_clipped, low=0, high=1),
     "RELU_N1_TO_1": partial(_clipped, low=-1, high=1),
     "SOFTMAX": _softmax,
-    "TANH": partial(_plain, op="Tanh"),
 }

@@ -6,6 +6,9 @@ cell, states that are rounded to codes) is written step by step in smaller opera
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
@@ -70,17 +73,11 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
         bias = call.op("Concat", bias, call.const(np.zeros(4 * hidden, np.float32)), axis=0)
     front = call.ints(0)
     starts = [start_of(call, state) for state in (layer.hidden_state, layer.cell_state)]
-    inputs = [x] + [
+    parts = [
         None if ref is None else call.op("Unsqueeze", ref, front)
-        for ref in (weights, recurrent, bias)
+        for ref in (weights, recurrent, bias, *starts, peepholes)
     ]
-    inputs += [
-        None,
-        *(
-            None if ref is None else call.op("Unsqueeze", ref, front)
-            for ref in (*starts, peepholes)
-        ),
-    ]
+    inputs = [x, *parts[:3], None, *parts[3:]]
     function = _PLAIN[call.activation]
     attrs: dict[str, Attr] = {
         "hidden_size": hidden,
@@ -97,56 +94,54 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
     return LayerOutputs(every, *ends)
 
 
-def run_layer(layer: Layer, x: Ref) -> Ref:
+def _run_layer(layer: Layer, x: Ref) -> Ref:
     """(time, batch, input) → (time, batch, output). The states after it are kept."""
     return keep_states(layer, _plain(layer, x) if _is_plain(layer) else stepwise(layer, x))
 
 
-def transposed(call: OperatorCall, x: Ref, *, is_transposed: bool) -> Ref:
-    """Between (batch, time, ...) and (time, batch, ...)."""
-    return call.op("Transpose", x, perm=(1, 0, 2)) if is_transposed else x
+def over_time(call: OperatorCall, x: Ref, *runs: Callable[[Ref], Ref]) -> list[Ref]:
+    """What each of `runs` makes of (time, batch, ...), where the operator's own values may have the
+    batch first.
+    """
+    if call.flag("time_major"):
+        return [run(x) for run in runs]
+    x = call.op("Transpose", x, perm=(1, 0, 2))
+    return [call.op("Transpose", run(x), perm=(1, 0, 2)) for run in runs]
+
+
+def both_ways(
+    call: OperatorCall, forward: Callable[[Ref], Ref], back: Callable[[Ref], Ref]
+) -> None:
+    """The results of a layer in each direction, side by side or each by itself."""
+    made = over_time(call, call.real(0), forward, back)
+    if call.flag("merge_outputs"):
+        made = [call.op("Concat", *made, axis=-1)]
+    for index, ref in enumerate(made):
+        call.output(index, ref)
+
+
+def _check_rank(call: OperatorCall) -> None:
+    if call.rank(0) != 3:
+        call.fail(f"its input has {call.rank(0)} dimensions, not 3")
 
 
 def _sequence(call: OperatorCall) -> None:
-    swap = not call.flag("time_major")
-    if call.rank(0) != 3:
-        call.fail(f"its input has {call.rank(0)} dimensions, not 3")
+    _check_rank(call)
     layer = Layer(call, 1, 18, 19, 20)
     if is_integer(layer):
-        made = transposed(
-            call,
-            keep_states(
-                layer,
-                integer_layer(layer, transposed(call, call.needed(0), is_transposed=swap)),
-            ),
-            is_transposed=swap,
-        )
-        call.output_codes(0, made)
+        x = call.needed(0)
+        made = over_time(call, x, lambda x: keep_states(layer, integer_layer(layer, x)))
+        call.output_codes(0, *made)
     else:
-        made = transposed(
-            call,
-            run_layer(layer, transposed(call, call.real(0), is_transposed=swap)),
-            is_transposed=swap,
-        )
-        call.output(0, made)
+        call.output(0, *over_time(call, call.real(0), partial(_run_layer, layer)))
 
 
 def _bidirectional(call: OperatorCall) -> None:
     if any(call.has(index) for index in range(39, 48)):
         call.unsupported("its auxiliary input")
-    if call.rank(0) != 3:
-        call.fail(f"its input has {call.rank(0)} dimensions, not 3")
-    swap = not call.flag("time_major")
-    x = transposed(call, call.real(0), is_transposed=swap)
-    forward = transposed(call, run_layer(Layer(call, 1, 35, 36), x), is_transposed=swap)
-    backward = transposed(
-        call, run_layer(Layer(call, 18, 37, 38, backwards=True), x), is_transposed=swap
-    )
-    if call.flag("merge_outputs"):
-        call.output(0, call.op("Concat", forward, backward, axis=-1))
-    else:
-        call.output(0, forward)
-        call.output(1, backward)
+    _check_rank(call)
+    layers = (Layer(call, 1, 35, 36), Layer(call, 18, 37, 38, backwards=True))
+    both_ways(call, *(partial(_run_layer, layer) for layer in layers))
 
 
 def _single(call: OperatorCall) -> None:
@@ -155,7 +150,7 @@ def _single(call: OperatorCall) -> None:
         return
     front = call.ints(0)
     layer = Layer(call, 1, 18, 19, 20)
-    made = call.op("Squeeze", run_layer(layer, call.op("Unsqueeze", call.real(0), front)), front)
+    made = call.op("Squeeze", _run_layer(layer, call.op("Unsqueeze", call.real(0), front)), front)
     if call.n_outputs != 1:
         call.unsupported(
             f"its {call.n_outputs} outputs, a form that converters have not written since 2018"

@@ -46,16 +46,11 @@ def is_integer(layer: Layer) -> bool:
         all(_is_plain(call, index, "INT8") for index in (0, layer.hidden_state))
         and all(
             _is_plain(call, index, "INT8")
-            and call.constant_codes(index) is not None
+            and _is_stored(call, index, "INT8")
             and not _zero(call, index)
             for index in weights
         )
-        and all(
-            call.has(index)
-            and call.tensor(index).type == "INT32"
-            and call.constant_codes(index) is not None
-            for index in map(layer.bias, layer.gates)
-        )
+        and all(_is_stored(call, index, "INT32") for index in map(layer.bias, layer.gates))
         and call.output_tensor(0).type == "INT8"
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.lstm import transposed
+from whence.frontends.tflite.operators.lstm import both_ways, over_time
+from whence.frontends.tflite.operators.lstm_layer import start_of
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -27,15 +28,9 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
         bias = call.op(
             "Concat", call.real(first + 2), call.const(np.zeros(units, np.float32)), axis=0
         )
-    known = call.constant(first + 3)
-    start = (
-        None
-        if not call.has(first + 3) or (known is not None and not np.any(known))
-        else call.real(first + 3)
-    )
     parts = [
         None if ref is None else call.op("Unsqueeze", ref, front)
-        for ref in (call.real(first), call.real(first + 1), bias, start)
+        for ref in (call.real(first), call.real(first + 1), bias, start_of(call, first + 3))
     ]
     attrs: dict[str, Attr] = {
         "hidden_size": units,
@@ -58,27 +53,17 @@ def _rnn(call: OperatorCall) -> None:
 
 
 def _sequence_rnn(call: OperatorCall) -> None:
-    swap = not call.flag("time_major")
-    made = transposed(
-        call,
-        _rnn_layer(call, transposed(call, call.real(0), is_transposed=swap), 1),
-        is_transposed=swap,
-    )
-    call.output(0, made)
+    call.output(0, *over_time(call, call.real(0), lambda x: _rnn_layer(call, x, 1)))
 
 
 def _bidirectional_rnn(call: OperatorCall) -> None:
     if any(call.has(index) for index in range(9, 12)):
         call.unsupported("its auxiliary input")
-    swap = not call.flag("time_major")
-    x = transposed(call, call.real(0), is_transposed=swap)
-    forward = transposed(call, _rnn_layer(call, x, 1), is_transposed=swap)
-    backward = transposed(call, _rnn_layer(call, x, 5, backwards=True), is_transposed=swap)
-    if call.flag("merge_outputs"):
-        call.output(0, call.op("Concat", forward, backward, axis=-1))
-    else:
-        call.output(0, forward)
-        call.output(1, backward)
+    both_ways(
+        call,
+        lambda x: _rnn_layer(call, x, 1),
+        lambda x: _rnn_layer(call, x, 5, backwards=True),
+    )
 
 
 def _gru(call: OperatorCall) -> None:

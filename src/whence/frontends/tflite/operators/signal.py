@@ -1,8 +1,6 @@
-"""Fourier transforms and what models do with complex numbers."""
+"""Fourier transforms."""
 
 from __future__ import annotations
-
-from functools import partial
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.types import DType
@@ -16,13 +14,6 @@ def _real_fourier(call: OperatorCall) -> None:
     call.output(0, call.op("RealFourier2D", call.real(0), lengths))
 
 
-def _part(call: OperatorCall, op: str) -> None:
-    call.output(0, call.op(op, call.needed(0)))
-
-
 MAPPINGS: Mappings = {
-    "COMPLEX_ABS": partial(_part, op="ComplexAbs"),
-    "IMAG": partial(_part, op="ImaginaryPart"),
-    "REAL": partial(_part, op="RealPart"),
     "RFFT2D": _real_fourier,
 }
