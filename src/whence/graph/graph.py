@@ -130,6 +130,7 @@ class Graph(NodeList):
 
     @property
     def output_types(self) -> list[ValueType]:
+        """The types of its results, in the order of its outputs."""
         return [self.type_of(node.first_input) for node in self.outputs]
 
     @property

@@ -16,9 +16,7 @@ _HIDDEN = -1e9
 def _attention(call: ExportCall) -> None:
     """softmax(scale · q · kᵀ + mask) · v over (batch, heads, sequence, size)."""
     others = range(1, len(call.node.outputs))
-    if any(call.has(index) for index in (4, 5, 6)) or any(
-        call.graph.uses(call.node.ref(index)) for index in others
-    ):
+    if any(call.has(index) for index in (4, 5, 6)) or any(map(call.is_used, others)):
         call.unsupported("keys and values of former runs")
     if (
         call.rank(0) != 4

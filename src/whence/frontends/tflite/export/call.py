@@ -16,7 +16,7 @@ What the format cannot say raises through `unsupported`, which names the operato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
@@ -119,6 +119,16 @@ class ExportCall:
     def axis(self, name: str, default: int, rank: int) -> int:
         return get_int(self.node.attrs, name, default) % max(rank, 1)
 
+    def reduced(self, index: int, axes: Collection[int]) -> TensorType:
+        """The type of an input with these axes reduced to one place each."""
+        kind = self.type(index)
+        dims = enumerate(self.known_rank(kind))
+        return TensorType(kind.dtype, tuple(1 if axis in axes else dim for axis, dim in dims))
+
+    def is_used(self, index: int) -> bool:
+        """Does anybody read result `index`?"""
+        return index < len(self.node.outputs) and bool(self.graph.uses(self.node.ref(index)))
+
     def has_attr(self, name: str) -> bool:
         return name in self.node.attrs
 
@@ -157,6 +167,10 @@ class ExportCall:
     def input(self, index: int) -> int:
         """The tensor of input `index`, in codes where the operator is written so."""
         return self.operand(self.ref(index))
+
+    def inputs(self) -> list[int]:
+        """The tensors of all inputs, none of which is left out."""
+        return [self.input(index) for index in range(len(self.node.inputs))]
 
     def operand(self, ref: Ref) -> int:
         kind = self._tensor_type(ref)
@@ -305,15 +319,9 @@ class ExportCall:
             else outputs
         )
         plain = {"fused_activation_function": NONE} if op in _ACTIVATED else {}
+        origins = self.writer.origins_of_unit(self.unit)
         self.writer.subgraph.operator(
-            op,
-            inputs,
-            made,
-            {**plain, **(options or {})},
-            version,
-            self.writer.origins_of_unit(self.unit),
-            custom,
-            intermediates,
+            op, inputs, made, origins, {**plain, **(options or {})}, version, custom, intermediates
         )
 
     def transposed(

@@ -124,24 +124,17 @@ def _hand_on(graph: Graph, found: dict[Ref, Codes]) -> None:
 
 
 def _hand_on_at(graph: Graph, node: Node, found: dict[Ref, Codes]) -> None:
-    ends = [
-        ref for ref in (*node.inputs, node.ref(0)) if ref is not None and _holds_codes(graph, ref)
-    ]
+    ends = [ref for ref in (*node.inputs, node.ref(0)) if _dtype(graph, ref) in CODE_TYPES]
     ends += [node.ref(index) for index in range(1, len(node.outputs)) if node.op == "Split"]
-    kinds = {graph.type_of(node.ref())}
     known = {found[ref] for ref in ends if ref in found and found[ref].per_tensor}
-    if len(known) != 1 or not kinds:
+    if len(known) != 1:
         return
     (codes,) = known
     for ref in ends:
-        if _dtype(graph, ref) is _dtype(graph, node.ref()):
+        if ref is not None and _dtype(graph, ref) is _dtype(graph, node.ref()):
             found.setdefault(ref, codes)
 
 
-def _dtype(graph: Graph, ref: Ref) -> DType | None:
+def _dtype(graph: Graph, ref: Ref | None) -> DType | None:
     kind = graph.tensor_type(ref)
     return None if kind is None else kind.dtype
-
-
-def _holds_codes(graph: Graph, ref: Ref) -> bool:
-    return _dtype(graph, ref) in CODE_TYPES

@@ -24,7 +24,7 @@ _MOST_ASKED = 64
 
 
 def _if(call: ExportCall) -> None:
-    given = [call.input(index) for index in range(len(call.node.inputs))]
+    given = call.inputs()
     options: dict[str, Option] = {
         f"{name}_subgraph_index": call.writer.nested(
             call.node.bodies[f"{name}_branch"], f"{call.node.name}/{name}"

@@ -165,13 +165,7 @@ def _conv_1d(call: ExportCall, frame: Frame, group: int) -> None:
     x, w, y = call.shape(0), call.shape(1), call.output_shape()
     if call.is_quantised:
         call.unsupported("a quantised convolution over one axis")
-    flat = Frame(
-        (1, *frame.kernel),
-        (1, *frame.strides),
-        (1, *frame.dilations),
-        frame.padding,
-        ((0, 0), *frame.border),
-    )
+    flat = frame.in_two_axes
     kind = TensorType(call.type(0).dtype, (x[0], 1, *x[1:]))
     tensor, _ = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat)
     made = call.between(TensorType(kind.dtype, (y[0], 1, *y[1:])))
@@ -238,20 +232,17 @@ def _conv_transpose(call: ExportCall) -> None:
     bias = None
     if call.has(2) or call.is_quantised:
         bias = call.bias(call.node.operand("B"), w[1], weights)
-    version = 3 if bias is not None else 2 if call.is_quantised else 1
+    padding = None
     if begins == [0, 0] and full == list(y[1:3]):
-        call.emit(
-            "TRANSPOSE_CONV",
-            [call.ints(y), weights, call.input(0), bias],
-            {"padding": VALID, **options},
-            version=version,
-        )
+        padding = VALID
     elif fits and begins == halves:
+        padding = SAME
+    if padding is not None:
         call.emit(
             "TRANSPOSE_CONV",
             [call.ints(y), weights, call.input(0), bias],
-            {"padding": SAME, **options},
-            version=version,
+            {"padding": padding, **options},
+            version=3 if bias is not None else 2 if call.is_quantised else 1,
         )
     else:
         if call.is_quantised:

@@ -29,7 +29,7 @@ def _binary(call: ExportCall, op: str) -> None:
 
 def _folded(call: ExportCall, op: str) -> None:
     """An operator on any number of operands, as a chain on two."""
-    tensors = [call.input(index) for index in range(len(call.node.inputs))]
+    tensors = call.inputs()
     if len(tensors) == 1:
         call.emit_reshape(tensors[0], call.output_shape())
         return
@@ -39,7 +39,7 @@ def _folded(call: ExportCall, op: str) -> None:
 
 
 def _mean(call: ExportCall) -> None:
-    tensors = [call.input(index) for index in range(len(call.node.inputs))]
+    tensors = call.inputs()
     while len(tensors) > 1:
         tensors[:2] = [call.step("ADD", tensors[:2], call.output_type())]
     count = call.scalar(len(call.node.inputs), call.output_type())

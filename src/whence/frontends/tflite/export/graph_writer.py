@@ -23,6 +23,7 @@ from whence.frontends.tflite.export.units import (
 )
 from whence.frontends.tflite.export.writing import Buffers, Subgraph
 from whence.frontends.tflite.records import CIRCLE, SubgraphRecord
+from whence.frontends.tflite.schema import Option
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY
@@ -189,14 +190,9 @@ class GraphWriter:
             order = get_ints(
                 node.attrs, "perm", tuple(reversed(range(len(self.subgraph.tensors[tensor].shape))))
             )
-            self.subgraph.operator(
-                "TRANSPOSE",
-                [tensor, self.subgraph.constant(np.array(order, np.int32))],
-                [made],
-                {},
-                1,
-                self.origins_of(node),
-            )
+            wanted = self.subgraph.constant(np.array(order, np.int32))
+            origins = self.origins_of(node)
+            self.subgraph.operator("TRANSPOSE", [tensor, wanted], [made], origins)
         else:
             self._reshape(node, tensor, made, kind)
 
@@ -210,9 +206,8 @@ class GraphWriter:
             for each in composite.inputs
         ]
         origins = merged_origins(self.origins_of(each) for each in (node, *composite.inside))
-        self.subgraph.operator(
-            composite.op, inputs, [self.result(node.ref())], composite.options, 1, origins
-        )
+        made = [self.result(node.ref())]
+        self.subgraph.operator(composite.op, inputs, made, origins, composite.options)
 
     # ---- tensors ----
 
@@ -301,23 +296,14 @@ class GraphWriter:
                 " its result's shape is not known"
             )
         wanted = self.subgraph.constant(np.array(sizes, np.int32))
-        self.subgraph.operator(
-            "RESHAPE",
-            [tensor, wanted],
-            [made],
-            {"new_shape": tuple(sizes)},
-            1,
-            self.origins_of(node),
-        )
+        options: dict[str, Option] = {"new_shape": tuple(sizes)}
+        origins = self.origins_of(node)
+        self.subgraph.operator("RESHAPE", [tensor, wanted], [made], origins, options)
 
     def _code_type(self, ref: Ref) -> TensorType:
         made_by = dequantise_before(self.graph, ref)
-        kind = (
-            None
-            if made_by is None or made_by.inputs[0] is None
-            else self.graph.type_of(made_by.inputs[0])
-        )
-        assert isinstance(kind, TensorType)
+        kind = None if made_by is None else self.graph.tensor_type(made_by.inputs[0])
+        assert kind is not None
         return kind
 
     def codes_behind(self, ref: Ref) -> Codes | None:

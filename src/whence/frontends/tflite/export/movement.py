@@ -49,7 +49,7 @@ def _transpose(call: ExportCall) -> None:
 
 def _concat(call: ExportCall) -> None:
     axis = call.axis("axis", 0, len(call.known_rank(call.output_type())))
-    tensors = [call.input(index) for index in range(len(call.node.inputs))]
+    tensors = call.inputs()
     call.emit("CONCATENATION", tensors, {"axis": axis})
 
 
@@ -65,7 +65,7 @@ def _split(call: ExportCall) -> None:
         # onert leaves parts of unequal size empty when some of them are not read.
         begin = [0] * call.rank(0)
         for index, size in enumerate(sizes):
-            if call.graph.uses(call.node.ref(index)):
+            if call.is_used(index):
                 call.emit(
                     "SLICE",
                     [call.input(0), call.ints(begin), call.ints(call.output_shape(index))],

@@ -12,7 +12,6 @@ import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
-from whence.types import TensorType
 
 
 def _batch(call: ExportCall) -> None:
@@ -66,26 +65,28 @@ def _instance(call: ExportCall) -> None:
 def _standardised(call: ExportCall, axes: Sequence[int], epsilon: float) -> int:
     """(x - mean) / sqrt(variance + ε) over some axes."""
     kind = call.type(0)
-    shape = call.known_rank(kind)
-    reduced = TensorType(
-        kind.dtype, tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
-    )
-    listed, keep = call.ints(axes), {"keep_dims": True}
-    mean = call.step("MEAN", [call.input(0), listed], reduced, keep)
+    mean = _mean(call, call.input(0), axes)
     centred = call.step("SUB", [call.input(0), mean], kind)
-    variance = call.step("MEAN", [call.step("SQUARE", [centred], kind), listed], reduced, keep)
-    root = call.step(
-        "RSQRT",
-        [call.step("ADD", [variance, call.scalar(epsilon, kind)], reduced)],
-        reduced,
-    )
-    return call.step("MUL", [centred, root], kind)
+    return _over_root_mean_square(call, centred, axes, epsilon)
+
+
+def _mean(call: ExportCall, tensor: int, axes: Sequence[int]) -> int:
+    inputs = [tensor, call.ints(axes)]
+    return call.step("MEAN", inputs, call.reduced(0, axes), {"keep_dims": True})
+
+
+def _over_root_mean_square(
+    call: ExportCall, tensor: int, axes: Sequence[int], epsilon: float
+) -> int:
+    """x / sqrt(mean(x²) + ε) over some axes."""
+    kind, reduced = call.type(0), call.reduced(0, axes)
+    mean = _mean(call, call.step("SQUARE", [tensor], kind), axes)
+    total = call.step("ADD", [mean, call.scalar(epsilon, kind)], reduced)
+    return call.step("MUL", [tensor, call.step("RSQRT", [total], reduced)], kind)
 
 
 def _layer(call: ExportCall) -> None:
-    if len(call.node.outputs) > 1 and any(
-        call.graph.uses(call.node.ref(index)) for index in range(1, len(call.node.outputs))
-    ):
+    if any(call.is_used(index) for index in range(1, len(call.node.outputs))):
         call.unsupported("the statistics of a normalisation")
     rank = call.rank(0)
     normal = _standardised(
@@ -106,22 +107,8 @@ def _rms(call: ExportCall) -> None:
     if call.is_circle and call.was("RMS_NORM") and axis == rank - 1 and rank >= 2:
         call.emit("RMS_NORM", [call.input(0), call.input(1)], {"epsilon": epsilon})
         return
-    kind = call.type(0)
-    shape = call.known_rank(kind)
-    axes = tuple(range(axis, rank))
-    reduced = TensorType(
-        kind.dtype, tuple(1 if each in axes else dim for each, dim in enumerate(shape))
-    )
-    mean = call.step(
-        "MEAN",
-        [call.step("SQUARE", [call.input(0)], kind), call.ints(axes)],
-        reduced,
-        {"keep_dims": True},
-    )
-    root = call.step(
-        "RSQRT", [call.step("ADD", [mean, call.scalar(epsilon, kind)], reduced)], reduced
-    )
-    call.emit("MUL", [call.step("MUL", [call.input(0), root], kind), call.input(1)])
+    normal = _over_root_mean_square(call, call.input(0), range(axis, rank), epsilon)
+    call.emit("MUL", [normal, call.input(1)])
 
 
 def _local_response(call: ExportCall) -> None:

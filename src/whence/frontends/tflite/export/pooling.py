@@ -38,9 +38,7 @@ def _frame(call: ExportCall) -> tuple[int, TensorType, Frame]:
     frame = frame_of(call, kernel, (x, y))
     tensor, kind = call.input(0), TensorType(call.type_of_tensor(call.input(0)), x)
     if len(kernel) == 1:
-        frame = Frame(
-            (1, *frame.kernel), (1, *frame.strides), (1, 1), frame.padding, ((0, 0), *frame.border)
-        )
+        frame = frame.in_two_axes
         sizes = call.shape(0)
         kind = TensorType(kind.dtype, (sizes[0], 1, *sizes[1:]))
         tensor = call.reshaped(tensor, (sizes[0], 1, *sizes[1:]))

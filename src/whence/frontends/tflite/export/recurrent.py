@@ -66,15 +66,10 @@ def _lstm(call: ExportCall) -> None:
     # second run on.
     if states is None or len(layer.directions) != 1:
         cells = _by_steps(call, layer, lstm_steps)
-        if len(call.node.outputs) > 2 and bool(call.graph.uses(call.node.ref(2))):
+        if call.is_used(2):
             _stacked(call, cells, 2)
         return
-    _outputs(
-        call,
-        layer,
-        [_one_direction(call, layer, states)],
-        kind,
-    )
+    _outputs(call, layer, [_one_direction(call, layer, states)], kind)
 
 
 def _by_steps(call: ExportCall, layer: _Layer, write: Steps) -> list[int]:
@@ -182,7 +177,7 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
     """(time, direction, batch, hidden) of all steps, and (direction, batch, hidden) of the last."""
     time, batch, hidden = kind.static_shape or (0, 0, 0)
     count = len(made)
-    if call.graph.uses(call.node.ref(0)):
+    if call.is_used(0):
         every = (time, count, batch, hidden)
         if count == 1:
             call.emit_reshape(made[0], every, call.output(0))
@@ -217,7 +212,7 @@ def _gives_last(call: ExportCall) -> bool:
         return False
     state = call.writer.state
     return any(not state.is_end(user) for user, _ in readers(call.graph, call.node.ref(1))) or (
-        call.node.id not in state.of_layer and bool(call.graph.uses(call.node.ref(1)))
+        call.node.id not in state.of_layer and call.is_used(1)
     )
 
 
@@ -238,8 +233,8 @@ def _gru(call: ExportCall) -> None:
     state = call.value(5) if call.has(5) else np.zeros((1, batch, hidden), np.float32)
     if state is None:
         call.unsupported("a state to begin with that is computed while the model runs")
-    used = [bool(call.graph.uses(call.node.ref(index))) for index in range(len(call.node.outputs))]
-    if used[0] and any(used[1:]):
+    every = call.is_used(0)
+    if every and call.is_used(1):
         call.unsupported("the results of all steps and of the last")
     constants = [
         layer.recurrence[0],
@@ -251,12 +246,12 @@ def _gru(call: ExportCall) -> None:
     inputs = [call.input(0), *(call.const(np.ascontiguousarray(each)) for each in constants)]
     options: dict[str, Option] = {
         "fused_activation_function": _TANH,
-        "return_sequences": used[0],
+        "return_sequences": every,
         "time_major": False,
     }
-    shape = (time, batch, hidden) if used[0] else (batch, hidden)
+    shape = (time, batch, hidden) if every else (batch, hidden)
     made = call.step("GRU", inputs, TensorType(DType.F32, shape), options)
-    index = 0 if used[0] else 1
+    index = 0 if every else 1
     wanted = call.output_shape(index)
     call.emit_reshape(made, wanted, call.output(index))
 

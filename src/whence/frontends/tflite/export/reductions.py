@@ -46,15 +46,8 @@ def _reduction(call: ExportCall, op: str) -> None:
         and set(known) not in _TAKEN_OUT
         and not call.is_quantised
     ):
-        shape = tuple(
-            1 if axis in known else dim for axis, dim in enumerate(call.known_rank(call.type(0)))
-        )
-        made = call.step(
-            op,
-            [call.input(0), axes],
-            TensorType(call.output_type().dtype, shape),
-            {"keep_dims": True},
-        )
+        kind = TensorType(call.output_type().dtype, call.reduced(0, known).shape)
+        made = call.step(op, [call.input(0), axes], kind, {"keep_dims": True})
         call.emit_reshape(made, call.output_shape())
     else:
         call.emit(op, [call.input(0), axes], {"keep_dims": keep}, version=version)
@@ -87,41 +80,26 @@ def _mean_of_means(call: ExportCall, axes: Sequence[int], keep: bool) -> None:
     call.emit_reshape(tensor, call.output_shape())
 
 
-def _of_squares(call: ExportCall, then: str) -> None:
-    kind = call.type(0)
-    square = call.step("MUL", [call.input(0), call.input(0)], kind)
+def _sum_of(call: ExportCall, each: str, then: str = "") -> None:
+    """A sum of functions of the elements (`MUL` of an element by itself), and a function of it."""
+    tensor = call.input(0)
+    if each:
+        tensor = call.step(each, [tensor] * (2 if each == "MUL" else 1), call.type(0))
+    inputs = [tensor, _axes(call)[0]]
     options: dict[str, Option] = {"keep_dims": bool(call.integer("keepdims", 1))}
     if then:
-        call.emit(then, [call.step("SUM", [square, _axes(call)[0]], call.output_type(), options)])
+        call.emit(then, [call.step("SUM", inputs, call.output_type(), options)])
     else:
-        call.emit("SUM", [square, _axes(call)[0]], options)
-
-
-def _of_sizes(call: ExportCall) -> None:
-    size = call.step("ABS", [call.input(0)], call.type(0))
-    call.emit("SUM", [size, _axes(call)[0]], {"keep_dims": bool(call.integer("keepdims", 1))})
-
-
-def _log_sum(call: ExportCall) -> None:
-    total = call.step(
-        "SUM",
-        [call.input(0), _axes(call)[0]],
-        call.output_type(),
-        {"keep_dims": bool(call.integer("keepdims", 1))},
-    )
-    call.emit("LOG", [total])
+        call.emit("SUM", inputs, options)
 
 
 def _log_sum_exp(call: ExportCall) -> None:
     """max + log Σ exp(x - max), which overflows nowhere."""
     axes, known = _axes(call)
     kind, keep = call.type(0), bool(call.integer("keepdims", 1))
-    shape = call.known_rank(kind)
     if known is None:
         call.unsupported("its axes are computed while the model runs")
-    reduced = TensorType(
-        kind.dtype, tuple(1 if axis in known else dim for axis, dim in enumerate(shape))
-    )
+    reduced = call.reduced(0, known)
     top = call.step("REDUCE_MAX", [call.input(0), axes], reduced, {"keep_dims": True})
     small = call.step("EXP", [call.step("SUB", [call.input(0), top], kind)], kind)
     log = call.step("LOG", [call.step("SUM", [small, axes], reduced, {"keep_dims": True})], reduced)
@@ -143,14 +121,14 @@ def _cumulative_sum(call: ExportCall) -> None:
 
 EXPORTS: Exports = {
     "CumSum": _cumulative_sum,
-    "ReduceL1": _of_sizes,
-    "ReduceL2": lambda call: _of_squares(call, "SQRT"),
-    "ReduceLogSum": _log_sum,
+    "ReduceL1": partial(_sum_of, each="ABS"),
+    "ReduceL2": partial(_sum_of, each="MUL", then="SQRT"),
+    "ReduceLogSum": partial(_sum_of, each="", then="LOG"),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": partial(_reduction, op="REDUCE_MAX"),
     "ReduceMean": partial(_reduction, op="MEAN"),
     "ReduceMin": partial(_reduction, op="REDUCE_MIN"),
     "ReduceProd": partial(_reduction, op="REDUCE_PROD"),
     "ReduceSum": partial(_reduction, op="SUM"),
-    "ReduceSumSquare": lambda call: _of_squares(call, ""),
+    "ReduceSumSquare": partial(_sum_of, each="MUL"),
 }

@@ -169,15 +169,14 @@ def _scatter_nd(call: ExportCall) -> None:
 def _arg(call: ExportCall, op: str) -> None:
     if call.integer("select_last_index"):
         call.unsupported("the last of equal values")
-    axis = call.const(np.array(call.axis("axis", 0, call.rank(0)), np.int32))
+    along = call.axis("axis", 0, call.rank(0))
+    axis = call.const(np.array(along, np.int32))
     options: dict[str, Option] = {"output_type": 4}
     if not call.integer("keepdims", 1):
         call.emit(op, [call.input(0), axis], options)
         return
     shape = call.output_shape()
-    kept = tuple(
-        dim for position, dim in enumerate(shape) if position != call.axis("axis", 0, call.rank(0))
-    )
+    kept = shape[:along] + shape[along + 1 :]
     made = call.step(op, [call.input(0), axis], TensorType(DType.I64, kept), options)
     call.emit_reshape(made, shape)
 
@@ -245,20 +244,23 @@ def _reverse_sequence(call: ExportCall) -> None:
 def _unique(call: ExportCall) -> None:
     if call.integer("sorted", 1) or call.has_attr("axis"):
         call.unsupported("different values in order, or along an axis")
-    used = [bool(call.graph.uses(call.node.ref(index))) for index in range(len(call.node.outputs))]
-    if any(used[index] for index in (1, 3) if index < len(used)):
+    if call.is_used(1) or call.is_used(3):
         call.unsupported("the places or the numbers of different values")
-    numbers = call.output(2) if len(used) > 2 else call.between(TensorType(DType.I64, (None,)))
+    numbers = (
+        call.output(2)
+        if len(call.node.outputs) > 2
+        else call.between(TensorType(DType.I64, (None,)))
+    )
     call.emit("UNIQUE", [call.input(0)], {"idx_out_type": 4}, outputs=[call.output(0), numbers])
 
 
 def _suppression(call: ExportCall) -> None:
     """Boxes that do not overlap better ones."""
-    given = [call.input(index) for index in range(len(call.node.inputs))]
+    given = call.inputs()
     indices, scores, count = (call.output(index) for index in range(3))
     if len(given) > 5:
         call.emit("NON_MAX_SUPPRESSION_V5", given, outputs=[indices, scores, count])
-    elif call.graph.uses(call.node.ref(1)):
+    elif call.is_used(1):
         softness = call.const(np.zeros((), np.float32))
         call.emit("NON_MAX_SUPPRESSION_V5", [*given, softness], outputs=[indices, scores, count])
     else:

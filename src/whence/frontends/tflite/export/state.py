@@ -138,17 +138,15 @@ class WrittenState:
             attrs = {"variable": node.name}
             once.append(Node(once.new_id(), "Assign", (const.ref(),), (), attrs, name=node.name))
         number = self._writer.nested(once, once.name)
-        self._writer.subgraph.operator(
-            "CALL_ONCE", [], [], {"init_subgraph_index": number}, 1, _NOTHING
-        )
+        options = {"init_subgraph_index": number}
+        self._writer.subgraph.operator("CALL_ONCE", [], [], _NOTHING, options)
 
     def read(self, node: Node) -> None:
         """The value that a variable has when a run begins."""
         origins = self._writer.origins_of(node)
         made = self._writer.result(node.ref())
-        self._writer.subgraph.operator(
-            "READ_VARIABLE", [self._handle(node.name)], [made], {}, 1, origins
-        )
+        handle = self._handle(node.name)
+        self._writer.subgraph.operator("READ_VARIABLE", [handle], [made], origins)
 
     def finish(self) -> None:
         """New values come behind everything else: all reads are done by then."""
@@ -159,13 +157,12 @@ class WrittenState:
         for node, value in zip(assigns, values, strict=True):
             handle = self._handle(str(node.attrs["variable"]))
             origins = self._writer.origins_of(node)
-            self._writer.subgraph.operator("ASSIGN_VARIABLE", [handle, value], [], {}, 1, origins)
+            self._writer.subgraph.operator("ASSIGN_VARIABLE", [handle, value], [], origins)
 
     def _handle(self, name: str) -> int:
         if name not in self._handles:
             self._handles[name] = self._writer.subgraph.handle(f"{name}/handle")
             options = {"container": "", "shared_name": name}
-            self._writer.subgraph.operator(
-                "VAR_HANDLE", [], [self._handles[name]], options, 1, _NOTHING
-            )
+            made = [self._handles[name]]
+            self._writer.subgraph.operator("VAR_HANDLE", [], made, _NOTHING, options)
         return self._handles[name]

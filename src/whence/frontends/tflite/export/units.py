@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.frontends.tflite.export.codes import CODE_TYPES, Codes, codes_of
+from whence.frontends.tflite.export.codes import CODE_TYPES, codes_of
 from whence.frontends.tflite.quantisation import ROUND_AWAY
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
@@ -131,8 +131,8 @@ def find_absorbed(graph: Graph) -> dict[int, Node]:
             or (node.op == "Mul" and node.operand("B") != first)
         ):
             continue
-        kind = graph.type_of(source.inputs[0]) if source.inputs[0] is not None else None
-        is_float = isinstance(kind, TensorType) and kind.dtype is DType.F32
+        kind = graph.tensor_type(source.inputs[0])
+        is_float = kind is not None and kind.dtype is DType.F32
         if (is_float or node.op == "Not") and all(
             reader is node for reader in graph.consumers(source)
         ):
@@ -177,14 +177,9 @@ def _unit(graph: Graph, node: Node) -> ExportUnit:
         and _is_float(graph, node)
     ):
         activation, reader = reader, _only_reader(graph, reader)
-    if (
-        reader is not None
-        and reader.op == "QuantizeLinear"
-        and _is_quantised(graph, node, bias, reader)
-    ):
-        return ExportUnit(node, bias, activation, None, reader)
-    view = reader if reader is not None and reader.op in VIEWS and node.op not in VIEWS else None
-    reader = None if view is None else _only_reader(graph, view)
+    view = None
+    if reader is not None and reader.op in VIEWS and node.op not in VIEWS:
+        view, reader = reader, _only_reader(graph, reader)
     if (
         reader is not None
         and reader.op == "QuantizeLinear"
@@ -206,20 +201,16 @@ def bias_operand(graph: Graph, product: Node, add: Node) -> Ref | None:
         or not _is_constant(graph, others[0])
     ):
         return None
-    columns, kind, made = graph.type_of(weights), graph.type_of(others[0]), product.type
-    if not (
-        isinstance(columns, TensorType)
-        and isinstance(kind, TensorType)
-        and isinstance(made, TensorType)
-    ):
-        return None
+    columns, kind = graph.tensor_type(weights), graph.tensor_type(others[0])
     row = (
-        kind.shape is not None
+        columns is not None
+        and kind is not None
+        and kind.shape is not None
         and columns.shape is not None
         and len(columns.shape) == 2
         and kind.shape == columns.shape[-1:]
     )
-    return others[0] if row and made.dtype is DType.F32 else None
+    return others[0] if row and _is_float(graph, product) else None
 
 
 def _is_constant(graph: Graph, ref: Ref) -> bool:
@@ -230,8 +221,8 @@ def _is_constant(graph: Graph, ref: Ref) -> bool:
 
 
 def _is_float(graph: Graph, node: Node) -> bool:
-    kind = node.type
-    return isinstance(kind, TensorType) and kind.dtype is DType.F32
+    kind = graph.tensor_type(node.ref())
+    return kind is not None and kind.dtype is DType.F32
 
 
 def real_inputs(graph: Graph, node: Node) -> list[Ref]:
@@ -239,9 +230,7 @@ def real_inputs(graph: Graph, node: Node) -> list[Ref]:
     return [
         ref
         for ref in node.inputs
-        if ref is not None
-        and isinstance(kind := graph.type_of(ref), TensorType)
-        and kind.dtype.is_float
+        if ref is not None and (kind := graph.tensor_type(ref)) is not None and kind.dtype.is_float
     ]
 
 
@@ -284,29 +273,18 @@ def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -
         inputs = inputs[:1]
     if not inputs:
         return False
+    sources = [dequantise_before(graph, ref) for ref in inputs]
     weighed = node.op in ("ChannelsLastConv", "ChannelsLastConvTranspose", "Gemm", "MatMul")
-    first = dequantise_before(graph, inputs[0])
-    if (
-        first is None
-        or _codes_type(graph, first) is not kind.dtype
-        or not _per_tensor(graph, first)
-    ):
-        return False
-    others = [(ref, dequantise_before(graph, ref)) for ref in inputs[1:]]
+    for source in sources[:1] if weighed else sources:
+        if source is None or _codes_type(graph, source) is not kind.dtype:
+            return False
+        if not _per_tensor(graph, source):
+            return False
     if weighed:
+        others = list(zip(inputs, sources, strict=True))[1:]
         return _weights_fit(graph, node, kind.dtype, others)
-    if any(
-        made_by is None
-        or _codes_type(graph, made_by) is not kind.dtype
-        or not _per_tensor(graph, made_by)
-        for _, made_by in others
-    ):
-        return False
     if node.op in _SAME_SCALE and not (node.op == "Concat" and kind.dtype is DType.U8):
-        return all(
-            codes_of(graph, each) == made
-            for each in (first, *(made_by for _, made_by in others if made_by is not None))
-        )
+        return all(codes_of(graph, each) == made for each in sources if each is not None)
     return True
 
 
@@ -337,11 +315,10 @@ def _is_stored(graph: Graph, dequantise: Node) -> bool:
 
 
 def _codes_type(graph: Graph, dequantise: Node) -> DType | None:
-    ref = dequantise.inputs[0]
-    kind = None if ref is None else graph.type_of(ref)
-    return kind.dtype if isinstance(kind, TensorType) else None
+    kind = graph.tensor_type(dequantise.inputs[0])
+    return None if kind is None else kind.dtype
 
 
 def _per_tensor(graph: Graph, node: Node) -> bool:
     codes = codes_of(graph, node)
-    return isinstance(codes, Codes) and codes.per_tensor
+    return codes is not None and codes.per_tensor

@@ -29,6 +29,12 @@ class Frame:
     def has_border(self) -> bool:
         return any(before or after for before, after in self.border)
 
+    @property
+    def in_two_axes(self) -> Frame:
+        """A frame over one axis as one over two, the first of one place."""
+        kernel, strides, dilations = (1, *self.kernel), (1, *self.strides), (1, *self.dilations)
+        return Frame(kernel, strides, dilations, self.padding, ((0, 0), *self.border))
+
 
 def frame_of(
     call: ExportCall, kernel: Sequence[int], before_and_after: tuple[Shape, Shape]
@@ -63,11 +69,10 @@ def frame_of(
     border = tuple(
         (begin, max(each - begin, 0)) for begin, each in zip(before, needed, strict=True)
     )
-    if not any(begin or end for begin, end in border):
-        return Frame(tuple(kernel), strides, dilations, VALID, border)
-    if same:
-        return Frame(tuple(kernel), strides, dilations, SAME, ((0, 0),) * n)
-    return Frame(tuple(kernel), strides, dilations, VALID, border)
+    # Where there is no border, both kinds are the same.
+    padding = SAME if same and any(begin or end for begin, end in border) else VALID
+    border = ((0, 0),) * n if padding == SAME else border
+    return Frame(tuple(kernel), strides, dilations, padding, border)
 
 
 def _open_frame(

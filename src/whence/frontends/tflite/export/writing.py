@@ -146,29 +146,18 @@ class Subgraph:
         name: str,
         inputs: Sequence[int | None],
         outputs: Sequence[int],
-        options: Mapping[str, Option],
-        version: int,
         origins: OriginMetadata,
+        options: Mapping[str, Option] | None = None,
+        version: int = 1,
         custom: bytes = b"",
         intermediates: Sequence[int] = (),
     ) -> None:
         given = [ABSENT if index is None else index for index in inputs]
         while given and given[-1] == ABSENT:
             given.pop()
-        self.operators.append(
-            WrittenOperator(
-                OperatorRecord(
-                    name,
-                    version,
-                    tuple(given),
-                    tuple(outputs),
-                    tuple(intermediates),
-                    options,
-                    custom,
-                ),
-                origins,
-            )
-        )
+        made = (tuple(given), tuple(outputs), tuple(intermediates))
+        record = OperatorRecord(name, version, *made, options or {}, custom)
+        self.operators.append(WrittenOperator(record, origins))
 
     def reserve(self, names: Sequence[str]) -> None:
         """Keep names for the inputs and outputs, whatever is called so inside."""
