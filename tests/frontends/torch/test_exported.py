@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,19 @@ def test_arithmetic_on_open_sizes() -> None:
         x = torch.randn(rows, 4)
         for ours, theirs in zip(graph.run([x.numpy()]), Sizes()(x), strict=True):
             np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_rounding_of_open_sizes() -> None:
+    class Rounded(Module):
+        def forward(self, x: Any) -> Any:
+            half, zero = x.shape[0] / 2, x.sum() * 0
+            return zero + math.ceil(half), zero + math.floor(-half), zero + math.trunc(-half)
+
+    shapes = ({0: torch.export.Dim("rows", min=2)},)
+    graph = read_exported(export_module(Rounded().eval(), (torch.randn(7, 2),), None, shapes))
+    for rows in (6, 9):
+        made = graph.run([np.ones((rows, 2), np.float32)])
+        assert made == [math.ceil(rows / 2), math.floor(-rows / 2), math.trunc(-rows / 2)]
 
 
 def test_indices_of_open_sizes() -> None:

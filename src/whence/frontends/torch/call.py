@@ -100,27 +100,39 @@ class AtenCall(NodeImporter):
             return self.value(found)
         return self.unsupported(f"'{name}' is {given!r}, which is no tensor here")
 
-    def operand(self, name: str, dtype: DType) -> Ref:
+    @property
+    def subject(self) -> Ref:
+        """The tensor that the operator is about, which schemas call `self` or `input`."""
+        return self.ref("self" if "self" in self.args else "input")
+
+    def elements(self, given: Any, dtype: DType, name: str = "an argument") -> Ref:
         """A tensor or a number, as elements of `dtype`."""
-        given = self.args[name]
         if not is_node(given):
-            return self.const(np.array(given).astype(dtype.numpy))
+            return self.number(given, dtype)
         return self.cast(self.value(given, name), dtype)
+
+    def operand(self, name: str, dtype: DType) -> Ref:
+        """An argument that is a tensor or a number, as elements of `dtype`."""
+        return self.elements(self.args[name], dtype, name)
 
     def promoted(self, name: str) -> Ref:
         """A tensor or a number, as elements of the result's type."""
         return self.operand(name, self.out_dtype)
+
+    def known(self, given: Any) -> Any:
+        """A plain number where the node that stands for it is one; else what was given."""
+        found = self.reading.values.get(given.name) if is_node(given) else given
+        return found if isinstance(found, int | float) else given
 
     def plain(self, name: str) -> Any:
         """An argument that must be known while reading: a number, a flag, a list of them."""
         return self._plain(self.args.get(name), name)
 
     def _plain(self, given: Any, name: str) -> Any:
+        given = self.known(given)
         if is_node(given):
-            known = self.reading.values.get(given.name)
-            if isinstance(known, int | float):
-                return known
-            if isinstance(known, Ref) and (value := self.value_of(known)) is not None:
+            ref = self.reading.values.get(given.name)
+            if isinstance(ref, Ref) and (value := self.value_of(ref)) is not None:
                 return value.item() if value.size == 1 else self.unsupported(f"'{name}'")
             self.unsupported(
                 f"'{name}' is computed from shapes that are open; whence needs it fixed"
@@ -204,19 +216,16 @@ class AtenCall(NodeImporter):
 
     def whole(self, given: Any) -> Ref:
         """A whole number, possibly computed from shapes, as a list of one."""
+        given = self.known(given)
         if not is_node(given):
             return self.numbers(int(given))
-        known = self.reading.values.get(given.name)
-        if isinstance(known, int):
-            return self.numbers(known)
-        return self.emit("Reshape", [self.cast(self.value(given), DType.I64), self.numbers(1)])
+        return self.reshape(self.cast(self.value(given), DType.I64), 1)
 
     def shape_value(self, dims: Sequence[Any]) -> Ref:
         """A shape whose dimensions may be computed from others."""
-        known = [self._known_int(dim) for dim in dims]
-        fixed = [dim for dim in known if dim is not None]
-        if len(fixed) == len(dims):
-            return self.numbers(*fixed)
+        known = [self.known(dim) for dim in dims]
+        if not any(map(is_node, known)):
+            return self.numbers(*map(int, known))
         if len(dims) == 1:
             return self.whole(dims[0])
         return self.emit("Concat", [self.whole(dim) for dim in dims], {"axis": 0})
@@ -225,12 +234,6 @@ class AtenCall(NodeImporter):
         kind = super().type_of(ref)
         assert isinstance(kind, TensorType)
         return kind
-
-    def _known_int(self, dim: Any) -> int | None:
-        if not is_node(dim):
-            return int(dim)
-        known = self.reading.values.get(dim.name)
-        return known if isinstance(known, int) else None
 
     # ---- nodes ----
 
@@ -249,7 +252,23 @@ class AtenCall(NodeImporter):
     def reshape(self, ref: Ref, *dims: int) -> Ref:
         return self.emit("Reshape", [ref, self.numbers(*dims)])
 
+    def batched(self, name: str, axes: int, make: Callable[[Ref], Ref]) -> Ref:
+        """What `make` makes of an argument that is a batch; one image, with so many axes beside its
+        channels, is a batch of one.
+        """
+        x = self.ref(name)
+        if self.rank(name) == axes + 2:
+            return make(x)
+        made = make(self.op("Unsqueeze", x, self.numbers(0)))
+        return self.op("Squeeze", made, self.numbers(0))
+
     # ---- the end ----
+
+    def alone(self, result: Ref) -> Value:
+        """The only result that is computed; some variants have more, for the gradient."""
+        kinds = self.out_meta
+        several = isinstance(kinds, list | tuple)
+        return [result, *[None] * (len(kinds) - 1)] if several else result
 
     def alias(self, value: Value) -> Value:
         """A result that is a value which another operator makes, or none."""
@@ -260,7 +279,7 @@ class AtenCall(NodeImporter):
         """Put what was emitted into the graph; the node that makes the result bears the number of
         the user's operator, if this is the last part of it.
         """
-        meta = self.node.meta.get("val")
+        meta = self.out_meta
         if self._is_alias:
             pass
         elif isinstance(result, Ref):

@@ -14,8 +14,7 @@ from whence.types import DType
 
 def _plain(call: AtenCall, op: str, **attrs: Attr) -> Value:
     """The same function; whole numbers are made real where PyTorch's result is."""
-    x = call.ref("self" if "self" in call.args else "input")
-    return call.emit(op, [call.cast(x, call.out_dtype)], attrs)
+    return call.emit(op, [call.cast(call.subject, call.out_dtype)], attrs)
 
 
 def _exact(call: AtenCall, op: str) -> Value:
@@ -107,8 +106,7 @@ def _clamp_one(call: AtenCall, name: str) -> Value:
 
 
 def _leaky_relu(call: AtenCall) -> Value:
-    attrs: dict[str, Attr] = {"alpha": call.real("negative_slope", 0.01)}
-    return call.emit("LeakyRelu", [call.ref("self")], attrs)
+    return call.op("LeakyRelu", call.ref("self"), alpha=call.real("negative_slope", 0.01))
 
 
 def _elu(call: AtenCall) -> Value:
@@ -132,9 +130,7 @@ def _softplus(call: AtenCall) -> Value:
 
 def _log_sigmoid(call: AtenCall) -> Value:
     negative = call.op("Neg", call.ref("self"))
-    result = call.op("Neg", call.op("Softplus", negative))
-    # One variant has a buffer for the gradient as a second result.
-    return [result, None] if isinstance(call.out_meta, list | tuple) else result
+    return call.alone(call.op("Neg", call.op("Softplus", negative)))
 
 
 def _prelu(call: AtenCall) -> Value:
@@ -143,11 +139,6 @@ def _prelu(call: AtenCall) -> Value:
     if call.rank("weight") == 1 and rank > 2:
         weight = call.reshape(weight, -1, *[1] * (rank - 2))
     return call.op("PRelu", x, weight)
-
-
-def _hardsigmoid(call: AtenCall) -> Value:
-    attrs: dict[str, Attr] = {"alpha": 1 / 6, "beta": 0.5}
-    return call.emit("HardSigmoid", [call.ref("self")], attrs)
 
 
 def _glu(call: AtenCall) -> Value:
@@ -223,7 +214,7 @@ MAPPINGS: Mappings = {
     "aten::log_sigmoid_forward": _log_sigmoid,
     "aten::prelu": _prelu,
     "aten::_prelu_kernel": _prelu,
-    "aten::hardsigmoid": _hardsigmoid,
+    "aten::hardsigmoid": partial(_plain, op="HardSigmoid", alpha=1 / 6, beta=0.5),
     "aten::glu": _glu,
     "aten::softmax": partial(_softmax, op="Softmax"),
     "aten::_softmax": partial(_softmax, op="Softmax"),

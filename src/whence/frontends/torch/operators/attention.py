@@ -31,8 +31,7 @@ def _attention(call: AtenCall) -> Value:
     y: Ref = call.emit("Attention", [*operands, mask], attrs)
     if rank == 3:
         y = call.op("Squeeze", y, call.numbers(1))
-    meta = call.out_meta
-    return [y, *[None] * (len(meta) - 1)] if isinstance(meta, list | tuple) else y
+    return call.alone(y)
 
 
 MAPPINGS: Mappings = {

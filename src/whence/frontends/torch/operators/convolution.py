@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from whence.frontends.torch.call import AtenCall, Mappings, Value
-from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
 
-def _convolution(call: AtenCall) -> Value:
+def _convolution(call: AtenCall, transposed: bool = False) -> Value:
     """`aten.convolution` is the general case; the others name their arguments alike."""
+    if "transposed" in call.args:
+        transposed = bool(call.plain("transposed"))
     rank = call.rank("weight") - 2
-    transposed = bool(call.plain("transposed")) if "transposed" in call.args else False
-    return _emit(call, rank, transposed)
-
-
-def _transposed(call: AtenCall) -> Value:
-    return _emit(call, call.rank("weight") - 2, True)
-
-
-def _emit(call: AtenCall, rank: int, transposed: bool) -> Value:
-    x, batched = call.ref("input"), call.rank("input") == rank + 2
-    if not batched:
-        x = call.op("Unsqueeze", x, call.numbers(0))
     stride, dilation = call.ints("stride", rank), call.ints("dilation", rank)
     kernel = call.shape("weight")[2:]
     padding = call.plain("padding")
@@ -45,8 +35,8 @@ def _emit(call: AtenCall, rank: int, transposed: bool) -> Value:
         extra = call.ints("output_padding", rank)
         if any(extra):
             attrs["output_padding"] = extra
-    y: Ref = call.emit(op, [x, call.ref("weight"), call.optional("bias")], attrs)
-    return y if batched else call.op("Squeeze", y, call.numbers(0))
+    weights = [call.ref("weight"), call.optional("bias")]
+    return call.batched("input", rank, lambda x: call.emit(op, [x, *weights], attrs))
 
 
 def _named_padding(padding: str, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
@@ -63,7 +53,7 @@ MAPPINGS: Mappings = {
     "aten::conv1d": _convolution,
     "aten::conv2d": _convolution,
     "aten::conv3d": _convolution,
-    "aten::conv_transpose1d": _transposed,
-    "aten::conv_transpose2d": _transposed,
-    "aten::conv_transpose3d": _transposed,
+    "aten::conv_transpose1d": partial(_convolution, transposed=True),
+    "aten::conv_transpose2d": partial(_convolution, transposed=True),
+    "aten::conv_transpose3d": partial(_convolution, transposed=True),
 }

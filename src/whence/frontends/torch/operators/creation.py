@@ -10,38 +10,30 @@ import numpy as np
 
 from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node
 from whence.graph.node import Ref
-from whence.types import DType
 
 
-def _filled(call: AtenCall, dims: Any, value: Any) -> Value:
+def _filled(call: AtenCall, shape: Ref | None, value: Any) -> Value:
+    """A tensor of one value; without a shape, a single number."""
     dtype = call.out_dtype
-    if not dims:
-        return call.cast(call.value(value), dtype) if is_node(value) else call.number(value, dtype)
+    if shape is None:
+        return call.elements(value, dtype)
     if is_node(value):
-        shape = call.shape_value(dims)
-        return call.op("Expand", call.cast(call.value(value), dtype), shape)
-    fill = np.array([value]).astype(dtype.numpy)
-    return call.op("ConstantOfShape", call.shape_value(dims), value=fill)
+        return call.op("Expand", call.elements(value, dtype), shape)
+    return call.op("ConstantOfShape", shape, value=np.array([value]).astype(dtype.numpy))
 
 
-def _full(call: AtenCall) -> Value:
-    return _filled(call, call.args["size"], call.args["fill_value"])
+def _shaped(call: AtenCall, value: int | None = None) -> Value:
+    dims = call.args["size"]
+    shape = call.shape_value(dims) if dims else None
+    return _filled(call, shape, call.args["fill_value"] if value is None else value)
 
 
-def _fixed(call: AtenCall, value: int) -> Value:
-    return _filled(call, call.args["size"], value)
-
-
-def _like(call: AtenCall, value: int | None) -> Value:
+def _like(call: AtenCall, value: int | None = None) -> Value:
+    dims = list(call.meta("self").shape)
+    is_known = all(isinstance(dim, int) for dim in dims)
+    shape = call.shape_value(dims) if is_known else call.op("Shape", call.ref("self"))
     given = call.args["fill_value"] if value is None else value
-    dims = call.meta("self").shape
-    if all(isinstance(dim, int) for dim in dims):
-        return _filled(call, list(dims), given)
-    shape = call.op("Shape", call.ref("self"))
-    if is_node(given):
-        return call.op("Expand", call.cast(call.value(given), call.out_dtype), shape)
-    fill = np.array([given]).astype(call.out_dtype.numpy)
-    return call.op("ConstantOfShape", shape, value=fill)
+    return _filled(call, shape if dims else None, given)
 
 
 def _arange(call: AtenCall) -> Value:
@@ -53,14 +45,7 @@ def _arange(call: AtenCall) -> Value:
         count = max(0, math.ceil((end - begin) / step))
         values = (begin + step * np.arange(count)).astype(dtype.numpy)
         return call.const(values)
-    limits: list[Ref] = [_number(call, each, dtype) for each in (begin, end, step)]
-    return call.emit("Range", limits)
-
-
-def _number(call: AtenCall, given: Any, dtype: DType) -> Ref:
-    if not is_node(given):
-        return call.number(given, dtype)
-    return call.cast(call.value(given), dtype)
+    return call.emit("Range", [call.elements(each, dtype) for each in (begin, end, step)])
 
 
 def _eye(call: AtenCall) -> Value:
@@ -83,23 +68,23 @@ def _dropout(call: AtenCall) -> Value:
 
 
 MAPPINGS: Mappings = {
-    "aten::full": _full,
-    "aten::new_full": _full,
-    "aten::full_like": partial(_like, value=None),
-    "aten::zeros": partial(_fixed, value=0),
-    "aten::new_zeros": partial(_fixed, value=0),
+    "aten::full": _shaped,
+    "aten::new_full": _shaped,
+    "aten::full_like": _like,
+    "aten::zeros": partial(_shaped, value=0),
+    "aten::new_zeros": partial(_shaped, value=0),
     "aten::zeros_like": partial(_like, value=0),
-    "aten::ones": partial(_fixed, value=1),
-    "aten::new_ones": partial(_fixed, value=1),
+    "aten::ones": partial(_shaped, value=1),
+    "aten::new_ones": partial(_shaped, value=1),
     "aten::ones_like": partial(_like, value=1),
     # What is not set may be anything: zeros are.
-    "aten::empty": partial(_fixed, value=0),
-    "aten::new_empty": partial(_fixed, value=0),
+    "aten::empty": partial(_shaped, value=0),
+    "aten::new_empty": partial(_shaped, value=0),
     "aten::empty_like": partial(_like, value=0),
-    "aten::empty_permuted": partial(_fixed, value=0),
-    "aten::empty_strided": partial(_fixed, value=0),
-    "aten::new_empty_strided": partial(_fixed, value=0),
-    "aten::scalar_tensor": lambda call: _filled(call, [], call.args["s"]),
+    "aten::empty_permuted": partial(_shaped, value=0),
+    "aten::empty_strided": partial(_shaped, value=0),
+    "aten::new_empty_strided": partial(_shaped, value=0),
+    "aten::scalar_tensor": lambda call: _filled(call, None, call.args["s"]),
     "aten::arange": _arange,
     "aten::eye": _eye,
     "aten::linspace": _linspace,

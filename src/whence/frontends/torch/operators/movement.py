@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -13,8 +15,7 @@ from whence.types import DType
 
 def _same(call: AtenCall) -> Value:
     """Copies, and marks without effect on values. A result of another element type is cast."""
-    name = "self" if "self" in call.args else "input"
-    return call.ref(name)
+    return call.subject
 
 
 def _dropout(call: AtenCall) -> Value:
@@ -238,8 +239,6 @@ def _unfold(call: AtenCall) -> Value:
     size, step = call.integer("size"), call.integer("step", 1)
     length = call.shape("self")[axis]
     count = (length - size) // step + 1
-    import numpy as np
-
     where = np.arange(count)[:, None] * step + np.arange(size)[None, :]
     windows = call.op("Gather", call.ref("self"), call.const(where), axis=axis)
     order = [*(each for each in range(rank + 1) if each != axis + 1), axis + 1]

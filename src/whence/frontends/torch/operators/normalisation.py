@@ -16,62 +16,42 @@ def _batch_norm(call: AtenCall) -> Value:
                 "it normalises by the batch's own statistics, as in training; call .eval() first"
             )
     x = call.ref("input")
-    channels = call.meta("running_mean" if call.has("running_mean") else "input").shape
-    count = channels[0] if call.has("running_mean") else channels[1]
     mean, variance = call.optional("running_mean"), call.optional("running_var")
     if mean is None or variance is None:
         call.unsupported("it has no running statistics to normalise by")
-    scale, bias = _affine(call, count)
+    scale, bias = _affine(call, call.meta("running_mean").shape[0])
     y = call.op(
         "BatchNormalization", x, scale, bias, mean, variance, epsilon=call.real("eps", 1e-5)
     )
-    return _first_of(call, y)
-
-
-def _first_of(call: AtenCall, y: Ref) -> Value:
-    """Some variants have statistics for the gradient as further results."""
-    meta = call.out_meta
-    return [y, *[None] * (len(meta) - 1)] if isinstance(meta, list | tuple) else y
+    return call.alone(y)
 
 
 def _affine(call: AtenCall, channels: int) -> tuple[Ref, Ref]:
     """Weight and bias; one and zero where there are none."""
-    dtype = call.dtype("input").numpy
-    weight, bias = call.optional("weight"), call.optional("bias")
-    return (
-        call.const(np.ones(channels, dtype)) if weight is None else weight,
-        call.const(np.zeros(channels, dtype)) if bias is None else bias,
-    )
+    bias = call.optional("bias")
+    zeros = np.zeros(channels, call.dtype("input").numpy)
+    return _scale(call, (channels,)), call.const(zeros) if bias is None else bias
+
+
+def _scale(call: AtenCall, shape: tuple[int, ...]) -> Ref:
+    weight = call.optional("weight")
+    return call.const(np.ones(shape, call.dtype("input").numpy)) if weight is None else weight
 
 
 def _layer_norm(call: AtenCall) -> Value:
     shape = call.ints("normalized_shape")
-    dtype = call.dtype("input").numpy
-    weight, bias = call.optional("weight"), call.optional("bias")
-    scale = call.const(np.ones(shape, dtype)) if weight is None else weight
-    y = call.op(
-        "LayerNormalization",
-        call.ref("input"),
-        scale,
-        bias,
-        axis=-len(shape),
-        epsilon=call.real("eps", 1e-5),
-    )
-    return _first_of(call, y)
+    inputs = [call.ref("input"), _scale(call, shape), call.optional("bias")]
+    y = call.op("LayerNormalization", *inputs, axis=-len(shape), epsilon=call.real("eps", 1e-5))
+    return call.alone(y)
 
 
 def _rms_norm(call: AtenCall) -> Value:
     shape = call.ints("normalized_shape")
-    dtype = call.dtype("input")
-    weight = call.optional("weight")
-    scale = call.const(np.ones(shape, dtype.numpy)) if weight is None else weight
-    epsilon = call.plain("eps")
-    if epsilon is None:
-        epsilon = float(np.finfo(np.float32 if dtype is not DType.F64 else np.float64).eps)
-    y = call.op(
-        "RMSNormalization", call.ref("input"), scale, axis=-len(shape), epsilon=float(epsilon)
-    )
-    return _first_of(call, y)
+    scale = _scale(call, shape)
+    is_double = call.dtype("input") is DType.F64
+    epsilon = call.real("eps", float(np.finfo(np.float64 if is_double else np.float32).eps))
+    y = call.op("RMSNormalization", call.ref("input"), scale, axis=-len(shape), epsilon=epsilon)
+    return call.alone(y)
 
 
 def _group_norm(call: AtenCall) -> Value:
@@ -87,7 +67,7 @@ def _group_norm(call: AtenCall) -> Value:
         num_groups=groups,
         epsilon=call.real("eps", 1e-5),
     )
-    return _first_of(call, y)
+    return call.alone(y)
 
 
 def _instance_norm(call: AtenCall) -> Value:

@@ -22,49 +22,40 @@ def _windows(call: AtenCall, rank: int) -> dict[str, Attr]:
     }
 
 
-def _batched(call: AtenCall, rank: int) -> tuple[Ref, bool]:
-    """The images as a batch, and whether they were one."""
-    x, is_batch = call.ref("self"), call.rank("self") == rank + 2
-    return (x if is_batch else call.op("Unsqueeze", x, call.numbers(0))), is_batch
-
-
 def _max_pool(call: AtenCall, rank: int) -> Value:
     return _maxima(call, rank, _windows(call, rank) | {"dilations": call.ints("dilation", rank)})
 
 
 def _maxima(call: AtenCall, rank: int, attrs: dict[str, Attr]) -> Value:
-    x, is_batch = _batched(call, rank)
     several = isinstance(call.out_meta, list | tuple)
     if several and any(user.args[1] == 1 for user in call.node.users):
         call.unsupported("the positions of the largest elements are used")
-    y = call.emit("MaxPool", [x], attrs)
-    y = y if is_batch else call.op("Squeeze", y, call.numbers(0))
-    return [y, None] if several else y
+    return call.alone(call.batched("self", rank, lambda x: call.emit("MaxPool", [x], attrs)))
 
 
 def _average_pool(call: AtenCall, rank: int) -> Value:
-    x, is_batch = _batched(call, rank)
     attrs = _windows(call, rank)
     divisor = call.plain("divisor_override") if "divisor_override" in call.args else None
-    count_pad = bool(call.plain("count_include_pad")) or divisor is not None
-    y = call.emit("AveragePool", [x], attrs | {"count_include_pad": int(count_pad)})
-    if divisor is not None:
+    attrs["count_include_pad"] = int(bool(call.plain("count_include_pad")) or divisor is not None)
+
+    def averages(x: Ref) -> Ref:
+        y = call.emit("AveragePool", [x], attrs)
+        if divisor is None:
+            return y
         size = math.prod(call.ints("kernel_size", rank))
-        y = call.op("Mul", y, call.number(size / divisor, call.out_dtype))
-    return y if is_batch else call.op("Squeeze", y, call.numbers(0))
+        return call.op("Mul", y, call.number(size / divisor, call.out_dtype))
+
+    return call.batched("self", rank, averages)
 
 
 def _adaptive_average(call: AtenCall, rank: int) -> Value:
     """Windows that together cover the image: of one size where that divides, else as a product with
     a matrix of averages along each axis.
     """
-    x, is_batch = _batched(call, rank)
     wanted = call.plain("output_size")
     if all(size == 1 for size in wanted):
-        y = call.op("GlobalAveragePool", x)
-    else:
-        y = _adapt(call, x, list(wanted), rank)
-    return y if is_batch else call.op("Squeeze", y, call.numbers(0))
+        return call.batched("self", rank, lambda x: call.op("GlobalAveragePool", x))
+    return call.batched("self", rank, lambda x: _adapt(call, x, list(wanted), rank))
 
 
 def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:

@@ -25,7 +25,7 @@ def _resize(
         attrs["cubic_coeff_a"] = -0.5 if antialias else -0.75
     if antialias:
         attrs["antialias"] = 1
-    x = call.ref("self" if "self" in call.args else "input")
+    x = call.subject
     factors = _factors(call, rank)
     axes = tuple(range(2, 2 + rank))
     attrs["axes"] = axes

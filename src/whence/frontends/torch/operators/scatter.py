@@ -72,13 +72,12 @@ def _index_put(call: AtenCall) -> Value:
     others = [axis for axis in range(rank) if axis not in axes]
     order = [*axes, *others]
     transposed = call.transpose(x, order)
-    tuples, before = index_tuples(call, [given[axis] for axis in axes])
+    tuples, _ = index_tuples(call, [given[axis] for axis in axes])
     # What is written has the shape of what would be read.
     read = call.op("GatherND", transposed, tuples)
     if axes[0] and axes == list(range(axes[0], axes[-1] + 1)) and call.rank("values") > len(others):
         call.unsupported("values for axes that are not the first")
     update = call.op("Expand", call.cast(values, dtype), call.op("Shape", read))
-    del before
     attrs = {"reduction": "add"} if call.plain("accumulate") else {}
     written = call.emit("ScatterND", [transposed, tuples, update], attrs)
     back = [order.index(axis) for axis in range(rank)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node, scalar_dtype
-from whence.graph.node import Ref
+from whence.frontends.floor_division import floor_quotient
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node, meta_of, scalar_dtype
 from whence.types import DType
 
 
@@ -38,55 +38,34 @@ def _getitem(call: AtenCall) -> Value:
 
 def _arithmetic(call: AtenCall, op: str, compute: Callable[..., Value]) -> Value:
     """On plain numbers, at once; on sizes that are open, in the graph."""
-    given = [_known(call, each) for each in call.node.args]
-    if not any(is_node(each) or isinstance(each, Ref) for each in given):
+    given = [call.known(each) for each in call.node.args]
+    if not any(map(is_node, given)):
         return compute(*given)
-    kinds = [scalar_dtype(_meta(each)) for each in call.node.args]
+    kinds = [scalar_dtype(meta_of(each)) for each in call.node.args]
     dtype = DType.F32 if DType.F32 in kinds or op == "TrueDiv" else DType.I64
-    sides = [_side(call, each, dtype) for each in call.node.args]
-    return _emit(call, op, sides, dtype)
-
-
-def _emit(call: AtenCall, op: str, sides: list[Ref], dtype: DType) -> Value:
+    sides = [call.elements(each, dtype) for each in given]
     if op == "TrueDiv":
         return call.emit("Div", sides)
-    if op == "FloorDiv" and dtype is DType.I64:
-        rest = call.emit("Mod", sides)
-        return call.op("Div", call.op("Sub", sides[0], rest), sides[1])
     if op == "FloorDiv":
-        return call.op("Floor", call.emit("Div", sides))
+        return floor_quotient(call, *sides)
     if op == "NotEqual":
         return call.op("Not", call.emit("Equal", sides))
     return call.emit(op, sides)
 
 
-def _known(call: AtenCall, given: Any) -> Any:
-    """A plain number, if it is one; else the node itself."""
-    if not is_node(given):
-        return given
-    found = call.reading.values.get(given.name)
-    return found if isinstance(found, int | float) else given
-
-
-def _meta(given: Any) -> Any:
-    return given.meta.get("val") if is_node(given) else given
-
-
-def _side(call: AtenCall, given: Any, dtype: DType) -> Ref:
-    known = _known(call, given)
-    return call.cast(call.value(known), dtype) if is_node(known) else call.number(known, dtype)
-
-
 def _as_real(call: AtenCall) -> Value:
-    known = _known(call, call.node.args[0])
-    return call.cast(call.value(known), DType.F32) if is_node(known) else float(known)
+    known = call.known(call.node.args[0])
+    return call.elements(known, DType.F32) if is_node(known) else float(known)
 
 
-def _as_whole(call: AtenCall) -> Value:
-    known = _known(call, call.node.args[0])
+def _as_whole(call: AtenCall, rounding: Callable[[float], int] = int, op: str = "") -> Value:
+    """Towards zero, or first rounded by an operator."""
+    known = call.known(call.node.args[0])
     if not is_node(known):
-        return int(known)
-    return call.cast(call.value(known), DType.I64)
+        return rounding(known)
+    number = call.value(known)
+    is_real = call.type_of(number).dtype.is_float
+    return call.cast(call.op(op, number) if op and is_real else number, DType.I64)
 
 
 def _nothing(call: AtenCall) -> Value:
@@ -133,8 +112,8 @@ MAPPINGS: Mappings = {
     "python::ge": partial(_arithmetic, op="GreaterOrEqual", compute=operator.ge),
     "python::sym_float": _as_real,
     "python::sym_int": _as_whole,
-    "python::ceil": _as_whole,
-    "python::floor": _as_whole,
+    "python::ceil": partial(_as_whole, rounding=math.ceil, op="Ceil"),
+    "python::floor": partial(_as_whole, rounding=math.floor, op="Floor"),
     "python::trunc": _as_whole,
     **dict.fromkeys(_SILENT, _nothing),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mappings, Value
+from whence.frontends.torch.call import AtenCall, Mappings, Value, meta_of
 
 
 def _as_strided(call: AtenCall) -> Value:
@@ -41,7 +41,7 @@ def _is_same(meta: Any, size: Sequence[Any], stride: Sequence[Any]) -> bool:
 
 def _text(value: Any) -> str:
     """A size, or the symbol that stands for it."""
-    return str(value.meta.get("val") if hasattr(value, "meta") else value)
+    return str(meta_of(value))
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
