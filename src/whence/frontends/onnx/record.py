@@ -153,6 +153,11 @@ class Adapter(NamedTuple):
     """The restatement is in the terms of the newest opset, not of opset `before`."""
 
 
+def as_named(record: OpRecord, build: Rewrite, op: str | None = None) -> Sequence[OpRecord]:
+    """The operator that ONNX has by this name, or by another, and that means the same."""
+    return [record.with_(op=op)]
+
+
 class Rewrite:
     """Builds the operators that restate a record; they share its source and metadata."""
 

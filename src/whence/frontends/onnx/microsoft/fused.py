@@ -8,25 +8,25 @@ from whence.frontends.onnx.microsoft.activations import apply_activation
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 
 
-def channels_first(build: Rewrite, data: str) -> str:
+def channels_first(build: Rewrite, data: str, rank: int) -> str:
     """Moves the last dimension behind the first."""
-    rank = build.known_rank(data)
     return build.op("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1)))
 
 
-def channels_last(build: Rewrite, data: str, rank: int) -> list[OpRecord]:
-    """Moves the second dimension to the end: the record's result."""
-    return build.result("Transpose", data, perm=(0, *range(2, rank), 1))
+def channels_last(rank: int) -> tuple[int, ...]:
+    """The order that moves the second dimension to the end."""
+    return (0, *range(2, rank), 1)
+
+
+_ACTIVATION = ("activation", "activation_params")
 
 
 def _fused_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """activation(conv(x, w, b) + z)"""
-    attrs = record.attrs_without("activation", "activation_params")
+    attrs = record.attrs_without(*_ACTIVATION)
     *_, bias, addend = record.operands(4)
     data = build.op("Conv", record.required(0), record.required(1), bias, **attrs)
-    if addend:
-        data = build.op("Add", data, addend)
-    return _activated(build, data)
+    return _activated(build, build.op("Add", data, addend) if addend else data)
 
 
 def _activated(build: Rewrite, data: str) -> list[OpRecord]:
@@ -42,57 +42,50 @@ def _activated(build: Rewrite, data: str) -> list[OpRecord]:
 
 def _nhwc_fused_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     rank = build.known_rank(record.required(0))
-    attrs = record.attrs_without("activation", "activation_params", "channels_last")
+    attrs = record.attrs_without(*_ACTIVATION, "channels_last")
     *_, bias, addend = record.operands(4)
-    data = build.op(
-        "Conv",
-        channels_first(build, record.required(0)),
-        record.required(1),
-        bias,
-        **attrs,
-    )
-    data = build.op("Transpose", data, perm=(0, *range(2, rank), 1))
-    if addend:
-        data = build.op("Add", data, addend)
-    return _activated(build, data)
+    data = channels_first(build, record.required(0), rank)
+    data = build.op("Conv", data, record.required(1), bias, **attrs)
+    data = build.op("Transpose", data, perm=channels_last(rank))
+    return _activated(build, build.op("Add", data, addend) if addend else data)
 
 
 def _nhwc_max_pool(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     rank = build.known_rank(record.required(0))
-    return channels_last(
-        build, build.op("MaxPool", channels_first(build, record.required(0)), **record.attrs), rank
-    )
+    data = build.op("MaxPool", channels_first(build, record.required(0), rank), **record.attrs)
+    return build.result("Transpose", data, perm=channels_last(rank))
+
+
+_NUMBERS = ("activation_alpha", "activation_beta", "activation_gamma")
+
+
+def _with_numbers(build: Rewrite, data: str) -> list[OpRecord]:
+    """The activation whose numbers are attributes of their own."""
+    record = build.record
+    params = [record.number(name, 0.0) for name in _NUMBERS if name in record.attrs]
+    return apply_activation(build, data, record.text("activation", ""), params)
 
 
 def _fused_gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    fused = ("activation", "activation_alpha", "activation_beta", "activation_gamma")
-    data = build.op("Gemm", *record.inputs, **record.attrs_without(*fused))
-    params = [record.number(name, 0.0) for name in fused[1:] if name in record.attrs]
-    return apply_activation(build, data, record.text("activation", ""), params)
+    attrs = record.attrs_without("activation", *_NUMBERS)
+    return _with_numbers(build, build.op("Gemm", *record.inputs, **attrs))
 
 
 def _fused_mat_mul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """alpha * a' @ b', with batch dimensions transposed first, then the last two."""
-    left = _transposed(
-        build, record.required(0), record.integer("transBatchA", 0), record.integer("transA", 0)
+    left, right = (
+        _transposed(
+            build,
+            record.required(index),
+            record.integer(f"transBatch{side}", 0),
+            record.integer(f"trans{side}", 0),
+        )
+        for index, side in enumerate("AB")
     )
-    right = _transposed(
-        build, record.required(1), record.integer("transBatchB", 0), record.integer("transB", 0)
-    )
-    alpha = record.number("alpha", 1.0)
-    if alpha == 1.0 and not record.text("activation", ""):
-        return build.result("MatMul", left, right)
-    data = build.op("MatMul", left, right)
+    data, alpha = build.op("MatMul", left, right), record.number("alpha", 1.0)
     if alpha != 1.0:
         data = build.op("Mul", data, build.like(alpha, record.required(0)))
-    if record.text("activation", ""):
-        params = [
-            record.number(name, 0.0)
-            for name in ("activation_alpha", "activation_beta", "activation_gamma")
-            if name in record.attrs
-        ]
-        return apply_activation(build, data, record.text("activation", ""), params)
-    return _activated(build, data)
+    return _with_numbers(build, data) if record.text("activation", "") else _activated(build, data)
 
 
 def _transposed(build: Rewrite, data: str, batch: int, last: int) -> str:

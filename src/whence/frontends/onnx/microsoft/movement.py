@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
-
-
-def _same_as(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
-    return [record.with_(op=op)]
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, as_named
+from whence.frontends.onnx.upgrades.renamed import grid_sample
 
 
 def _range(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -54,25 +50,13 @@ def _pairwise_distance(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return build.result("Sqrt", build.op("Max", squared, build.like(0, left)))
 
 
-def _grid_sample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    mode = record.text("mode", "bilinear")
-    return [
-        record.with_(
-            attrs={
-                **record.attrs,
-                "mode": {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode),
-            }
-        )
-    ]
-
-
 ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("Pad", EVERY_OPSET, partial(_same_as, op="Pad")),
-    Adapter("GatherND", EVERY_OPSET, partial(_same_as, op="GatherND")),
-    Adapter("Trilu", EVERY_OPSET, partial(_same_as, op="Trilu")),
+    Adapter("Pad", EVERY_OPSET, as_named),
+    Adapter("GatherND", EVERY_OPSET, as_named),
+    Adapter("Trilu", EVERY_OPSET, as_named),
     Adapter("Range", EVERY_OPSET, _range),
     Adapter("ExpandDims", EVERY_OPSET, _expand_dims),
     Adapter("Unique", EVERY_OPSET, _unique),
     Adapter("CDist", EVERY_OPSET, _pairwise_distance),
-    Adapter("GridSample", EVERY_OPSET, _grid_sample),
+    Adapter("GridSample", EVERY_OPSET, grid_sample),
 )

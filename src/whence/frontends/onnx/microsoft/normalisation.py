@@ -15,17 +15,12 @@ from whence.types import DType
 def _skip_sum(build: Rewrite, bias: str) -> str:
     """input + skip + bias, which is also the operator's fourth output."""
     record = build.record
-    total = record.output(3)
+    total = record.output(3) or build.scope.fresh(f"{record.name}/Add")
+    inner = record.required(0), record.required(1)
     if bias:
-        inner = build.op("Add", record.required(0), record.required(1))
-        if total:
-            build.into([total], "Add", inner, bias)
-            return total
-        return build.op("Add", inner, bias)
-    if total:
-        build.into([total], "Add", record.required(0), record.required(1))
-        return total
-    return build.op("Add", record.required(0), record.required(1))
+        inner = build.op("Add", *inner), bias
+    build.into([total], "Add", *inner)
+    return total
 
 
 def _skip_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -64,10 +59,6 @@ def _layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return layer_norm_of_mixed_types(record.with_(), build)
 
 
-def _simplified_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    return root_mean_square(build, record.required(0), record.required(1))
-
-
 def _embed_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """Layer norm of word + position + segment embeddings, and the unmasked words of each text."""
     words = record.required(0)
@@ -102,7 +93,7 @@ def _embed_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 ADAPTERS: tuple[Adapter, ...] = (
     Adapter("LayerNormalization", EVERY_OPSET, _layer_norm),
-    Adapter("SimplifiedLayerNormalization", EVERY_OPSET, _simplified_layer_norm),
+    Adapter("SimplifiedLayerNormalization", EVERY_OPSET, root_mean_square),
     Adapter("SkipLayerNormalization", EVERY_OPSET, _skip_layer_norm),
     Adapter("SkipSimplifiedLayerNormalization", EVERY_OPSET, _skip_simplified_layer_norm),
     Adapter("EmbedLayerNormalization", EVERY_OPSET, _embed_layer_norm),

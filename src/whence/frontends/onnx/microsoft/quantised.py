@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from whence.frontends.onnx.microsoft.fused import channels_first
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.microsoft.fused import channels_first, channels_last
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, as_named
 from whence.frontends.onnx.upgrades.quantised import qlinear_conv
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr
 from whence.types import DType
-
-
-def _same(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    """The operator ONNX has by this name has since learned everything this one could do first."""
-    return [record.with_()]
 
 
 def _real(build: Rewrite, first: int, **attrs: Attr) -> str:
@@ -30,28 +25,25 @@ def _real(build: Rewrite, first: int, **attrs: Attr) -> str:
     )
 
 
-def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> list[OpRecord]:
-    """The record's result: `data` quantised, in the type of the zero point or of `like`."""
-    attrs: dict[str, Attr] = {}
-    dtype = build.dtype(like)
-    if not zero and dtype is not None:
+def _quantise(build: Rewrite, data: str, scale: int = 3, like: int = 0) -> list[OpRecord]:
+    """The record's result: `data` quantised by the inputs `scale` and the next, its zero point; in
+    the type of that, or of input `like`.
+    """
+    record, attrs = build.record, dict[str, Attr]()
+    dtype = build.dtype(record.required(like))
+    if not record.input(scale + 1) and dtype is not None:
         attrs["output_dtype"] = int(dtype)
-    return build.result("QuantizeLinear", data, scale, zero, **attrs)
+    inputs = (record.required(scale), record.input(scale + 1))
+    return build.result("QuantizeLinear", data, *inputs, **attrs)
 
 
 def _binary(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
-    return _quantise(
-        build,
-        build.op(op, _real(build, 0), _real(build, 3)),
-        record.required(6),
-        record.input(7),
-        record.required(0),
-    )
+    return _quantise(build, build.op(op, _real(build, 0), _real(build, 3)), 6)
 
 
 def _unary(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
     data = build.op(op, _real(build, 0), **record.attrs)
-    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+    return _quantise(build, data)
 
 
 def _pool(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
@@ -59,22 +51,16 @@ def _pool(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
     data = _real(build, 0)
     rank = build.known_rank(record.required(0)) if last else 0
     if last:
-        data = build.op("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1)))
+        data = channels_first(build, data, rank)
     data = build.op(op, data, **record.attrs_without("channels_last"))
     if last:
-        data = build.op("Transpose", data, perm=(0, *range(2, rank), 1))
-    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+        data = build.op("Transpose", data, perm=channels_last(rank))
+    return _quantise(build, data)
 
 
 def _concat(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     parts = [_real(build, first) for first in range(2, len(record.inputs) - 1, 3)]
-    return _quantise(
-        build,
-        build.op("Concat", *parts, axis=record.integer("axis", 0)),
-        record.required(0),
-        record.input(1),
-        record.required(2),
-    )
+    return _quantise(build, build.op("Concat", *parts, axis=record.integer("axis", 0)), 0, 2)
 
 
 def _softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -97,12 +83,12 @@ def _softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
             )
         )
         data = inner.record.outputs[0]
-    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+    return _quantise(build, data)
 
 
 def _where(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data = build.op("Where", record.required(0), _real(build, 1), _real(build, 4))
-    return _quantise(build, data, record.required(7), record.input(8), record.required(1))
+    return _quantise(build, data, 7, 1)
 
 
 def _reduce_mean(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -113,7 +99,7 @@ def _reduce_mean(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
         build.ints(*axes) if axes else "",
         keepdims=record.integer("keepdims", 1),
     )
-    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+    return _quantise(build, data)
 
 
 def _conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -123,12 +109,12 @@ def _conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     rank = build.known_rank(record.required(0))
     inner = build.scope.fresh(f"{record.name}/QLinearConv")
     plain = record.with_(
-        inputs=[channels_first(build, record.required(0)), *record.inputs[1:]],
+        inputs=[channels_first(build, record.required(0), rank), *record.inputs[1:]],
         outputs=[inner],
         attrs=attrs,
     )
     build.records.extend(qlinear_conv(plain, Rewrite(plain, build.scope)))
-    return build.result("Transpose", inner, perm=(0, *range(2, rank), 1))
+    return build.result("Transpose", inner, perm=channels_last(rank))
 
 
 def _gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -138,7 +124,7 @@ def _gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     alpha = record.number("alpha", 1.0)
     # One scale for each column of b, if not one for all: its rows when it is transposed.
     left, right = _real(build, 0), _real(build, 3, axis=0 if record.integer("transB", 0) else 1)
-    *_, codes_of_bias, scale, zero_point = record.operands(9)
+    *_, codes_of_bias, scale = record.operands(8)
     bias = ""
     if codes_of_bias:
         unit = build.op("Mul", record.required(1), record.required(4))
@@ -153,13 +139,7 @@ def _gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     }
     if not scale:
         return build.result("Gemm", left, right, bias, **attrs)
-    return _quantise(
-        build,
-        build.op("Gemm", left, right, bias, **attrs),
-        scale,
-        zero_point,
-        record.required(0),
-    )
+    return _quantise(build, build.op("Gemm", left, right, bias, **attrs), 7)
 
 
 def _mat_mul_integer_to_float(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -187,8 +167,8 @@ def _scaled(
 
 
 ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("QuantizeLinear", EVERY_OPSET, _same),
-    Adapter("DequantizeLinear", EVERY_OPSET, _same),
+    Adapter("QuantizeLinear", EVERY_OPSET, as_named),
+    Adapter("DequantizeLinear", EVERY_OPSET, as_named),
     Adapter("QLinearAdd", EVERY_OPSET, partial(_binary, op="Add")),
     Adapter("QLinearMul", EVERY_OPSET, partial(_binary, op="Mul")),
     Adapter("QLinearSigmoid", EVERY_OPSET, partial(_unary, op="Sigmoid")),

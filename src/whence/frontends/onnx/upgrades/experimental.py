@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, as_named
 
 _END = np.iinfo(np.int64).max
 
@@ -47,28 +48,16 @@ def _crop(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     )
 
 
-def _parametric_softplus(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    """alpha * log(1 + exp(beta * x))"""
+def _scaled(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
+    """alpha * f(beta * x)"""
     data = record.required(0)
-    soft = build.op("Softplus", build.op("Mul", data, build.like(record.number("beta", 1.0), data)))
-    return build.result("Mul", soft, build.like(record.number("alpha", 1.0), data))
-
-
-def _scaled_tanh(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    """alpha * tanh(beta * x)"""
-    data = record.required(0)
-    bent = build.op("Tanh", build.op("Mul", data, build.like(record.number("beta", 1.0), data)))
-    return build.result("Mul", bent, build.like(record.number("alpha", 1.0), data))
+    inner = build.op("Mul", data, build.like(record.number("beta", 1.0), data))
+    return build.result("Mul", build.op(op, inner), build.like(record.number("alpha", 1.0), data))
 
 
 def _scale(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data = record.required(0)
     return build.result("Mul", data, build.like(record.number("scale", 1.0), data))
-
-
-def _dynamic_slice(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    """Slice as it is since opset 10, without steps."""
-    return [record.with_(op="Slice", attrs={})]
 
 
 def _given_tensor_fill(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -80,15 +69,11 @@ def _given_tensor_fill(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return build.result("Constant", value=np.array(values, np.float32).reshape(shape))
 
 
-def _simplified_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    return root_mean_square(build, record.required(0), record.required(1))
-
-
-def root_mean_square(build: Rewrite, data: str, scale: str) -> list[OpRecord]:
+def root_mean_square(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """x / sqrt(mean(x²) + eps) * scale over the dimensions from `axis` on; output 1, when wanted,
     is the factor of x.
     """
-    record = build.record
+    data, scale = record.required(0), record.required(1)
     kind = build.dtype(scale)
     if kind is not None and build.dtype(data) not in (None, kind):
         data = build.cast(data, kind)
@@ -111,11 +96,12 @@ def root_mean_square(build: Rewrite, data: str, scale: str) -> list[OpRecord]:
 ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Affine", EVERY_OPSET, _affine),
     Adapter("Crop", EVERY_OPSET, _crop),
-    Adapter("DynamicSlice", EVERY_OPSET, _dynamic_slice),
+    # Slice as it is since opset 10, without steps.
+    Adapter("DynamicSlice", EVERY_OPSET, partial(as_named, op="Slice")),
     Adapter("GivenTensorFill", EVERY_OPSET, _given_tensor_fill),
     Adapter("ImageScaler", EVERY_OPSET, _image_scaler),
-    Adapter("ParametricSoftplus", EVERY_OPSET, _parametric_softplus),
+    Adapter("ParametricSoftplus", EVERY_OPSET, partial(_scaled, op="Softplus")),
     Adapter("Scale", EVERY_OPSET, _scale),
-    Adapter("ScaledTanh", EVERY_OPSET, _scaled_tanh),
-    Adapter("SimplifiedLayerNormalization", EVERY_OPSET, _simplified_layer_norm),
+    Adapter("ScaledTanh", EVERY_OPSET, partial(_scaled, op="Tanh")),
+    Adapter("SimplifiedLayerNormalization", EVERY_OPSET, root_mean_square),
 )

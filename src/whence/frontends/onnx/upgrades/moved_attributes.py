@@ -18,7 +18,7 @@ def _ints_to_input(record: OpRecord, build: Rewrite, attribute: str) -> Sequence
     values = record.integers(attribute)
     inputs = record.inputs[:1]
     if values:
-        inputs.append(build.scope.constant(np.array(values, np.int64)))
+        inputs.append(build.ints(*values))
     return [record.with_(inputs=inputs, attrs=record.attrs_without(attribute))]
 
 
@@ -40,7 +40,7 @@ def _slice(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     parts = (starts, ends) if axes is None else (starts, ends, axes)
     inputs = [
         record.required(0),
-        *(build.scope.constant(np.array(part, np.int64)) for part in parts),
+        *(build.ints(*part) for part in parts),
     ]
     return [record.with_(inputs=inputs, attrs={})]
 
@@ -64,7 +64,7 @@ def _clip(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 
 def _top_k(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    count = build.scope.constant(np.array([record.integer("k", 1)], np.int64))
+    count = build.ints(record.integer("k", 1))
     return [record.with_(inputs=[record.required(0), count], attrs=record.attrs_without("k"))]
 
 
@@ -90,7 +90,7 @@ def _with_mask(build: Rewrite, dtype: DType) -> list[OpRecord]:
 
 
 def _dft(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    axis = build.scope.constant(np.array(record.integer("axis", 1), np.int64))
+    axis = build.scalar_int(record.integer("axis", 1))
     return [
         record.with_(
             inputs=[record.required(0), record.input(1), axis], attrs=record.attrs_without("axis")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite, as_named
 
 _GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _grid_sample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+def grid_sample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     mode = record.text("mode", "bilinear")
     return [record.with_(attrs={**record.attrs, "mode": _GRID_MODES.get(mode, mode)})]
 
@@ -22,7 +23,7 @@ def _roi_align(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 
 ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("Scatter", 11, lambda record, _: [record.with_(op="ScatterElements")]),
-    Adapter("GridSample", 20, _grid_sample),
+    Adapter("Scatter", 11, partial(as_named, op="ScatterElements")),
+    Adapter("GridSample", 20, grid_sample),
     Adapter("RoiAlign", 16, _roi_align),
 )

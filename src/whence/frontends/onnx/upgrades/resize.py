@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.ops.definition import Attr
 
 
 def _upsample_scales(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -31,32 +32,21 @@ def _resize_10(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data, scales, mode = record.required(0), record.required(1), record.text("mode", "nearest")
     known = build.scope.value_of(scales)
     if mode != "nearest" or known is None or not (known < 1).any():
-        return _asymmetric(build, data, scales, mode, "floor")
+        return build.result("Resize", data, "", scales, **_asymmetric(mode, "floor"))
     if not (known > 1).any():
-        return _asymmetric(build, data, scales, mode, "ceil")
+        return build.result("Resize", data, "", scales, **_asymmetric(mode, "ceil"))
     # Nearest-neighbour resizing is separable, so the two directions can go one after the other.
-    grown = build.op(
-        "Resize",
-        data,
-        "",
-        build.constant(np.maximum(known, 1)),
-        mode=mode,
-        nearest_mode="floor",
-        coordinate_transformation_mode="asymmetric",
-    )
-    return _asymmetric(build, grown, build.constant(np.minimum(known, 1)), mode, "ceil")
+    larger, smaller = (build.constant(limit(known, 1)) for limit in (np.maximum, np.minimum))
+    grown = build.op("Resize", data, "", larger, **_asymmetric(mode, "floor"))
+    return build.result("Resize", grown, "", smaller, **_asymmetric(mode, "ceil"))
 
 
-def _asymmetric(build: Rewrite, data: str, scales: str, mode: str, rounding: str) -> list[OpRecord]:
-    return build.result(
-        "Resize",
-        data,
-        "",
-        scales,
-        mode=mode,
-        nearest_mode=rounding,
-        coordinate_transformation_mode="asymmetric",
-    )
+def _asymmetric(mode: str, rounding: str) -> dict[str, Attr]:
+    return {
+        "mode": mode,
+        "nearest_mode": rounding,
+        "coordinate_transformation_mode": "asymmetric",
+    }
 
 
 _FOR_NEAREST = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
