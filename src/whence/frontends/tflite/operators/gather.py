@@ -6,7 +6,7 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.joining import axis_of
-from whence.frontends.tflite.operators.moving import keeps_codes, move
+from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.types import DType
 
@@ -63,19 +63,18 @@ def _gather_nd(call: OperatorCall) -> None:
 def _scatter_nd(call: OperatorCall) -> None:
     """Updates are added up in a tensor of zeros."""
     indices, shape = call.cast(call.needed(0), DType.I64), call.cast(call.needed(2), DType.I64)
-    updates = call.needed(1) if keeps_codes(call, 1) else call.real(1)
-    dtype = call.tensor_type_of(updates).dtype
-    numbers = dtype
-    if dtype is DType.BOOL:
+
+    def added(updates: Ref) -> Ref:
+        dtype = call.tensor_type_of(updates).dtype
         # Truth values are added up by "or", which the largest of numbers is.
-        numbers = DType.U8
-    start = call.op("ConstantOfShape", shape, value=np.zeros(1, numbers.numpy))
-    reduction = "max" if dtype is DType.BOOL else "add"
-    made = call.op("ScatterND", start, indices, call.cast(updates, numbers), reduction=reduction)
-    if keeps_codes(call, 1):
-        call.output_codes(0, call.cast(made, dtype))
-    else:
-        call.output(0, made)
+        is_truth = dtype is DType.BOOL
+        numbers, reduction = (DType.U8, "max") if is_truth else (dtype, "add")
+        start = call.op("ConstantOfShape", shape, value=np.zeros(1, numbers.numpy))
+        updates = call.cast(updates, numbers)
+        made = call.op("ScatterND", start, indices, updates, reduction=reduction)
+        return call.cast(made, dtype)
+
+    move(call, added, (1,))
 
 
 def _one_hot(call: OperatorCall) -> None:

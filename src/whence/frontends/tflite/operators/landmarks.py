@@ -164,17 +164,12 @@ def _transform_picture(call: OperatorCall) -> None:
     ):
         call.fail(f"its picture {call.type(0)} becomes one of {high} by {wide}")
     n = _Numbers(call)
-    across = call.const(
-        np.broadcast_to(np.arange(wide, dtype=np.float32) + np.float32(0.5), (high, wide)).copy()
-    )
-    down = call.const(
-        np.broadcast_to(
-            np.arange(high, dtype=np.float32)[:, None] + np.float32(0.5), (high, wide)
-        ).copy()
-    )
+    # The middles of the pixels of a row, and of a column.
+    across, down = (np.arange(size, dtype=np.float32) + np.float32(0.5) for size in (wide, high))
+    columns, rows = call.const(across), call.const(down[:, None])
     places, inside = [], None
     for row, size in zip(_rows(call, call.real(1)), (shape[2], shape[1]), strict=True):
-        place = n.add(n.add(n.mul(across, row[0]), n.mul(down, row[1])), n.sub(row[3], n.of(0.5)))
+        place = n.add(n.add(n.mul(columns, row[0]), n.mul(rows, row[1])), n.sub(row[3], n.of(0.5)))
         bounds = [
             call.op("GreaterOrEqual", place, n.of(0)),
             call.op("LessOrEqual", place, n.of(size - 1)),

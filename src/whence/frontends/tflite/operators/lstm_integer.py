@@ -47,7 +47,7 @@ def is_integer(layer: Layer) -> bool:
         and all(
             _is_plain(call, index, "INT8")
             and _is_stored(call, index, "INT8")
-            and not _zero(call, index)
+            and not zero_of(call, index)
             for index in weights
         )
         and all(_is_stored(call, index, "INT32") for index in map(layer.bias, layer.gates))
@@ -68,12 +68,12 @@ def _is_plain(call: OperatorCall, index: int, kind: str) -> bool:
     return found is not None and len(found.scales) == 1 and call.tensor(index).type == kind
 
 
-def _zero(call: OperatorCall, index: int) -> int:
+def zero_of(call: OperatorCall, index: int) -> int:
     found = call.quantisation(index)
     return 0 if found is None else int(found.zero_points[0])
 
 
-def _scale(call: OperatorCall, index: int) -> np.float32:
+def scale_of(call: OperatorCall, index: int) -> np.float32:
     found = call.quantisation(index)
     return np.float32(1) if found is None else np.float32(found.scales[0])
 
@@ -81,9 +81,9 @@ def _scale(call: OperatorCall, index: int) -> np.float32:
 def _cell_bits(layer: Layer) -> int | None:
     """The integer bits of the cell; `None` when it is no fixed-point number of 16 bits."""
     call = layer.call
-    if not _is_plain(call, layer.cell_state, "INT16") or _zero(call, layer.cell_state):
+    if not _is_plain(call, layer.cell_state, "INT16") or zero_of(call, layer.cell_state):
         return None
-    mantissa, exponent = math.frexp(float(_scale(call, layer.cell_state)))
+    mantissa, exponent = math.frexp(float(scale_of(call, layer.cell_state)))
     bits = 15 + exponent - 1
     return bits if mantissa == 0.5 and 0 <= bits <= 9 else None
 
@@ -185,17 +185,17 @@ def integer_layer(layer: Layer, x: Ref) -> LayerOutputs:
         for gate in gates
         if (value := call.constant_codes(layer.bias(gate))) is not None
     ]
-    given, hidden_scale = _scale(call, 0), _scale(call, layer.hidden_state)
-    products = call.op("MatMulInteger", x, columns(inputs), call.scalar(_zero(call, 0), DType.I8))
+    given, hidden_scale = scale_of(call, 0), scale_of(call, layer.hidden_state)
+    products = call.op("MatMulInteger", x, columns(inputs), call.scalar(zero_of(call, 0), DType.I8))
     sums = call.op("Add", products, call.const(np.concatenate(biases)))
     multiplier, shift = _multipliers(
-        [float(_scale(call, index) * given) / _GATE_STEP for index in inputs], units
+        [float(scale_of(call, index) * given) / _GATE_STEP for index in inputs], units
     )
     shares = call.clip(
         call.op("FixedPointScale", sums, call.const(multiplier), call.const(shift)), -32768, 32767
     )
     multiplier, shift = _multipliers(
-        [float(_scale(call, index) * hidden_scale) / _GATE_STEP for index in recurrent], units
+        [float(scale_of(call, index) * hidden_scale) / _GATE_STEP for index in recurrent], units
     )
     bits = _cell_bits(layer)
     assert bits is not None
@@ -211,7 +211,7 @@ def integer_layer(layer: Layer, x: Ref) -> LayerOutputs:
     cell = IntegerCell(
         values,
         gates,
-        _zero(call, layer.hidden_state),
+        zero_of(call, layer.hidden_state),
         bits,
         int(min(limit * 2.0 ** (15 - bits), 32767)) if math.isfinite(limit) and limit > 0 else 0,
         fixed_point(2.0**-30 / float(hidden_scale)),

@@ -103,52 +103,41 @@ class Layer:
         return np.asarray(given.scales * weights.scales)
 
 
-def stacked(
-    call: OperatorCall, parts: Sequence[Ref | None], values: Sequence[np.ndarray | None]
+def stack_inputs(
+    call: OperatorCall, indices: Sequence[int], values: Sequence[np.ndarray | None] | None = None
 ) -> Ref:
-    """Matrices or vectors under each other; one constant where all of them are stored."""
+    """Matrices or vectors under each other; one constant where all of them are stored. `values` are
+    what they are, if not what the file says of them.
+    """
+    values = [call.constant(index) for index in indices] if values is None else values
     known = [value for value in values if value is not None]
     if len(known) == len(values):
         return call.const(np.ascontiguousarray(np.concatenate(known, axis=0)))
-    return call.emit("Concat", list(parts), {"axis": 0})
-
-
-def stack_inputs(call: OperatorCall, indices: Sequence[int]) -> Ref:
-    values = [call.constant(index) for index in indices]
-    if all(value is not None for value in values):
-        return stacked(call, [None] * len(values), values)
-    return stacked(call, [call.real(index) for index in indices], [None] * len(indices))
+    return call.emit("Concat", [call.real(index) for index in indices], {"axis": 0})
 
 
 def biases(layer: Layer, gates: Sequence[str]) -> Ref | None:
-    call = layer.call
-    present = [gate for gate in gates if call.has(layer.bias(gate))]
+    call, indices = layer.call, [layer.bias(gate) for gate in gates]
+    present = [index for index in indices if call.has(index)]
     if not present:
         return None
     if len(present) != len(gates):
         call.fail("some of its gates have a bias and some have none")
-    values: list[np.ndarray | None] = []
-    for gate in gates:
-        known = call.constant_codes(layer.bias(gate))
-        if (
-            known is not None
-            and known.dtype.kind == "i"
-            and call.quantisation(layer.bias(gate)) is None
-        ):
-            own = call.tensor(layer.bias(gate)).quantisation
-            known = (
-                known.astype(np.float64) * (layer.bias_scale(gate) if own is None else own.scales)
-            ).astype(np.float32)
-        values.append(
-            known if known is None or known.dtype.kind == "f" else call.constant(layer.bias(gate))
-        )
-    refs = [
-        None if value is not None else call.real(layer.bias(gate))
-        for gate, value in zip(gates, values, strict=True)
-    ]
-    if any(value is None for value in values):
-        refs = [call.real(layer.bias(gate)) for gate in gates]
-    return stacked(call, refs, values)
+    scales = [layer.bias_scale(gate) for gate in gates]
+    values = [stored_bias(call, *each) for each in zip(indices, scales, strict=True)]
+    return stack_inputs(call, indices, values)
+
+
+def stored_bias(call: OperatorCall, index: int, scale: np.ndarray) -> np.ndarray | None:
+    """A bias that is stored, in real numbers: whole numbers are multiples of `scale`, unless the
+    file says of what.
+    """
+    known = call.constant_codes(index)
+    if known is None or known.dtype.kind != "i" or call.quantisation(index) is not None:
+        return call.constant(index)
+    own = call.tensor(index).quantisation
+    unit = scale if own is None else own.scales
+    return np.asarray(known.astype(np.float64) * unit, np.float32)
 
 
 def clip_limit(call: OperatorCall, option: str) -> float:

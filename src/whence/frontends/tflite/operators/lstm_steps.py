@@ -22,6 +22,7 @@ from whence.frontends.tflite.operators.lstm_layer import (
     clip_limit,
     stack_inputs,
     start_of,
+    stored_bias,
 )
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -116,13 +117,10 @@ def _cell(layer: Layer) -> LstmCell:
     if layer.has_projection:
         values["projection"] = _transposed(call, stack_inputs(call, [layer.first + 15]))
         if layer.has(16):
-            known = call.constant_codes(layer.first + 16)
-            if known is not None and known.dtype.kind == "i":
-                own = call.tensor(layer.first + 16).quantisation
-                scale = np.ones(1, np.float32) if own is None else own.scales
-                values["projection bias"] = call.const((known * scale).astype(np.float32))
-            else:
-                values["projection bias"] = call.real(layer.first + 16)
+            known = stored_bias(call, layer.first + 16, np.ones(1, np.float32))
+            values["projection bias"] = (
+                call.real(layer.first + 16) if known is None else call.const(known)
+            )
     # The integer kernels of LiteRT have tanh built in, whatever the option says.
     kind = "TANH" if layer.rounding(layer.cell_state) is not None else call.activation
     return LstmCell(

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
@@ -26,8 +26,6 @@ def _dynamic_update_slice(call: OperatorCall) -> None:
         small > large for small, large in zip(part, whole, strict=True)
     ):
         call.fail(f"a slice of shape {list(part)} does not fit into {list(whole)}")
-    keeps = keeps_codes(call, 0) and keeps_codes(call, 1)
-    target, update = (call.needed(index) if keeps else call.real(index) for index in (0, 1))
     # Only axes up to the last that the slice does not fill need an index; the rest moves in one
     # piece.
     axes = max(
@@ -38,11 +36,12 @@ def _dynamic_update_slice(call: OperatorCall) -> None:
         ),
         default=0,
     )
-    if axes == 0:
-        made = update
-    else:
-        if np.prod(part[:axes], dtype=object) * axes > _MOST_PLACES:
-            call.unsupported(f"a slice of shape {list(part)} in {list(whole)}")
+    if np.prod(part[:axes], dtype=object) * axes > _MOST_PLACES:
+        call.unsupported(f"a slice of shape {list(part)} in {list(whole)}")
+
+    def written(target: Ref, update: Ref) -> Ref:
+        if axes == 0:
+            return update
         limits = np.subtract(whole, part)[:axes].astype(np.int64)
         start = call.op(
             "Slice", call.cast(call.needed(2), DType.I64), call.ints(0), call.ints(axes)
@@ -51,11 +50,9 @@ def _dynamic_update_slice(call: OperatorCall) -> None:
         places = np.stack(
             np.meshgrid(*(np.arange(size) for size in part[:axes]), indexing="ij"), axis=-1
         ).astype(np.int64)
-        made = call.op("ScatterND", target, call.op("Add", call.const(places), start), update)
-    if keeps:
-        call.output_codes(0, made)
-    else:
-        call.output(0, made)
+        return call.op("ScatterND", target, call.op("Add", call.const(places), start), update)
+
+    move(call, written, (0, 1))
 
 
 def _segment_sum(call: OperatorCall) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.lstm_integer import fixed_point
+from whence.frontends.tflite.operators.lstm_integer import fixed_point, scale_of, zero_of
 from whence.frontends.tflite.operators.lstm_layer import Rounding
 from whence.frontends.tflite.quantisation import parameters
 from whence.frontends.tflite.tensors import dtype_of
@@ -35,18 +35,13 @@ def _real(call: OperatorCall, rank: int) -> None:
     The state has, for each filter, its last results, the oldest first. A run drops the oldest and
     appends the new.
     """
-    filters, memory = call.shape(2)
-    batch = call.shape(0)[0]
+    filters, batch = call.shape(2)[0], call.shape(0)[0]
     features = call.op("MatMul", call.real(0), call.op("Transpose", call.real(1), perm=(1, 0)))
     found = call.quantisation(4)
     if found is not None and len(found.scales) == 1:
         scale, zero, _ = parameters(call.tensor(4), found)
         features = Rounding(scale, zero).apply(call, features)
-    newest = call.op("Unsqueeze", features, call.ints(-1))
-    before = call.op("Reshape", call.real(4), call.ints(batch, filters, memory))
-    kept = call.op("Slice", before, call.ints(1), call.ints(memory), call.ints(2))
-    state = call.op("Concat", kept, newest, axis=-1)
-    call.assign_state(4, state)
+    state = _remembered(call, call.real(4), features)
     sums = call.op("ReduceSum", call.op("Mul", state, call.real(2)), call.ints(-1), keepdims=0)
     units = call.op("Reshape", sums, call.ints(batch, filters // rank, rank))
     result = call.op("ReduceSum", units, call.ints(-1), keepdims=0)
@@ -58,6 +53,16 @@ def _real(call: OperatorCall, rank: int) -> None:
         assert bias is not None
         result = call.op("Add", result, bias)
     call.output(0, call.activate(result))
+
+
+def _remembered(call: OperatorCall, before: Ref, newest: Ref) -> Ref:
+    """The state after this run: without the oldest results, with the newest."""
+    filters, memory = call.shape(2)
+    before = call.op("Reshape", before, call.ints(call.shape(0)[0], filters, memory))
+    kept = call.op("Slice", before, call.ints(1), call.ints(memory), call.ints(2))
+    state = call.op("Concat", kept, call.op("Unsqueeze", newest, call.ints(-1)), axis=-1)
+    call.assign_state(4, state)
+    return state
 
 
 _INTEGER = (("INT8",), ("INT8",), ("INT8", "INT16"), ("INT32",), ("INT8", "INT16"))
@@ -87,23 +92,24 @@ def _integer(call: OperatorCall, rank: int) -> None:
     """The same in integers. As in the reference kernels, only the range of codes limits it."""
     filters, memory = call.shape(2)
     batch = call.shape(0)[0]
-    scale = [_scale(call, index) for index in (0, 1, 2, 4)]
+    scale = [scale_of(call, index) for index in (0, 1, 2, 4)]
     made = call.output_quantisation(0)
     weights = call.constant_codes(1)
     assert made is not None
     assert weights is not None
     last = call.ints(-1)
     columns = call.const(np.ascontiguousarray(weights.T))
-    sums = call.op("MatMulInteger", call.needed(0), columns, call.const(_zero(call, 0)))
-    newest = _rescaled(call, sums, scale[0] * scale[1] / scale[3], int(_zero(call, 4)), 4)
-    before = call.op("Reshape", call.needed(4), call.ints(batch, filters, memory))
-    kept = call.op("Slice", before, call.ints(1), call.ints(memory), call.ints(2))
-    state = call.op("Concat", kept, call.op("Unsqueeze", newest, last), axis=-1)
-    call.assign_state(4, state)
+    sums = call.op(
+        "MatMulInteger",
+        call.needed(0),
+        columns,
+        call.scalar(zero_of(call, 0), dtype_of(call.tensor(0))),
+    )
+    newest = _rescaled(call, sums, scale[0] * scale[1] / scale[3], zero_of(call, 4), 4)
+    state = _remembered(call, call.needed(4), newest)
     centred = call.cast(state, DType.I32)
-    if _zero(call, 4):
-        zero = call.const(np.array(int(_zero(call, 4)), np.int32))
-        centred = call.op("Sub", centred, zero)
+    if zero := zero_of(call, 4):
+        centred = call.op("Sub", centred, call.scalar(zero, DType.I32))
     products = call.op("Mul", centred, call.cast(call.needed(2), DType.I32))
     units = call.op("Reshape", products, call.ints(batch, filters // rank, rank * memory))
     result = call.op("ReduceSum", units, last, keepdims=0)
@@ -121,18 +127,6 @@ def _rescaled(call: OperatorCall, sums: Ref, ratio: np.float32, zero: int, like:
     if zero:
         scaled = call.op("Add", scaled, call.scalar(zero, DType.I32))
     return call.cast(call.clip(scaled, *integer_range(dtype)), dtype)
-
-
-def _scale(call: OperatorCall, index: int) -> np.float32:
-    found = call.quantisation(index)
-    assert found is not None
-    return np.float32(found.scales[0])
-
-
-def _zero(call: OperatorCall, index: int) -> np.ndarray:
-    found = call.quantisation(index)
-    assert found is not None
-    return np.array(found.zero_points[0], dtype_of(call.tensor(index)).numpy)
 
 
 MAPPINGS: Mappings = {"SVDF": _svdf}
