@@ -177,7 +177,7 @@ def as_formula(value: Formula | float) -> Formula:
     return value if isinstance(value, Formula) else FormulaNumber(value)
 
 
-def apply(function: Function, *arguments: Formula | float) -> Formula:
+def apply(function: Function, *arguments: Formula | float) -> Application:
     return Application(function, tuple(map(as_formula, arguments)))
 
 

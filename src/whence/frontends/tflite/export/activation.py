@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from whence.frontends.tflite.export.call import ExportCall, Exports
+from whence.frontends.tflite.export.formulas import formula_exporter
 from whence.frontends.tflite.export.units import RELU, RELU6, RELU_N1_TO_1, activation_of
 from whence.frontends.tflite.schema import Option
-from whence.types import DType, TensorType
 
 _CLIPS = {RELU: "RELU", RELU6: "RELU6", RELU_N1_TO_1: "RELU_N1_TO_1"}
 
@@ -41,68 +39,12 @@ def _gelu(call: ExportCall) -> None:
 
 
 def _elu(call: ExportCall) -> None:
-    alpha = call.number("alpha", 1.0)
-    if alpha == 1.0:
+    if call.number("alpha", 1.0) == 1.0:
         call.emit("ELU", [call.input(0)])
     else:
-        call.emit("ADD", _elu_parts(call, alpha))
-
-
-def _elu_parts(call: ExportCall, alpha: float) -> list[int]:
-    """alpha · elu(min(x, 0)) and max(x, 0)"""
-    kind = call.type(0)
-    below = call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)
-    scaled = [call.step("ELU", [below], kind), call.scalar(alpha, kind)]
-    return [call.step("MUL", scaled, kind), call.step("RELU", [call.input(0)], kind)]
-
-
-def _selu(call: ExportCall) -> None:
-    kind, gamma = call.type(0), call.number("gamma", 1.0507009873554805)
-    parts = _elu_parts(call, call.number("alpha", 1.6732632423543772))
-    call.emit("MUL", [call.step("ADD", parts, kind), call.scalar(gamma, kind)])
-
-
-def _hard_sigmoid(call: ExportCall) -> None:
-    # max(0, min(1, alpha · x + beta))
-    kind = call.type(0)
-    scaled = call.step("MUL", [call.input(0), call.scalar(call.number("alpha", 0.2), kind)], kind)
-    moved = call.step("ADD", [scaled, call.scalar(call.number("beta", 0.5), kind)], kind)
-    call.emit("MINIMUM", [call.step("RELU", [moved], kind), call.scalar(1, kind)])
-
-
-def _swish(call: ExportCall) -> None:
-    kind, alpha = call.type(0), call.number("alpha", 1.0)
-    inner = (
-        call.input(0)
-        if alpha == 1.0
-        else call.step("MUL", [call.input(0), call.scalar(alpha, kind)], kind)
-    )
-    call.emit("MUL", [call.input(0), call.step("LOGISTIC", [inner], kind)])
-
-
-def _mish(call: ExportCall) -> None:
-    # x · tanh(log(1 + exp(x))) = x · n / (n + 2) with n = e · (e + 2), e = exp(min(x, 20))
-    kind = call.type(0)
-    e = call.step("EXP", [call.step("MINIMUM", [call.input(0), call.scalar(20, kind)], kind)], kind)
-    n = call.step("MUL", [e, call.step("ADD", [e, call.scalar(2, kind)], kind)], kind)
-    ratio = call.step("DIV", [n, call.step("ADD", [n, call.scalar(2, kind)], kind)], kind)
-    call.emit("MUL", [call.input(0), ratio])
-
-
-def _softsign(call: ExportCall) -> None:
-    kind = call.type(0)
-    size = call.step("ADD", [call.step("ABS", [call.input(0)], kind), call.scalar(1, kind)], kind)
-    call.emit("DIV", [call.input(0), size])
-
-
-def _thresholded(call: ExportCall) -> None:
-    kind = call.type(0)
-    above = call.step(
-        "GREATER",
-        [call.input(0), call.scalar(call.number("alpha", 1.0), kind)],
-        TensorType(DType.BOOL, kind.shape),
-    )
-    call.emit("SELECT_V2", [above, call.input(0), call.const(np.zeros((), kind.dtype.numpy))])
+        steps = formula_exporter("Elu")
+        assert steps is not None
+        steps(call)
 
 
 def _softmax(call: ExportCall, op: str) -> None:
@@ -126,13 +68,7 @@ EXPORTS: Exports = {
     "Clip": _clip,
     "Elu": _elu,
     "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
     "LeakyRelu": _leaky_relu,
     "LogSoftmax": partial(_softmax, op="LOG_SOFTMAX"),
-    "Mish": _mish,
-    "Selu": _selu,
     "Softmax": partial(_softmax, op="SOFTMAX"),
-    "Softsign": _softsign,
-    "Swish": _swish,
-    "ThresholdedRelu": _thresholded,
 }

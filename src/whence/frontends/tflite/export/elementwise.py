@@ -140,22 +140,6 @@ def _shift(call: ExportCall) -> None:
     call.emit("RIGHT_SHIFT", [call.input(0), call.input(1)])
 
 
-def _softplus(call: ExportCall) -> None:
-    # log(1 + exp(-|x|)) + max(x, 0), which overflows nowhere
-    kind = call.type(0)
-    falling = call.step(
-        "EXP", [call.step("NEG", [call.step("ABS", [call.input(0)], kind)], kind)], kind
-    )
-    rest = call.step("LOG", [call.step("ADD", [falling, call.scalar(1, kind)], kind)], kind)
-    call.emit("ADD", [rest, call.step("RELU", [call.input(0)], kind)])
-
-
-def _tan(call: ExportCall) -> None:
-    kind = call.type(0)
-    parts = [call.step(op, [call.input(0)], kind) for op in ("SIN", "COS")]
-    call.emit("DIV", parts)
-
-
 EXPORTS: Exports = {
     **{op: partial(_unary, op=name) for name, op in UNARY.items()},
     **{op: partial(_binary, op=name) for name, op in BINARY.items()},
@@ -172,9 +156,7 @@ EXPORTS: Exports = {
     "Not": partial(_paired, alone="LOGICAL_NOT", together="NOT_EQUAL"),
     "Reciprocal": _reciprocal,
     "Sign": _sign,
-    "Softplus": _softplus,
     "Sum": partial(_folded, op="ADD"),
-    "Tan": _tan,
     "Where": _where,
     "Xor": lambda call: call.emit("NOT_EQUAL", [call.input(0), call.input(1)]),
 }

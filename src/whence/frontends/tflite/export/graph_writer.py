@@ -12,6 +12,7 @@ from whence.frontends.origin_metadata import OriginMetadata, merged_origins
 from whence.frontends.tflite.export.call import ExportCall, Exporter
 from whence.frontends.tflite.export.codes import Codes, codes_of, find_codes
 from whence.frontends.tflite.export.composites import Composite, find_composites
+from whence.frontends.tflite.export.formulas import formula_exporter
 from whence.frontends.tflite.export.state import WrittenState
 from whence.frontends.tflite.export.tidy import tidy
 from whence.frontends.tflite.export.units import (
@@ -159,7 +160,7 @@ class GraphWriter:
         if composite is not None and unit.last is unit.node:
             self._composite(unit.node, composite)
             return
-        exporter = self._exports.get(unit.node.op)
+        exporter = self._exports.get(unit.node.op) or formula_exporter(unit.node.op)
         if exporter is None:
             raise UnsupportedError(
                 f"operator {quoted(unit.node.name)} ({unit.node.op}) cannot be written as"

@@ -21,7 +21,7 @@ from whence.frontends.tflite.quantisation import ROUND_AWAY
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY
-from whence.ops.attributes import get_str
+from whence.ops.attributes import get_float, get_str
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import DType, TensorType
@@ -262,6 +262,9 @@ def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -
         or not isinstance(kind, TensorType)
         or kind.dtype not in _QUANTISED.get(node.op, ())
     ):
+        return False
+    if node.op == "Elu" and get_float(node.attrs, "alpha", 1.0) != 1.0:
+        # Written in several steps, which are on real numbers.
         return False
     inputs = real_inputs(graph, node)
     if bias is not None and (row := bias_operand(graph, node, bias)) is not None:

@@ -1,0 +1,88 @@
+"""Elementwise operators that a file has no operator for, step by step as their formulas say them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from whence.frontends.tflite.export.call import ExportCall, Exporter
+from whence.ops.formula import (
+    Application,
+    Formula,
+    FormulaNumber,
+    FormulaOperand,
+    Function,
+    Parameter,
+    apply,
+    maximum,
+    operand_count,
+)
+from whence.ops.registry import REGISTRY
+from whence.types import DType, TensorType
+
+_TRUTHS = {Function.LT: "LESS", Function.LE: "LESS_EQUAL", Function.EQ: "EQUAL"}
+_STEPS: Mapping[Function, str] = {
+    **_TRUTHS,
+    Function.ABS: "ABS",
+    Function.ADD: "ADD",
+    Function.CHOOSE: "SELECT_V2",
+    Function.COS: "COS",
+    Function.DIV: "DIV",
+    Function.EXP: "EXP",
+    # Formulas apply it where nothing is positive, or use only what of it is negative.
+    Function.EXPM1: "ELU",
+    Function.LOG: "LOG",
+    Function.MAX: "MAXIMUM",
+    Function.MIN: "MINIMUM",
+    Function.MUL: "MUL",
+    Function.NEG: "NEG",
+    Function.SIGMOID: "LOGISTIC",
+    Function.SIN: "SIN",
+    Function.SUB: "SUB",
+    Function.TANH: "TANH",
+}
+_IN_OTHERS: Mapping[Function, Callable[[Formula], Application]] = {
+    # log(1 + exp(x)), which overflows nowhere
+    Function.SOFTPLUS: lambda x: apply(
+        Function.ADD, maximum(x, 0), apply(Function.LOG, 1 + apply(Function.EXP, -abs(x)))
+    ),
+    Function.TAN: lambda x: apply(Function.DIV, apply(Function.SIN, x), apply(Function.COS, x)),
+}
+
+
+def formula_exporter(op: str) -> Exporter | None:
+    """What writes an operator on one operand that has a formula."""
+    definition = REGISTRY.get(op)
+    formula = None if definition is None else definition.formula
+    if not isinstance(formula, Application) or operand_count(formula) != 1:
+        return None
+    return partial(_write, formula=formula)
+
+
+def _write(call: ExportCall, formula: Application) -> None:
+    """Write what computes a formula of the operand and the attributes."""
+    kind = call.output_type()
+    truth = TensorType(DType.BOOL, kind.shape)
+    made: dict[Formula, int] = {}
+
+    def operator(part: Application) -> tuple[str, list[int]]:
+        if part.function in _IN_OTHERS:
+            return operator(_IN_OTHERS[part.function](*part.arguments))
+        if part.function not in _STEPS:
+            call.unsupported(f"there is no {part.function.name} in that format")
+        return _STEPS[part.function], [tensor(each) for each in part.arguments]
+
+    def tensor(part: Formula) -> int:
+        if isinstance(part, Application):
+            if part not in made:
+                result = truth if part.function in _TRUTHS else kind
+                made[part] = call.step(*operator(part), result)
+            return made[part]
+        if isinstance(part, FormulaOperand):
+            return call.input(part.index)
+        if isinstance(part, Parameter):
+            return call.scalar(call.number(part.name, part.default), kind)
+        assert isinstance(part, FormulaNumber)
+        return call.scalar(part.value, kind)
+
+    call.emit(*operator(formula))
