@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
-from whence.errors import ModelError
+from whence.errors import ModelError, WhenceError
 from whence.frontends.naming import quoted
 
 
@@ -35,6 +35,15 @@ def opened(path: Path) -> Iterator[FileIO]:
 def _unreadable(path: Path, error: OSError | ValueError) -> ModelError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return ModelError(f"cannot read {quoted(str(path))}: {reason}")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Where a model file is written, and what belongs to it."""
+    try:
+        yield
+    except OSError as error:
+        raise WhenceError(f"cannot write {quoted(str(path))}: {error.strerror or error}") from None
 
 
 @contextmanager

@@ -6,7 +6,7 @@ the operator's name and origin, types that are inferred from its operands, and a
 ledger:
 
     origin = OperatorOrigin("conv1", 3, frozenset({3}))
-    call = NodeImporter(graph, Constants(graph), origin, "CONV_2D")
+    call = NodeImporter(graph, ConstantPool(graph), origin, "CONV_2D")
     y = call.op("Relu", call.op("Conv", x, call.const(weights)))
     call.enter(call.keep([y], 3))
 

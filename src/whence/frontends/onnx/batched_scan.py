@@ -6,11 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from whence.errors import ModelError
 from whence.frontends.onnx.builder import NodeBuilder
-from whence.frontends.onnx.record import OpRecord
+from whence.frontends.onnx.record import OpRecord, Rewrite
 from whence.frontends.origin_metadata import LOAD
 from whence.graph.graph import Graph
 from whence.graph.iterations import row_length, row_type, stacked_type
@@ -52,28 +50,30 @@ def scan_of_one_text(
     for name, kind in zip(names, kinds, strict=True):
         build.add_input(name, kind)
     rows = names[len(states) :]
-    made = [ref for output in body.outputs if (ref := output.inputs[0]) is not None]
-    results = [f"result_{index}" for index in range(len(made))]
+    results = [f"result_{index}" for index in range(len(body.outputs))]
     inner = results
+    stage = Rewrite(record, build)
     if lengths:
         build.add_input("length", row_type(outer.type_of(lengths) or UNKNOWN, 0))
-        end = _add(build, record, "Unsqueeze", "length", build.constant(np.array([0])))
-        zero = build.constant(np.array([0]))
-        rows = [_add(build, record, "Slice", name, zero, end, zero) for name in rows]
+        zero = stage.ints(0)
+        end = stage.op("Unsqueeze", "length", zero)
+        rows = [stage.op("Slice", name, zero, end, zero) for name in rows]
         inner = [*results[: len(states)], *(f"{name}_cut" for name in results[len(states) :])]
     for name, ref in captured.items():
         build.add_input(f"{name}\0outer", outer.graph.type_of(ref))
+    _append(build, stage)
     captures = [node.ref() for node in graph.inputs[len(graph.inputs) - len(captured) :]]
     attrs: dict[str, Attr] = {"num_scan_inputs": len(scans)}
     if (directions := record.integers("directions")) is not None:
         attrs["scan_input_directions"] = directions
-    inner_types = [body.type_of(ref) for ref in made]
+    inner_types = body.output_types
     count = None if lengths else row_length(types[1][0], 0)
-    _append(
-        build,
-        OpRecord(
-            "Scan", "", record.name, [*names[: len(states)], *rows], inner, attrs, {}, record.source
-        ),
+    scan = record.with_(inputs=[*names[: len(states)], *rows], outputs=inner, attrs=attrs)
+    helper = graph.new_id()
+    build.append(
+        scan,
+        helper,
+        frozenset((record.source,)),
         captures=captures,
         bodies={"body": body},
         types=[
@@ -81,56 +81,21 @@ def scan_of_one_text(
             *(stacked_type(kind, count) for kind in inner_types[len(states) :]),
         ],
     )
+    graph.ledger.record(helper, [(record.source, EdgeKind.LOWER)], LOAD, _RULE)
     if lengths:
-        full = _add(build, record, "Shape", names[len(states)], start=0, end=1)
-        missing = _add(build, record, "Sub", full, end)
+        full = stage.op("Shape", names[len(states)], start=0, end=1)
+        pads = stage.op("Concat", zero, stage.op("Sub", full, end), axis=0)
         for cut, name in zip(inner[len(states) :], results[len(states) :], strict=True):
             # Only the first axis is filled up, whatever the rank.
-            padded = OpRecord(
-                "Pad",
-                "",
-                f"{record.name}/Pad",
-                [cut, _pads(build, record, missing), "", zero],
-                [name],
-                {},
-                {},
-                record.source,
-            )
-            _append(build, padded)
+            stage.into([name], "Pad", cut, pads, "", zero)
+        _append(build, stage)
     for name in results:
         build.add_output(name)
     return graph
 
 
-def _pads(build: NodeBuilder, record: OpRecord, missing: str) -> str:
-    return _add(build, record, "Concat", build.constant(np.array([0])), missing, axis=0)
-
-
-def _add(build: NodeBuilder, record: OpRecord, op: str, *inputs: str, **attrs: Attr) -> str:
-    name = build.fresh(f"{record.name}/{op}")
-    _append(
-        build,
-        OpRecord(op, "", f"{record.name}/{op}", list(inputs), [name], attrs, {}, record.source),
-    )
-    return name
-
-
-def _append(
-    build: NodeBuilder,
-    record: OpRecord,
-    *,
-    captures: Sequence[Ref] = (),
-    bodies: Mapping[str, Graph] | None = None,
-    types: Sequence[ValueType] | None = None,
-) -> None:
-    """An operator that helps the one of the file."""
-    helper = build.graph.new_id()
-    build.append(
-        record,
-        helper,
-        frozenset((record.source,)),
-        captures=captures,
-        bodies=bodies,
-        types=types,
-    )
-    build.graph.ledger.record(helper, [(record.source, EdgeKind.LOWER)], LOAD, _RULE)
+def _append(build: NodeBuilder, stage: Rewrite) -> None:
+    """Make the operators that help the one of the file."""
+    source = stage.record.source
+    build.append_all(stage.records, source, frozenset((source,)), _RULE)
+    stage.records.clear()

@@ -245,15 +245,26 @@ class NodeBuilder:
         )
         origin = self.origin_of(record, origins)
         self.sign(main, origins)
+        self.append_all(records, main, origin, self.upgrader.rule(record), keeper)
+
+    def append_all(
+        self,
+        records: Sequence[OpRecord],
+        main: int,
+        origin: Origin,
+        rule: str,
+        keeper: int | None = None,
+    ) -> None:
+        """Make operators that say one of the file together. The one at `keeper` is node `main` and
+        stands for it, if it is among these; the others help.
+        """
         for index, each in enumerate(records):
             if index == keeper:
                 self.append(each, main, origin)
                 continue
             helper = self.graph.new_id()
             self.append(each, helper, origin)
-            self.graph.ledger.record(
-                helper, [(main, EdgeKind.LOWER)], LOAD, self.upgrader.rule(record)
-            )
+            self.graph.ledger.record(helper, [(main, EdgeKind.LOWER)], LOAD, rule)
 
     def origin_of(self, record: OpRecord, origins: OriginMetadata | None) -> Origin:
         return origins.origin if origins is not None else frozenset((record.source,))

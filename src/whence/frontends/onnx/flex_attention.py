@@ -12,9 +12,8 @@ from whence.frontends.naming import quoted
 from whence.frontends.onnx.builder import NodeBuilder
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord, Rewrite
-from whence.frontends.origin_metadata import LOAD, OriginMetadata
+from whence.frontends.origin_metadata import OriginMetadata
 from whence.ops.operands.attribute_choices import check_type_number
-from whence.provenance import EdgeKind
 from whence.types import DType
 
 PREVIEW = "ai.onnx.preview"
@@ -137,11 +136,5 @@ def _flush(
 ) -> None:
     """Append what is built so far. The operator that makes the result stands for the file's."""
     origin = build.origin_of(stage.record, origins)
-    for index, each in enumerate(stage.records):
-        if last and index == len(stage.records) - 1:
-            build.append(each, main, origin)
-            continue
-        helper = build.graph.new_id()
-        build.append(each, helper, origin)
-        build.graph.ledger.record(helper, [(main, EdgeKind.LOWER)], LOAD, _RULE)
+    build.append_all(stage.records, main, origin, _RULE, len(stage.records) - 1 if last else None)
     stage.records.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +20,8 @@ from onnx import (
     helper,
 )
 
-from whence.errors import UnsupportedError, WhenceError
+from whence.errors import UnsupportedError
+from whence.frontends.files import writing
 from whence.frontends.naming import UniqueNames, quoted
 from whence.frontends.onnx.attributes import write_attribute
 from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, is_extension, lowest_opset
@@ -29,6 +31,7 @@ from whence.frontends.origin_metadata import (
     HISTORY,
     SOURCES,
     TOMBSTONES,
+    OriginMetadata,
     write_history,
     write_origin_metadata,
     write_sources,
@@ -44,7 +47,7 @@ from whence.ops.neural.fused import OPS as SUPERNODES
 from whence.ops.neural.fused import Arg, ExpandedOp, Result, expand
 from whence.ops.signature import OWN_ATTRIBUTES
 from whence.ops.types.onnx_node import split_name, to_type_proto
-from whence.provenance import NO_ORIGIN, Origin
+from whence.provenance import NO_ORIGIN
 from whence.types import DType, TensorType, ValueType
 
 _LOWEST_IR = 10
@@ -65,15 +68,8 @@ def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int 
     beside it, `<name>.data`.
     """
     target = Path(path)
-    weights = ExternalWeights(target, graph, inline_limit)
-    try:
-        model = to_model(graph, weights)
-        weights.close()
-        target.write_bytes(model.SerializeToString())
-    except OSError as error:
-        raise WhenceError(
-            f"cannot write {quoted(str(target))}: {error.strerror or error}"
-        ) from None
+    with writing(target), closing(ExternalWeights(target, graph, inline_limit)) as weights:
+        target.write_bytes(to_model(graph, weights).SerializeToString())
 
 
 class ExternalWeights:
@@ -223,6 +219,9 @@ def _result_name(node: Node) -> str:
     return node.name if node.op == "Output" else str(node.attrs["variable"]) + "_next"
 
 
+_NO_ORIGINS = OriginMetadata(NO_ORIGIN, NO_ORIGIN)
+
+
 class _GraphWriter:
     """Writes one graph. `captured` are the names, outside, of the values its last inputs stand for;
     `shared` those of outer constants.
@@ -255,7 +254,7 @@ class _GraphWriter:
             elif node.op not in BOUNDARY:
                 self._operator(node)
         for ref, name in copies:
-            self._node("Identity", name, [self._names[ref]], [name], {}, NO_ORIGIN, NO_ORIGIN)
+            self._node("Identity", name, [self._names[ref]], [name], {}, _NO_ORIGINS)
 
     def _name_ends(self) -> list[tuple[Ref, str]]:
         """Give inputs and outputs their names. Returns the outputs that must be copies: of inputs,
@@ -301,13 +300,7 @@ class _GraphWriter:
             return
         name = self._writing.values.take(node.name or f"const_{node.id}")
         self._names[node.ref()] = self._shared[id(node.value)] = name
-        origins = (
-            write_origin_metadata(
-                node.origin, self._writing.folded.get(node.id, NO_ORIGIN) & node.origin
-            )
-            if node.origin
-            else {}
-        )
+        origins = write_origin_metadata(*self._origins(node)) if node.origin else {}
         self._tensor(name, node.value, origins)
 
     def _tensor(self, name: str, array: np.ndarray, origins: Mapping[str, str]) -> None:
@@ -325,16 +318,20 @@ class _GraphWriter:
     def _operator(self, node: Node) -> None:
         outputs = [self._output_name(node, index) for index in range(len(node.outputs))]
         inputs = ["" if ref is None else self._names[ref] for ref in node.inputs]
-        folded = self._writing.folded.get(node.id, NO_ORIGIN) & node.origin
+        origins = self._origins(node)
         if node.op in _SUPERNODES:
-            self._supernode(node, inputs, outputs[0], folded)
+            self._supernode(node, inputs, outputs[0], origins)
             return
         formal = len(inputs) - _captures(node)
         proto = self._node(
-            node.op, node.name, inputs[:formal], outputs, _written_attrs(node), node.origin, folded
+            node.op, node.name, inputs[:formal], outputs, _written_attrs(node), origins
         )
         for name, body in node.bodies.items():
             self._body(proto, name, body, inputs[formal:], keeps_names=is_extension(node.op))
+
+    def _origins(self, node: Node) -> OriginMetadata:
+        folded = self._writing.folded.get(node.id, NO_ORIGIN)
+        return OriginMetadata(node.origin, folded & node.origin)
 
     def _output_name(self, node: Node, index: int) -> str:
         ref = node.ref(index)
@@ -343,7 +340,9 @@ class _GraphWriter:
             self._names[ref] = self._writing.values.take(base if index == 0 else f"{base}_{index}")
         return self._names[ref]
 
-    def _supernode(self, node: Node, inputs: Sequence[str], output: str, folded: Origin) -> None:
+    def _supernode(
+        self, node: Node, inputs: Sequence[str], output: str, origins: OriginMetadata
+    ) -> None:
         types = [None if ref is None else self._graph.type_of(ref) for ref in node.inputs]
         steps = _steps(node, types)
         results: list[str] = []
@@ -364,8 +363,7 @@ class _GraphWriter:
                 arguments,
                 [results[-1]],
                 step.attrs,
-                node.origin,
-                folded,
+                origins,
             )
 
     def _scalar(self, node: Node, value: float) -> str:
@@ -399,8 +397,7 @@ class _GraphWriter:
         inputs: Sequence[str],
         outputs: Sequence[str],
         attrs: Mapping[str, Attr],
-        origin: Origin,
-        folded: Origin,
+        origins: OriginMetadata,
     ) -> NodeProto:
         domain, plain = split_name(op)
         proto: NodeProto = self._proto.node.add()
@@ -413,7 +410,7 @@ class _GraphWriter:
         proto.output.extend(outputs)
         for key, value in attributes_at(op, attrs, self._writing.opsets[domain]).items():
             write_attribute(proto, key, value)
-        for key, text in write_origin_metadata(origin, folded).items():
+        for key, text in write_origin_metadata(*origins).items():
             proto.metadata_props.add(key=key, value=text)
         return proto
 

@@ -21,7 +21,7 @@ whence cannot).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -213,9 +213,8 @@ class OperatorCall(OperatorOfFile):
 
     def output(self, index: int, ref: Ref) -> None:
         """Name a value in real numbers as output `index`, quantised where the file's tensor is."""
-        if index >= len(self.record.outputs) or self.record.outputs[index] == ABSENT:
-            return
-        self.output_codes(index, self.as_output(index, ref))
+        if self.has_output(index):
+            self.output_codes(index, self.as_output(index, ref))
 
     def as_output(self, index: int, ref: Ref) -> Ref:
         """A value in real numbers, quantised as output `index` of the file is."""
@@ -235,7 +234,7 @@ class OperatorCall(OperatorOfFile):
 
     def output_codes(self, index: int, ref: Ref) -> None:
         """Name a value as output `index`, as it is."""
-        if index >= len(self.record.outputs) or self.record.outputs[index] == ABSENT:
+        if not self.has_output(index):
             return
         if index in self._outputs:
             self.fail(f"its output {index} is made twice")
@@ -308,21 +307,19 @@ class OperatorCall(OperatorOfFile):
         if not self._pending and not self._outputs and not self._is_accounted_for:
             self.bury(Reason.ABSORBED, f"{self.name} does nothing but tell others what to do")
         self.enter(keeper)
-        for index, tensor in enumerate(self.record.outputs):
-            if tensor == ABSENT:
-                continue
-            if index not in self._outputs:
-                self.fail(f"its output {index} is not mapped")
-            self.subgraph.define(tensor, self._outputs[index])
+        for index, ref in self._mapped():
+            self.subgraph.define(self.record.outputs[index], ref)
 
     def results(self) -> list[Ref]:
         """End in a graph that the operator holds: put all nodes there; its outputs."""
         self.enter()
-        made = [index for index, tensor in enumerate(self.record.outputs) if tensor != ABSENT]
-        for index in made:
+        return [ref for _, ref in self._mapped()]
+
+    def _mapped(self) -> Iterator[tuple[int, Ref]]:
+        for index in filter(self.has_output, range(len(self.record.outputs))):
             if index not in self._outputs:
                 self.fail(f"its output {index} is not mapped")
-        return [self._outputs[index] for index in made]
+            yield index, self._outputs[index]
 
     def rename(self, node: Node, number: int) -> None:
         old = node.id

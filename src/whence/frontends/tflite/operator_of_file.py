@@ -41,6 +41,9 @@ class OperatorOfFile(Emitter):
         """Is input `index` given?"""
         return index < len(self.record.inputs) and self.record.inputs[index] != ABSENT
 
+    def has_output(self, index: int) -> bool:
+        return index < len(self.record.outputs) and self.record.outputs[index] != ABSENT
+
     def tensor(self, index: int) -> TensorRecord:
         """The file's record of an input that is given."""
         return self.subgraph.tensor(self.input_number(index))
@@ -50,9 +53,7 @@ class OperatorOfFile(Emitter):
 
     def type(self, index: int) -> TensorType:
         """The type of an input as it is in the file, with the shape that inference found."""
-        kind = self.type_of(self.subgraph.value(self.input_number(index)))
-        if not isinstance(kind, TensorType):
-            self.fail(f"input {index} is not a tensor but {kind}")
+        kind = self.tensor_type_of(self.subgraph.value(self.input_number(index)))
         if kind.shape is None:
             declared = self.subgraph.declared(self.input_number(index))
             return TensorType(
@@ -115,6 +116,6 @@ class OperatorOfFile(Emitter):
 
     def output_number(self, index: int) -> int:
         """The number of the tensor that is this output."""
-        if index >= len(self.record.outputs) or self.record.outputs[index] == ABSENT:
+        if not self.has_output(index):
             self.fail(f"output {index} is missing; it has {len(self.record.outputs)}")
         return self.record.outputs[index]

@@ -146,7 +146,7 @@ class GraphScope:
             found = (
                 self._make_variable(key, key.removeprefix("/"), value)
                 if self.reading.use.is_assigned(key)
-                else self.const(value, key.removeprefix("/"))
+                else self.constants.add(value, key.removeprefix("/"))
             )
         if found is not None:
             self.present[key] = found
@@ -175,9 +175,6 @@ class GraphScope:
             attrs["initial"] = np.array(flat[0]) if np.all(flat == flat[0]) else value
         node = Node(self.graph.new_id(), "Variable", (), (kind,), attrs, name=unique)
         return self.graph.prepend(node).ref()
-
-    def const(self, array: np.ndarray, name: str = "") -> Ref:
-        return self.constants.add(array, name)
 
     def value_of(self, ref: Ref) -> np.ndarray | None:
         """The value, if it is a constant or follows from shapes."""
@@ -309,7 +306,9 @@ class SubgraphScope:
         ref = self._values.get(index)
         if ref is None:
             tensor = self.tensor(index)
-            ref = self._values[index] = self.scope.const(self._constant(index, tensor), tensor.name)
+            ref = self._values[index] = self.scope.constants.add(
+                self._constant(index, tensor), tensor.name
+            )
         return ref
 
     def constant(self, index: int) -> np.ndarray | None:

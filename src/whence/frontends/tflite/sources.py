@@ -68,50 +68,10 @@ class TfliteSources:
 def find_sources(model: ModelRecord) -> TfliteSources:
     tables = read_tables(model.metadata)
     by_operator = origins(tables.sources, tables.ops)
-    if not by_operator:
-        return _first_file(model, tables.notes)
-    return _continued(model, tables, by_operator)
-
-
-def metadata_of(sources: TfliteSources) -> dict[str, str]:
-    """What the graph keeps of the tables, for the writer."""
-    found = (
-        {}
-        if sources.luci_ids is None
-        else {SOURCE_IDS: json.dumps(list(sources.luci_ids), separators=(",", ":"))}
-    )
-    return found | (
-        {SOURCE_NAMES: json.dumps(list(sources.luci_names))} if sources.luci_names else {}
-    )
-
-
-def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
-    """The name of an operator: that of its first output."""
-    outputs = [index for index in operator.outputs if index >= 0]
-    return (subgraph.tensors[outputs[0]].name if outputs else "") or NO_NAME
-
-
-def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> TfliteSources:
-    operators: list[SourceOp] = []
-    places: list[list[OperatorOrigin]] = []
-    names = UniqueNames()
-    for index, subgraph in enumerate(model.subgraphs):
-        places.append([])
-        for operator in subgraph.operators:
-            number = len(operators) + 1
-            name = names.take(node_name(subgraph, operator))
-            source = _source(number, name, index, subgraph, operator, len(places[-1]))
-            operators.append(source)
-            places[-1].append(OperatorOrigin(source.name, number, frozenset((number,))))
-    return TfliteSources(operators, places, (), None, notes)
-
-
-def _continued(
-    model: ModelRecord, tables: LuciTables, by_operator: Mapping[int, frozenset[int]]
-) -> TfliteSources:
-    ids = sorted(tables.sources)
+    # Without tables, the file is the first one.
+    ids = sorted(tables.sources) if by_operator else []
+    own = dict(model.metadata) if by_operator else {}
     number_of = {luci: number for number, luci in enumerate(ids, 1)}
-    own = dict(model.metadata)
     names = UniqueNames()
     operators = _named(tables, ids, names, own.get(SOURCES))
     n_first = len(operators)
@@ -163,11 +123,29 @@ def _continued(
         operators,
         places,
         [*stones, *_dropped(n_first, places, stones)],
-        ids,
+        ids or None,
         tables.notes,
         as_they_are,
         history,
     )
+
+
+def metadata_of(sources: TfliteSources) -> dict[str, str]:
+    """What the graph keeps of the tables, for the writer."""
+    found = (
+        {}
+        if sources.luci_ids is None
+        else {SOURCE_IDS: json.dumps(list(sources.luci_ids), separators=(",", ":"))}
+    )
+    return found | (
+        {SOURCE_NAMES: json.dumps(list(sources.luci_names))} if sources.luci_names else {}
+    )
+
+
+def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
+    """The name of an operator: that of its first output."""
+    outputs = [index for index in operator.outputs if index >= 0]
+    return (subgraph.tensors[outputs[0]].name if outputs else "") or NO_NAME
 
 
 def _named(

@@ -18,8 +18,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from whence.errors import ModelError, WhenceError
-from whence.frontends.naming import quoted
+from whence.errors import ModelError
+from whence.frontends.files import writing
 from whence.frontends.origin_metadata import (
     FOLDED,
     HISTORY,
@@ -57,12 +57,8 @@ def write_circle(graph: Graph, path: str | os.PathLike[str]) -> None:
 
 def _write(graph: Graph, target: Path, form: str) -> None:
     data = serialise(to_records(graph, form))
-    try:
+    with writing(target):
         target.write_bytes(data)
-    except OSError as error:
-        raise WhenceError(
-            f"cannot write {quoted(str(target))}: {error.strerror or error}"
-        ) from None
 
 
 def to_records(graph: Graph, form: str) -> ModelRecord:

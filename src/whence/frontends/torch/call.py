@@ -51,9 +51,6 @@ class Reading:
     def __post_init__(self) -> None:
         self.constants = ConstantPool(self.graph)
 
-    def const(self, array: np.ndarray, name: str = "") -> Ref:
-        return self.constants.add(array, name)
-
 
 class AtenCall(NodeImporter):
     """One node of PyTorch's graph while it is mapped."""

@@ -104,7 +104,7 @@ def _attribute(reading: Reading, node: FxNode) -> Ref:
         raise UnsupportedError(
             f"operators that use {node.target!r}: whence reads no graphs inside graphs of PyTorch"
         )
-    return reading.const(array_of(found), str(node.target))
+    return reading.constants.add(array_of(found), str(node.target))
 
 
 def _add_inputs(reading: Reading, program: TracedProgram) -> None:
@@ -115,7 +115,7 @@ def _add_inputs(reading: Reading, program: TracedProgram) -> None:
         if given.kind is InputKind.CONSTANT:
             # What nothing reads need not be there.
             if node.users:
-                reading.values[node.name] = reading.const(given.value, given.name)
+                reading.values[node.name] = reading.constants.add(given.value, given.name)
         elif given.kind is InputKind.STATE:
             reading.values[node.name] = _variable(graph, given.name, given.value)
         elif given.kind is InputKind.FIXED:
@@ -143,7 +143,7 @@ def _size(reading: Reading, tensors: Sequence[FxNode], node: FxNode, given: Trac
             attrs: dict[str, Attr] = {"start": axis, "end": axis + 1}
             kind = TensorType(dtype_of("int64"), (1,))
             shape = graph.append(Node(graph.new_id(), "Shape", [ref], (kind,), attrs))
-            scalar = reading.const(np.array([], np.int64))
+            scalar = reading.constants.add(np.array([], np.int64))
             size = TensorType(kind.dtype, ())
             inputs = [shape.ref(), scalar]
             return graph.append(Node(graph.new_id(), "Reshape", inputs, (size,))).ref()
@@ -182,7 +182,7 @@ def _add_outputs(reading: Reading, program: TracedProgram, results: Sequence[Any
             continue
         value = reading.values[result.name]
         if isinstance(value, int | float):
-            value = reading.const(np.array(value))
+            value = reading.constants.add(np.array(value))
         assert isinstance(value, Ref)
         if given.variable:
             attrs: dict[str, Attr] = {"variable": given.variable}

@@ -32,7 +32,7 @@ from whence.frontends.tflite.tensors import DTYPES
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.types import DType, Shape, TensorType
+from whence.types import Dim, DType, Shape, TensorType
 
 if TYPE_CHECKING:
     from whence.frontends.tflite.export.graph_writer import GraphWriter
@@ -331,6 +331,21 @@ class ExportCall:
         shape = self.known_rank(kind)
         result = TensorType(kind.dtype, tuple(shape[axis] for axis in order))
         return self.step("TRANSPOSE", [tensor, self.ints(order)], result), result
+
+    def emit_channels_last(
+        self,
+        op: str,
+        options: Mapping[str, Option],
+        others: Sequence[int] = (),
+        made: Sequence[Dim] | None = None,
+    ) -> None:
+        """Write an operator on images whose channels are last, for one on images whose channels
+        come first. `made` is the shape of its result, if not that of its input.
+        """
+        transposed, kind = self.transposed(self.input(0), self.type(0), (0, 2, 3, 1))
+        result = kind if made is None else TensorType(kind.dtype, tuple(made))
+        step = self.step(op, [transposed, *others], result, options)
+        self.emit("TRANSPOSE", [step, self.ints((0, 3, 1, 2))])
 
     def reshaped(self, tensor: int, shape: Sequence[int]) -> int:
         """The tensor in another shape; codes mean what they meant."""

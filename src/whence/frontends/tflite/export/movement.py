@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
+from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
 
@@ -170,11 +171,7 @@ def _depth_to_space(call: ExportCall) -> None:
     size = call.integer("blocksize")
     kind = call.type(0).dtype
     if call.text("mode", "DCR") == "DCR":
-        transposed, _ = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
-        made = call.step(
-            "DEPTH_TO_SPACE", [transposed], TensorType(kind, (n, h, w, c)), {"block_size": size}
-        )
-        call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
+        call.emit_channels_last("DEPTH_TO_SPACE", {"block_size": size}, made=(n, h, w, c))
         return
     cut = call.reshaped(call.input(0), (n, c, size, size, h // size, w // size))
     moved = call.step(
@@ -187,14 +184,8 @@ def _depth_to_space(call: ExportCall) -> None:
 
 def _space_to_depth(call: ExportCall) -> None:
     n, c, h, w = call.output_shape()
-    transposed, _ = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
-    made = call.step(
-        "SPACE_TO_DEPTH",
-        [transposed],
-        TensorType(call.type(0).dtype, (n, h, w, c)),
-        {"block_size": call.integer("blocksize")},
-    )
-    call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
+    options: dict[str, Option] = {"block_size": call.integer("blocksize")}
+    call.emit_channels_last("SPACE_TO_DEPTH", options, made=(n, h, w, c))
 
 
 EXPORTS: Exports = {

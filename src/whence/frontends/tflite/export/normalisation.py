@@ -45,14 +45,8 @@ def _instance(call: ExportCall) -> None:
         and scale is not None
         and shift is not None
     ):
-        transposed, kind = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
-        made = call.step(
-            "INSTANCE_NORM",
-            [transposed, call.const(scale), call.const(shift)],
-            kind,
-            {"epsilon": epsilon, "fused_activation_function": 0},
-        )
-        call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
+        options: dict[str, Option] = {"epsilon": epsilon, "fused_activation_function": 0}
+        call.emit_channels_last("INSTANCE_NORM", options, [call.const(scale), call.const(shift)])
         return
     normal = _standardised(call, tuple(range(2, rank)), epsilon)
     spread = (-1,) + (1,) * (rank - 2)
@@ -124,9 +118,7 @@ def _local_response(call: ExportCall) -> None:
         "alpha": call.number("alpha", 1e-4) / size,
         "beta": call.number("beta", 0.75),
     }
-    transposed, kind = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
-    made = call.step("LOCAL_RESPONSE_NORMALIZATION", [transposed], kind, options)
-    call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
+    call.emit_channels_last("LOCAL_RESPONSE_NORMALIZATION", options)
 
 
 def _length(call: ExportCall) -> None:

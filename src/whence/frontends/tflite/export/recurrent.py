@@ -35,6 +35,15 @@ class _Layer:
     def hidden(self) -> int:
         return int(self.recurrence.shape[2])
 
+    @property
+    def biases(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the first direction: what is added to the product with the input, and with the state;
+        zeros where there are none.
+        """
+        count = self.recurrence.shape[1]
+        both = np.zeros(2 * count, np.float32) if self.bias is None else self.bias[0]
+        return both[:count], both[count:]
+
 
 def _layer(call: ExportCall, gates: int, functions: tuple[str, ...]) -> _Layer:
     weights, recurrence = call.value(1), call.value(2)
@@ -107,8 +116,7 @@ def _one_direction(call: ExportCall, layer: _Layer, states: Sequence[Node]) -> i
         first = _LSTM_GATES[name] * hidden
         return np.ascontiguousarray(matrix[first : first + hidden])
 
-    bias = np.zeros(8 * hidden, np.float32) if layer.bias is None else layer.bias[0]
-    both = bias[: 4 * hidden] + bias[4 * hidden :]
+    both = np.add(*layer.biases)
     weights = [call.const(gate(layer.weights[0], name)) for name in _LSTM_GATES]
     recurrence = [call.const(gate(layer.recurrence[0], name)) for name in _LSTM_GATES]
     biases = [call.const(gate(both, name)) for name in _LSTM_GATES]
@@ -157,8 +165,7 @@ def _rnn(call: ExportCall) -> None:
         call.unsupported("a layer that begins anew in every run")
     time, batch, _ = call.shape(0)
     hidden = layer.hidden
-    bias = np.zeros(2 * hidden, np.float32) if layer.bias is None else layer.bias[0]
-    constants = [layer.weights[0], layer.recurrence[0], bias[:hidden] + bias[hidden:]]
+    constants = [layer.weights[0], layer.recurrence[0], np.add(*layer.biases)]
     inputs = [
         _in_order(call, layer, call.input(0), call.type(0)),
         *(call.const(np.ascontiguousarray(each)) for each in constants),
@@ -229,20 +236,14 @@ def _gru(call: ExportCall) -> None:
         call.unsupported("a layer that runs backwards, or resets before the product")
     time, batch, _ = call.shape(0)
     hidden = layer.hidden
-    bias = np.zeros(6 * hidden, np.float32) if layer.bias is None else layer.bias[0]
+    of_input, of_state = layer.biases
     state = call.value(5) if call.has(5) else np.zeros((1, batch, hidden), np.float32)
     if state is None:
         call.unsupported("a state to begin with that is computed while the model runs")
     every = call.is_used(0)
     if every and call.is_used(1):
         call.unsupported("the results of all steps and of the last")
-    constants = [
-        layer.recurrence[0],
-        bias[3 * hidden :],
-        layer.weights[0],
-        bias[: 3 * hidden],
-        state[0],
-    ]
+    constants = [layer.recurrence[0], of_state, layer.weights[0], of_input, state[0]]
     inputs = [call.input(0), *(call.const(np.ascontiguousarray(each)) for each in constants)]
     options: dict[str, Option] = {
         "fused_activation_function": _TANH,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
-from whence.types import TensorType
 
 _NEAREST = {
     ("asymmetric", "floor"): (False, False),
@@ -45,14 +44,7 @@ def _resize(call: ExportCall) -> None:
         return
     if call.is_quantised:
         call.unsupported("quantised, with channels before the image")
-    transposed, kind = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
-    made = call.step(
-        op,
-        [transposed, call.ints(size)],
-        TensorType(kind.dtype, (after[0], *after[2:], after[1])),
-        options,
-    )
-    call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
+    call.emit_channels_last(op, options, [call.ints(size)], (after[0], *after[2:], after[1]))
 
 
 def _kind(

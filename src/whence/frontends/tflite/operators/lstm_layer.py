@@ -29,6 +29,15 @@ class Rounding:
         return at.op("DequantizeLinear", at.op("QuantizeLinear", value, scale, zero), scale, zero)
 
 
+def rounding_of(call: OperatorCall, state: int) -> Rounding | None:
+    """What a state is rounded to, if it is kept in codes of one scale."""
+    found = call.quantisation(state)
+    if found is None or len(found.scales) != 1:
+        return None
+    scale, zero, _ = parameters(call.tensor(state), found)
+    return Rounding(scale, zero)
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One direction of a layer: where its inputs stand in the operator's list."""
@@ -85,13 +94,7 @@ class Layer:
         return self.norms + GATES.index(gate)
 
     def rounding(self, state: int) -> Rounding | None:
-        if not self.call.has(state):
-            return None
-        found = self.call.quantisation(state)
-        if found is None or len(found.scales) != 1:
-            return None
-        scale, zero, _ = parameters(self.call.tensor(state), found)
-        return Rounding(scale, zero)
+        return rounding_of(self.call, state)
 
     def bias_scale(self, gate: str) -> np.ndarray:
         """What a whole number in a gate's bias stands for, unless the bias says so itself."""

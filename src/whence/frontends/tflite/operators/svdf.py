@@ -9,8 +9,7 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm_integer import fixed_point, scale_of, zero_of
-from whence.frontends.tflite.operators.lstm_layer import Rounding
-from whence.frontends.tflite.quantisation import parameters
+from whence.frontends.tflite.operators.lstm_layer import rounding_of
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Ref
 from whence.ops.quantised.quantise import integer_range
@@ -37,10 +36,8 @@ def _real(call: OperatorCall, rank: int) -> None:
     """
     filters, batch = call.shape(2)[0], call.shape(0)[0]
     features = call.op("MatMul", call.real(0), call.op("Transpose", call.real(1), perm=(1, 0)))
-    found = call.quantisation(4)
-    if found is not None and len(found.scales) == 1:
-        scale, zero, _ = parameters(call.tensor(4), found)
-        features = Rounding(scale, zero).apply(call, features)
+    if (rounding := rounding_of(call, 4)) is not None:
+        features = rounding.apply(call, features)
     state = _remembered(call, call.real(4), features)
     sums = call.op("ReduceSum", call.op("Mul", state, call.real(2)), call.ints(-1), keepdims=0)
     units = call.op("Reshape", sums, call.ints(batch, filters // rank, rank))
