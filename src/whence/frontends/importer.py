@@ -26,7 +26,7 @@ from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.naming import quoted, shown
 from whence.frontends.origin_metadata import LOAD, Passage
 from whence.graph.graph import Graph
-from whence.graph.node import Node, Ref
+from whence.graph.node import Node, Ref, const_node
 from whence.ops.definition import Attr, TypeQuery, labelled
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin
 from whence.types import DType, TensorType, ValueType
@@ -60,8 +60,7 @@ class ConstantPool:
         key = (str(array.dtype), array.shape, array.tobytes()) if small else None
         if key is not None and key in self._shared:
             return self._shared[key]
-        kind, number = TensorType.of(array), self._graph.new_id()
-        ref = self._graph.prepend(Node(number, "Const", (), (kind,), value=array, name=name)).ref()
+        ref = self._graph.prepend(const_node(self._graph.new_id(), array, name)).ref()
         if key is not None:
             self._shared[key] = ref
         return ref
@@ -225,6 +224,17 @@ class NodeImporter:
 
     def __str__(self) -> str:
         return f"operator {quoted(self.place.name)} ({shown(self.name)})"
+
+
+def add_variable(graph: Graph, name: str, value: np.ndarray) -> Ref:
+    """A variable that begins with a value, as each run reads it."""
+    attrs: dict[str, Attr] = {}
+    if np.any(value):
+        flat = value.reshape(-1)
+        # One element says it all where all are equal.
+        attrs["initial"] = np.array(flat[0]) if np.all(flat == flat[0]) else value
+    kind = TensorType.of(value)
+    return graph.prepend(Node(graph.new_id(), "Variable", (), (kind,), attrs, name=name)).ref()
 
 
 def record_earlier(

@@ -12,7 +12,7 @@ from whence.ops.definition import Attr
 from whence.ops.registry import REGISTRY
 from whence.ops.tensor.shape import dimension_value
 from whence.provenance import NO_ORIGIN, EdgeKind, Origin
-from whence.types import ValueType
+from whence.types import TensorType, ValueType
 
 if TYPE_CHECKING:
     from whence.graph.graph import Graph
@@ -157,3 +157,9 @@ class Node:
         # stays one line.
         op = self.op if self.op.isprintable() else repr(self.op)
         return f"<%{self.id} {op}({inputs}) {self.name!r}>"
+
+
+def const_node(node_id: int, value: np.ndarray, name: str = "", origin: Origin = NO_ORIGIN) -> Node:
+    """A constant with its data."""
+    kind = TensorType.of(value)
+    return Node(node_id, "Const", (), (kind,), name=name, origin=origin, value=value)

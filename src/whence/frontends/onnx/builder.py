@@ -27,11 +27,11 @@ from whence.graph.merge import (
     without_dims,
     without_shape,
 )
-from whence.graph.node import Node, Ref
+from whence.graph.node import Node, Ref, const_node
 from whence.ops.definition import Attr, TypeQuery
 from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombstone
-from whence.types import UNKNOWN, TensorType, ValueType
+from whence.types import UNKNOWN, ValueType
 
 _WITH_GRAPHS = frozenset(
     {
@@ -161,17 +161,7 @@ class NodeBuilder:
         self, name: str, array: np.ndarray, origins: OriginMetadata | None = None
     ) -> None:
         origin = NO_ORIGIN if origins is None else origins.origin
-        node = self.graph.append(
-            Node(
-                self.graph.new_id(),
-                "Const",
-                (),
-                (TensorType.of(array),),
-                value=array,
-                name=name,
-                origin=origin,
-            )
-        )
+        node = self.graph.append(const_node(self.graph.new_id(), array, name, origin))
         self.sign(node.id, origins)
         self._give(name, node.ref())
 
@@ -301,15 +291,7 @@ class NodeBuilder:
         if _is_constant(record):
             value = record.attrs["value"]
             assert isinstance(value, np.ndarray)
-            node = Node(
-                node_id,
-                "Const",
-                (),
-                (TensorType.of(value),),
-                name=record.name,
-                origin=origin,
-                value=value,
-            )
+            node = const_node(node_id, value, record.name, origin)
         else:
             inputs = [self._ref(name, record) for name in record.inputs]
             attrs: dict[str, Attr] = record.attrs

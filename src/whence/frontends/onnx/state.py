@@ -16,6 +16,7 @@ import numpy as np
 from onnx import ModelProto
 
 from whence.errors import ModelError
+from whence.frontends.importer import add_variable
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import read_entries
 from whence.graph.graph import Graph
@@ -59,11 +60,9 @@ def restore_state(
             continue
         value = initial[node.name]
         kind = TensorType.of(value)
-        attrs: dict[str, Attr] = {"initial": value} if np.any(value) else {}
-        variable = Node(graph.new_id(), "Variable", (), (kind,), attrs, name=node.name)
-        graph.prepend(variable)
+        variable = add_variable(graph, node.name, value)
         for user, index in graph.uses(node.ref()):
-            graph.set_input(user, index, variable.ref())
+            graph.set_input(user, index, variable)
         graph.remove(node)
         output = outputs[pairs[node.name]]
         ref = output.first_input

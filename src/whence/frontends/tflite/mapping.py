@@ -46,7 +46,7 @@ from whence.frontends.tflite.records import (
 )
 from whence.frontends.tflite.scope import SubgraphScope
 from whence.frontends.tflite.tensors import dtype_of
-from whence.graph.node import Node, Ref
+from whence.graph.node import Node, Ref, const_node
 from whence.ops.definition import Attr
 from whence.ops.quantised.quantise import integer_range
 from whence.provenance import Reason
@@ -252,9 +252,7 @@ class OperatorCall(OperatorOfFile):
 
     def output_constant(self, index: int, array: np.ndarray) -> None:
         """Say that output `index` is a constant."""
-        node = self.hold(
-            Node(self.scope.graph.new_id(), "Const", (), (TensorType.of(array),), value=array)
-        )
+        node = self.hold(const_node(self.scope.graph.new_id(), array))
         self.scope.learn(node.ref(), array)
         self._outputs[index] = node.ref()
 

@@ -19,7 +19,7 @@ from flatbuffers.number_types import Int32Flags
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
-from whence.frontends.tflite.schema import Options, SchemaReader
+from whence.frontends.tflite.schema import Option, Options, SchemaReader
 
 TFLITE = "tflite"
 CIRCLE = "circle"
@@ -330,8 +330,8 @@ def _sparsity(read: SchemaReader, found: Any | None) -> SparsityRecord | None:
         return None
     dimensions = []
     for each in read.tables(found, "DimMetadata"):
-        segments = read.member(each, "ArraySegments", "SparseIndexVector")
-        indices = read.member(each, "ArrayIndices", "SparseIndexVector")
+        segments = read.union(each, "ArraySegments", "SparseIndexVector")
+        indices = read.union(each, "ArrayIndices", "SparseIndexVector")
         values = [
             np.empty(0, np.int64) if part is None else read.array(part, "Values").astype(np.int64)
             for part in (segments, indices)
@@ -350,16 +350,13 @@ def _operator(
     name, version = names[code]
     inputs, outputs = read.ints(operator, "Inputs"), read.ints(operator, "Outputs")
     intermediates = read.ints(operator, "Intermediates")
-    for index in (
-        *(i for i in inputs if i != ABSENT),
-        *(i for i in outputs if i != ABSENT),
-        *(i for i in intermediates if i != ABSENT),
-    ):
-        _check_index(index, n_tensors, f"tensor of a {name}")
-    options = {
-        **read.union(operator, "BuiltinOptions", "BuiltinOptions"),
-        **read.union(operator, "BuiltinOptions2", "BuiltinOptions2"),
-    }
+    for index in (*inputs, *outputs, *intermediates):
+        if index != ABSENT:
+            _check_index(index, n_tensors, f"tensor of a {name}")
+    options: dict[str, Option] = {}
+    for field in ("BuiltinOptions", "BuiltinOptions2"):
+        if (table := read.union(operator, field, field)) is not None:
+            options.update(read.members(table))
     return OperatorRecord(
         name,
         version,

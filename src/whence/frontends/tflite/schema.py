@@ -61,8 +61,9 @@ class SchemaReader:
         return None if found is None else self._checked(found)
 
     def tables(self, owner: Any, field: str) -> list[Any]:
-        count = self._count(owner, field, 4)
-        get = getattr(owner, field)
+        count, get = int(getattr(owner, f"{field}Length")()), getattr(owner, field)
+        if count * 4 > len(self._data):
+            raise ModelError(f"its {field.lower()} claim {count} entries, more than the file holds")
         return [self._checked(get(index)) for index in range(count)]
 
     def array(self, owner: Any, field: str) -> np.ndarray:
@@ -89,24 +90,20 @@ class SchemaReader:
         self._spend(len(found))
         return str(found.decode("utf-8", "backslashreplace"))
 
-    def union(self, owner: Any, field: str, enum: str) -> Options:
-        """The members of the table that a union field holds, by their names in the schema."""
+    def union(self, owner: Any, field: str, enum: str) -> Any | None:
+        """The table that a union field holds."""
         kind = getattr(owner, f"{field}Type")()
         if kind == 0:
-            return {}
+            return None
         name = self.names(enum).get(kind)
         if name is None:
-            raise ModelError(f"options of kind {kind} are not in the schema")
+            raise ModelError(f"its {field} of kind {kind} are not in the schema")
         found = getattr(owner, field)()
-        return {} if found is None else self.members(self._member(name, found))
-
-    def member(self, owner: Any, field: str, enum: str) -> Any | None:
-        """The table that a union field holds."""
-        name = self.names(enum).get(getattr(owner, f"{field}Type")())
-        found = getattr(owner, field)()
-        return (
-            None if name is None or found is None or name == "NONE" else self._member(name, found)
-        )
+        if found is None:
+            return None
+        table = schema_class(self._package, name)()
+        table.Init(found.Bytes, found.Pos)
+        return self._checked(table)
 
     def members(self, table: Any) -> Options:
         """Every field of a table, by its name in the schema."""
@@ -115,14 +112,9 @@ class SchemaReader:
             {snake: self._field(table, field, repeated) for field, snake, repeated in _fields(cls)}
         )
 
-    def _member(self, name: str, found: Any) -> Any:
-        table = schema_class(self._package, name)()
-        table.Init(found.Bytes, found.Pos)
-        return self._checked(table)
-
     def _field(self, table: Any, field: str, repeated: bool) -> Option:
         if repeated and hasattr(table, f"{field}AsNumpy"):
-            return tuple(self.array(table, field).tolist())
+            return self.ints(table, field)
         if repeated:
             return None
         value = getattr(table, field)()
@@ -131,12 +123,6 @@ class SchemaReader:
         if value is None or isinstance(value, bool | int | float):
             return value
         return self.members(self._checked(value)) if hasattr(type(value), "Init") else None
-
-    def _count(self, owner: Any, field: str, item_bytes: int) -> int:
-        count = int(getattr(owner, f"{field}Length")())
-        if count * item_bytes > len(self._data):
-            raise ModelError(f"its {field.lower()} claim {count} entries, more than the file holds")
-        return count
 
     def _checked(self, table: Any) -> Any:
         """The table, once its vtable is known to be inside the file."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.importer import ConstantPool, OperatorOrigin
+from whence.frontends.importer import ConstantPool, OperatorOrigin, add_variable
 from whence.frontends.naming import UniqueNames, quoted
 from whence.frontends.origin_metadata import Passage
 from whence.frontends.tflite.quantisation import quantisation_of
@@ -24,8 +24,8 @@ from whence.frontends.tflite.records import (
 from whence.frontends.tflite.tensors import array_of, declared_type, dtype_of
 from whence.frontends.tflite.variables import Key, VariableUse
 from whence.graph.graph import Graph
-from whence.graph.node import Node, Ref
-from whence.ops.definition import Attr, Call, TypeQuery
+from whence.graph.node import Ref
+from whence.ops.definition import Call, TypeQuery
 from whence.ops.registry import evaluate
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
@@ -167,14 +167,7 @@ class GraphScope:
         if self.is_nested:
             raise UnsupportedError(f"variable {quoted(name)} is used where its value is not known")
         unique = self.reading.names[key] = self.reading.unique.take(name or "variable")
-        kind = TensorType.of(value)
-        attrs: dict[str, Attr] = {}
-        if np.any(value):
-            flat = value.reshape(-1)
-            # One element says it all where all are equal.
-            attrs["initial"] = np.array(flat[0]) if np.all(flat == flat[0]) else value
-        node = Node(self.graph.new_id(), "Variable", (), (kind,), attrs, name=unique)
-        return self.graph.prepend(node).ref()
+        return add_variable(self.graph, unique, value)
 
     def value_of(self, ref: Ref) -> np.ndarray | None:
         """The value, if it is a constant or follows from shapes."""

@@ -112,6 +112,17 @@ class AtenCall(NodeImporter):
         """An argument that is a tensor or a number, as elements of `dtype`."""
         return self.elements(self.args[name], dtype, name)
 
+    def sides(self, dtype: DType) -> list[Ref]:
+        """Both operands as elements of `dtype`."""
+        return [self.operand(name, dtype) for name in ("self", "other")]
+
+    def scaled(self, ref: Ref, name: str) -> Ref:
+        """A value times the number that an argument is, which may be left out."""
+        factor = self.plain(name)
+        if factor in (None, 1):
+            return ref
+        return self.op("Mul", ref, self.number(factor, self.out_dtype))
+
     def promoted(self, name: str) -> Ref:
         """A tensor or a number, as elements of the result's type."""
         return self.operand(name, self.out_dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError, WhenceError
 from whence.frontends.files import without_collection
-from whence.frontends.importer import located
+from whence.frontends.importer import add_variable, located
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.torch.call import AtenCall, Reading, is_node, meta_of, scalar_dtype
 from whence.frontends.torch.operators import MAPPINGS, operator_key
@@ -117,7 +117,7 @@ def _add_inputs(reading: Reading, program: TracedProgram) -> None:
             if node.users:
                 reading.values[node.name] = reading.constants.add(given.value, given.name)
         elif given.kind is InputKind.STATE:
-            reading.values[node.name] = _variable(graph, given.name, given.value)
+            reading.values[node.name] = add_variable(graph, given.name, given.value)
         elif given.kind is InputKind.FIXED:
             reading.values[node.name] = given.value
         elif hasattr(meta_of(node), "shape"):
@@ -149,12 +149,6 @@ def _size(reading: Reading, tensors: Sequence[FxNode], node: FxNode, given: Trac
             return graph.append(Node(graph.new_id(), "Reshape", inputs, (size,))).ref()
     kind = TensorType(scalar_dtype(meta_of(node)), ())
     return graph.append(Node(graph.new_id(), "Input", (), (kind,), name=given.name)).ref()
-
-
-def _variable(graph: Graph, name: str, value: np.ndarray) -> Ref:
-    attrs: dict[str, Attr] = {"initial": value} if np.any(value) else {}
-    kind = TensorType.of(value)
-    return graph.prepend(Node(graph.new_id(), "Variable", (), (kind,), attrs, name=name)).ref()
 
 
 def _type_of(meta: Any, names: dict[str, str]) -> TensorType:

@@ -401,11 +401,8 @@ def type_number(dtype: DType) -> int:
     name = TYPE_NAMES.get(dtype)
     if name is None:
         raise UnsupportedError(f"TFLite and Circle have no type {dtype}")
-    return next(
-        number
-        for number, each in enum_names(PACKAGES[TFLITE], "TensorType").items()
-        if each == name
-    )
+    numbers = enum_names(PACKAGES[TFLITE], "TensorType")
+    return next(number for number, each in numbers.items() if each == name)
 
 
 def cast_options(before: DType, after: DType) -> dict[str, Option]:

@@ -17,7 +17,7 @@ from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
 from whence.graph.builder import infer_types
 from whence.graph.graph import Graph
-from whence.graph.node import Node, Ref
+from whence.graph.node import Node, Ref, const_node
 from whence.types import DType, TensorType, ValueType
 
 _MOST_ASKED = 64
@@ -258,9 +258,7 @@ def _inputs(graph: Graph, kinds: Sequence[ValueType]) -> list[Ref]:
 
 
 def _const(graph: Graph, value: np.ndarray) -> Ref:
-    return graph.prepend(
-        Node(graph.new_id(), "Const", (), (TensorType.of(value),), value=value)
-    ).ref()
+    return graph.prepend(const_node(graph.new_id(), value)).ref()
 
 
 def _node(graph: Graph, op: str, inputs: list[Ref]) -> Ref:

@@ -16,12 +16,12 @@ from whence.types import DType, TensorType
 
 def bordered(
     call: ExportCall, tensor: int, kind: TensorType, frame: Frame, value: float | None = None
-) -> tuple[int, TensorType]:
+) -> int:
     """The tensor with the frame's border around its spatial axes: of zeros (of zero's code where it
     is quantised), or of `value`.
     """
     if not frame.has_border:
-        return tensor, kind
+        return tensor
     amounts = np.array([(0, 0), *frame.border, (0, 0)], np.int32)
     shape = call.known_rank(kind)
     sizes = tuple(
@@ -33,33 +33,24 @@ def bordered(
     codes = call.codes_of_input(0) if record.quantisation is not None else None
     result = call.between(result_kind, codes)
     inputs = [tensor, call.const(amounts)]
-    if value is None:
-        call.emit("PAD", inputs, outputs=[result])
-    else:
-        call.emit(
-            "PADV2",
-            [*inputs, call.const(np.array(value, result_kind.dtype.numpy))],
-            outputs=[result],
-        )
-    return result, result_kind
+    if value is not None:
+        inputs.append(call.const(np.array(value, result_kind.dtype.numpy)))
+    call.emit("PAD" if value is None else "PADV2", inputs, outputs=[result])
+    return result
 
 
 def _conv(call: ExportCall) -> None:
     rank = call.rank(0)
     if rank not in (3, 4, 5):
         call.unsupported(f"a convolution over {rank - 2} axes")
-    x, w, y = call.known_rank(call.type(0)), call.shape(1), call.known_rank(call.output_type())
-    frame = frame_of(call, w[2:], (x, y))
-    group, outputs = call.integer("group", 1), w[0]
-    channels = w[1] * group
+    frame = frame_of(call, call.shape(1)[2:])
     if rank == 5:
-        _conv_3d(call, frame, group)
-        return
-    if rank == 3:
-        _conv_1d(call, frame, group)
-        return
-    tensor, _ = bordered(call, call.input(0), call.type(0), frame)
-    _conv_2d(call, tensor, frame, (group, channels, outputs), lambda each: each, None)
+        _conv_3d(call, frame)
+    elif rank == 3:
+        _conv_1d(call, frame)
+    else:
+        tensor = bordered(call, call.input(0), call.type(0), frame)
+        _conv_2d(call, tensor, frame, lambda each: each, None)
 
 
 def _options(frame: Frame, activation: int) -> dict[str, Option]:
@@ -77,15 +68,15 @@ def _conv_2d(
     call: ExportCall,
     tensor: int,
     frame: Frame,
-    sizes: tuple[int, int, int],
     widen: Callable[[np.ndarray], np.ndarray],
     outputs: list[int] | None,
 ) -> None:
     """`widen` makes the weights four-dimensional."""
-    group, channels, count = sizes
+    group, count = call.integer("group", 1), call.shape(1)[0]
+    channels = call.shape(1)[1] * group
     depthwise = group == channels and group > 1
     if call.is_circle and group > 1 and not depthwise:
-        _group_by_group(call, tensor, frame, (group, channels, count), outputs)
+        _group_by_group(call, tensor, frame, outputs)
         return
     # (out, in / group, h, w) → (out, h, w, in / group), or (1, h, w, out) where every channel is a
     # group of its own.
@@ -113,15 +104,9 @@ def _conv_2d(
     )
 
 
-def _group_by_group(
-    call: ExportCall,
-    tensor: int,
-    frame: Frame,
-    sizes: tuple[int, int, int],
-    outputs: list[int] | None,
-) -> None:
+def _group_by_group(call: ExportCall, tensor: int, frame: Frame, outputs: list[int] | None) -> None:
     """onert takes a convolution in groups for one without."""
-    group, channels, count = sizes
+    group, (count, width) = call.integer("group", 1), call.shape(1)[:2]
     value, bias = call.value(1), call.value(2) if call.has(2) else np.zeros(count, np.float32)
     if call.is_quantised or value is None or bias is None or value.ndim != 4:
         call.unsupported(
@@ -131,7 +116,7 @@ def _group_by_group(
     wide = before
     if len(before) == len(after):
         wide = tuple(call.writer.subgraph.tensors[tensor].shape[:-1])
-    parts = [call.between(TensorType(DType.F32, (*wide, channels // group))) for _ in range(group)]
+    parts = [call.between(TensorType(DType.F32, (*wide, width))) for _ in range(group)]
     call.emit(
         "SPLIT", [call.const(np.array(3, np.int32)), tensor], {"num_splits": group}, outputs=parts
     )
@@ -160,23 +145,23 @@ def _transposed_weights(call: ExportCall, order: Sequence[int]) -> int:
     return call.transposed(call.input(1), call.type(1), order)[0]
 
 
-def _conv_1d(call: ExportCall, frame: Frame, group: int) -> None:
+def _conv_1d(call: ExportCall, frame: Frame) -> None:
     """As a convolution over two axes of which the first has one place."""
-    x, w, y = call.shape(0), call.shape(1), call.output_shape()
+    x, y = call.shape(0), call.output_shape()
     if call.is_quantised:
         call.unsupported("a quantised convolution over one axis")
     flat = frame.in_two_axes
     kind = TensorType(call.type(0).dtype, (x[0], 1, *x[1:]))
-    tensor, _ = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat)
+    tensor = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat)
     made = call.between(TensorType(kind.dtype, (y[0], 1, *y[1:])))
-    _conv_2d(call, tensor, flat, (group, x[-1], w[0]), lambda each: each[:, :, None], [made])
+    _conv_2d(call, tensor, flat, lambda each: each[:, :, None], [made])
     call.emit_reshape(made, y)
 
 
-def _conv_3d(call: ExportCall, frame: Frame, group: int) -> None:
-    if group != 1 or call.is_quantised:
+def _conv_3d(call: ExportCall, frame: Frame) -> None:
+    if call.integer("group", 1) != 1 or call.is_quantised:
         call.unsupported("a convolution over three axes, quantised or in groups")
-    tensor, _ = bordered(call, call.input(0), call.type(0), frame)
+    tensor = bordered(call, call.input(0), call.type(0), frame)
     order = (2, 3, 4, 1, 0)
     weights = call.weights(1, lambda each: each.transpose(order), order.index)
     if weights is None:
@@ -186,10 +171,8 @@ def _conv_3d(call: ExportCall, frame: Frame, group: int) -> None:
         "fused_activation_function": call.activation,
     }
     for position, axis in enumerate("dhw"):
-        options[f"stride_{axis}"], options[f"dilation_{axis}_factor"] = (
-            frame.strides[position],
-            frame.dilations[position],
-        )
+        options[f"stride_{axis}"] = frame.strides[position]
+        options[f"dilation_{axis}_factor"] = frame.dilations[position]
     call.emit(
         "CONV_3D",
         [tensor, weights, call.bias(call.node.operand("B"), call.shape(1)[0], weights)],

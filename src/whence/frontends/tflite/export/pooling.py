@@ -28,15 +28,17 @@ def _options(frame: Frame, activation: int) -> dict[str, Option]:
 def _frame(call: ExportCall) -> tuple[int, TensorType, Frame]:
     """The input with two spatial axes, and the window over them."""
     kernel = call.numbers("kernel_shape", ())
-    x, y = call.known_rank(call.type(0)), call.known_rank(call.output_type())
     if len(kernel) not in (1, 2) or any(
         step != 1 for step in call.numbers("dilations", (1,) * len(kernel))
     ):
         call.unsupported(
             f"a pool with window {list(kernel)} and dilations {list(call.numbers('dilations', ()))}"
         )
-    frame = frame_of(call, kernel, (x, y))
-    tensor, kind = call.input(0), TensorType(call.type_of_tensor(call.input(0)), x)
+    frame = frame_of(call, kernel)
+    tensor, kind = (
+        call.input(0),
+        TensorType(call.type_of_tensor(call.input(0)), call.known_rank(call.type(0))),
+    )
     if len(kernel) == 1:
         frame = frame.in_two_axes
         sizes = call.shape(0)
@@ -55,7 +57,7 @@ def _finish(
 ) -> None:
     """The pool, what it is multiplied with, and the axis that was put in taken out again."""
     flat = len(call.known_rank(call.output_type())) == 3
-    version = 2 if kind.dtype is DType.I8 else 3 if kind.dtype is DType.I16 else 1
+    version = {DType.I8: 2, DType.I16: 3}.get(kind.dtype, 1)
     if not flat and scale is None:
         call.emit(op, [tensor], _options(frame, call.activation), version=version)
         return
@@ -82,7 +84,7 @@ def _maximum(call: ExportCall) -> None:
         call.unsupported("the places of the largest values")
     tensor, kind, frame = _frame(call)
     lowest = -np.inf if kind.dtype.is_float else float(integer_range(kind.dtype)[0])
-    tensor, _ = bordered(
+    tensor = bordered(
         call, tensor, kind, frame, float(np.finfo(np.float32).min) if np.isinf(lowest) else lowest
     )
     _finish(call, "MAX_POOL_2D", tensor, frame, kind)
@@ -97,7 +99,7 @@ def _average(call: ExportCall) -> None:
         _counted(call, tensor, kind, frame)
         return
     if not frame.has_border or counts_border:
-        tensor, _ = bordered(call, tensor, kind, frame)
+        tensor = bordered(call, tensor, kind, frame)
         _finish(call, "AVERAGE_POOL_2D", tensor, frame, kind)
         return
     if not kind.dtype.is_float or call.is_quantised:
@@ -105,7 +107,7 @@ def _average(call: ExportCall) -> None:
     # The border is in the file's count and not in ours: what is divided by too much is multiplied
     # back.
     ratio = _share_inside(call, kind, frame)
-    tensor, _ = bordered(call, tensor, kind, frame)
+    tensor = bordered(call, tensor, kind, frame)
     _finish(call, "AVERAGE_POOL_2D", tensor, frame, kind, ratio)
 
 

@@ -36,15 +36,8 @@ def _dequantise(call: ExportCall) -> None:
     if codes_of(call.graph, call.node) is None:
         call.unsupported("its scale or zero point is not stored, or goes by blocks")
     if call.type(0).dtype in CODE_TYPES:
-        call.emit(
-            "DEQUANTIZE",
-            [call.writer.codes_tensor(call.node.ref())],
-            version=2
-            if call.type(0).dtype is DType.I8
-            else 3
-            if call.type(0).dtype is DType.I16
-            else 1,
-        )
+        version = {DType.I8: 2, DType.I16: 3}.get(call.type(0).dtype, 1)
+        call.emit("DEQUANTIZE", [call.writer.codes_tensor(call.node.ref())], version=version)
         return
     value = call.writer.known(call.node.ref())
     if value is None:

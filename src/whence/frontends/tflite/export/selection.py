@@ -52,7 +52,7 @@ def _slice(call: ExportCall) -> None:
             begin_mask |= 1 << axis
             full[axis] = (0, full[axis][1], step)
     inputs = [call.input(0), *(call.ints([entry[column] for entry in full]) for column in range(3))]
-    call.emit("STRIDED_SLICE", inputs, _strided(begin_mask, end_mask))
+    call.emit("STRIDED_SLICE", inputs, {"begin_mask": begin_mask, "end_mask": end_mask})
 
 
 _MOST_AXES = 4
@@ -83,17 +83,6 @@ def _contiguous(
     call.emit_reshape(made, sizes)
 
 
-def _strided(begin_mask: int, end_mask: int) -> dict[str, Option]:
-    return {
-        "begin_mask": begin_mask,
-        "end_mask": end_mask,
-        "ellipsis_mask": 0,
-        "new_axis_mask": 0,
-        "shrink_axis_mask": 0,
-        "offset": False,
-    }
-
-
 def _computed_slice(call: ExportCall, axes: list[int], steps: tuple[int, ...]) -> None:
     """Bounds that the graph computes, for all axes in order."""
     rank = call.rank(0)
@@ -108,7 +97,7 @@ def _computed_slice(call: ExportCall, axes: list[int], steps: tuple[int, ...]) -
     call.emit(
         "STRIDED_SLICE",
         [call.input(0), *bounds, call.ints((*steps, *(1,) * (rank - len(axes))))],
-        _strided(mask, mask),
+        {"begin_mask": mask, "end_mask": mask},
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from whence.frontends.origin_metadata import OriginMetadata
 from whence.frontends.tflite.written_back import written_call
 from whence.graph.graph import Graph
-from whence.graph.node import Node, Ref
+from whence.graph.node import Node, Ref, const_node
 from whence.graph.state import initial_value
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
@@ -132,9 +132,7 @@ class WrittenState:
         once = Graph("initial values", self._graph.ledger, self._graph.inference)
         for node in resources:
             value = np.ascontiguousarray(initial_value(node))
-            const = once.append(
-                Node(once.new_id(), "Const", (), node.outputs, value=value, name=node.name)
-            )
+            const = once.append(const_node(once.new_id(), value, node.name))
             attrs = {"variable": node.name}
             once.append(Node(once.new_id(), "Assign", (const.ref(),), (), attrs, name=node.name))
         number = self._writer.nested(once, once.name)

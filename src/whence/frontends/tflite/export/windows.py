@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whence.frontends.tflite.export.call import ExportCall
-from whence.types import Shape
 
 SAME, VALID = 0, 1
 
@@ -36,17 +35,14 @@ class Frame:
         return Frame(kernel, strides, dilations, self.padding, ((0, 0), *self.border))
 
 
-def frame_of(
-    call: ExportCall, kernel: Sequence[int], before_and_after: tuple[Shape, Shape]
-) -> Frame:
+def frame_of(call: ExportCall, kernel: Sequence[int]) -> Frame:
     """The frame of a convolution or pool whose attributes are ONNX's, by the channels-last shapes
     of its input and result.
     """
+    shapes = (call.known_rank(kind) for kind in (call.type(0), call.output_type()))
     n = len(kernel)
     strides, dilations = call.numbers("strides", (1,) * n), call.numbers("dilations", (1,) * n)
-    sizes, results = (
-        [dim for dim in shape[1:-1] if isinstance(dim, int)] for shape in before_and_after
-    )
+    sizes, results = ([dim for dim in shape[1:-1] if isinstance(dim, int)] for shape in shapes)
     if len(sizes) != n or len(results) != n:
         return _open_frame(call, tuple(kernel), strides, dilations)
     reach = [(each - 1) * step + 1 for each, step in zip(kernel, dilations, strict=True)]

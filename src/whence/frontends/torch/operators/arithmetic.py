@@ -27,35 +27,24 @@ def _example(meta: object) -> object:
     return {"SymInt": 1, "SymFloat": 1.0, "SymBool": True}.get(name, meta)
 
 
-def _sides(call: AtenCall) -> tuple[Ref, Ref]:
-    """Both operands in the element type of the result."""
-    return call.promoted("self"), call.promoted("other")
-
-
 def _binary(call: AtenCall, op: str, logical: str = "") -> Value:
     """`logical` is what the operator is for truth values, if there is such a thing."""
     chosen = logical if logical and call.out_dtype is DType.BOOL else op
-    return call.emit(chosen, _sides(call))
+    return call.emit(chosen, call.sides(call.out_dtype))
 
 
 def _add(call: AtenCall, op: str) -> Value:
-    left, right = _sides(call)
-    alpha = call.plain("alpha")
-    if alpha not in (None, 1):
-        right = call.op("Mul", right, call.number(alpha, call.out_dtype))
-    return call.op(op, left, right)
+    left, right = call.sides(call.out_dtype)
+    return call.op(op, left, call.scaled(right, "alpha"))
 
 
 def _rsub(call: AtenCall) -> Value:
-    left, right = _sides(call)
-    alpha = call.plain("alpha")
-    if alpha not in (None, 1):
-        left = call.op("Mul", left, call.number(alpha, call.out_dtype))
-    return call.op("Sub", right, left)
+    left, right = call.sides(call.out_dtype)
+    return call.op("Sub", right, call.scaled(left, "alpha"))
 
 
 def _divide(call: AtenCall) -> Value:
-    left, right = _sides(call)
+    left, right = call.sides(call.out_dtype)
     mode = call.plain("rounding_mode") if "rounding_mode" in call.args else None
     if mode == "floor":
         return floor_quotient(call, left, right)
@@ -82,10 +71,7 @@ def _power(call: AtenCall) -> Value:
 def _addc(call: AtenCall, op: str) -> Value:
     dtype = call.out_dtype
     part = call.op(op, call.operand("tensor1", dtype), call.operand("tensor2", dtype))
-    scale = call.plain("value")
-    if scale not in (None, 1):
-        part = call.op("Mul", part, call.number(scale, dtype))
-    return call.op("Add", call.operand("self", dtype), part)
+    return call.op("Add", call.operand("self", dtype), call.scaled(part, "value"))
 
 
 def _lerp(call: AtenCall) -> Value:
@@ -96,12 +82,12 @@ def _lerp(call: AtenCall) -> Value:
 
 
 def _hypotenuse(call: AtenCall) -> Value:
-    squares = [call.op("Mul", side, side) for side in _sides(call)]
+    squares = [call.op("Mul", side, side) for side in call.sides(call.out_dtype)]
     return call.op("Sqrt", call.emit("Add", squares))
 
 
 def _shift(call: AtenCall, direction: str) -> Value:
-    left, right = _sides(call)
+    left, right = call.sides(call.out_dtype)
     scale = call.op("Pow", call.const(np.array(2, call.out_dtype.numpy)), right)
     if direction == "left":
         return call.op("Mul", left, scale)
@@ -115,9 +101,9 @@ MAPPINGS: Mappings = {
     "aten::mul": partial(_binary, op="Mul", logical="And"),
     "aten::div": _divide,
     "aten::true_divide": _divide,
-    "aten::floor_divide": lambda call: floor_quotient(call, *_sides(call)),
-    "aten::remainder": lambda call: floor_remainder(call, *_sides(call)),
-    "aten::fmod": lambda call: call.emit("Mod", _sides(call), {"fmod": 1}),
+    "aten::floor_divide": lambda call: floor_quotient(call, *call.sides(call.out_dtype)),
+    "aten::remainder": lambda call: floor_remainder(call, *call.sides(call.out_dtype)),
+    "aten::fmod": lambda call: call.emit("Mod", call.sides(call.out_dtype), {"fmod": 1}),
     "aten::pow": _power,
     "aten::maximum": partial(_binary, op="Max", logical="Or"),
     "aten::minimum": partial(_binary, op="Min", logical="And"),

@@ -13,24 +13,20 @@ def _compare(call: AtenCall, op: str) -> Value:
     dtype = common_dtype(call, "self", "other")
     if dtype is DType.BOOL and op not in ("Equal", "NotEqual"):
         dtype = DType.I32
-    sides = [call.operand("self", dtype), call.operand("other", dtype)]
+    sides = call.sides(dtype)
     if op == "NotEqual":
         return call.op("Not", call.emit("Equal", sides))
     return call.emit(op, sides)
 
 
 def _logical(call: AtenCall, op: str) -> Value:
-    sides = [call.operand("self", DType.BOOL), call.operand("other", DType.BOOL)]
-    return call.emit(op, sides)
+    return call.emit(op, call.sides(DType.BOOL))
 
 
 def _where(call: AtenCall) -> Value:
     if not call.has("self"):
         call.unsupported("the positions that a condition holds at, whose number is not known")
-    dtype = call.out_dtype
-    condition = call.operand("condition", DType.BOOL)
-    sides = [call.operand("self", dtype), call.operand("other", dtype)]
-    return call.op("Where", condition, *sides)
+    return call.op("Where", call.operand("condition", DType.BOOL), *call.sides(call.out_dtype))
 
 
 def _masked_fill(call: AtenCall) -> Value:

@@ -59,13 +59,12 @@ def _linspace(call: AtenCall) -> Value:
     return call.const(np.linspace(begin, end, steps).astype(call.out_dtype.numpy))
 
 
-def _random(call: AtenCall) -> Value:
-    call.unsupported("random numbers; PyTorch's generator is its own")
+def _refused(call: AtenCall, why: str) -> Value:
+    call.unsupported(why)
 
 
-def _dropout(call: AtenCall) -> Value:
-    call.unsupported("it drops elements at random, as in training; call .eval() first")
-
+_random = partial(_refused, why="random numbers; PyTorch's generator is its own")
+_dropout = partial(_refused, why="it drops elements at random, as in training; call .eval() first")
 
 MAPPINGS: Mappings = {
     "aten::full": _shaped,

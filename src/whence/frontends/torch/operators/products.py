@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from whence.frontends.torch.call import AtenCall, Mappings, Value
-from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
 
@@ -30,16 +29,8 @@ def _addmm(call: AtenCall) -> Value:
 
 
 def _baddbmm(call: AtenCall) -> Value:
-    product: Ref = call.op("MatMul", call.ref("batch1"), call.ref("batch2"))
-    bias, dtype = call.ref("self"), call.out_dtype
-    for name in ("alpha", "beta"):
-        scale = call.real(name, 1.0)
-        if scale == 1.0:
-            continue
-        if name == "alpha":
-            product = call.op("Mul", product, call.number(scale, dtype))
-        else:
-            bias = call.op("Mul", bias, call.number(scale, dtype))
+    product = call.scaled(call.op("MatMul", call.ref("batch1"), call.ref("batch2")), "alpha")
+    bias = call.scaled(call.ref("self"), "beta")
     # With beta = 0, PyTorch does not even look at the bias.
     return product if call.real("beta", 1.0) == 0 else call.op("Add", bias, product)
 
