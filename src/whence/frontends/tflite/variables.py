@@ -61,12 +61,12 @@ class VariableUse:
 
     model: ModelRecord
     _known: dict[int, Touched] = field(default_factory=dict)
+    _own: dict[int, Touched] = field(default_factory=dict)
+    """As `_known`, without what they call."""
 
     def of(self, *subgraphs: int) -> Touched:
         """What these subgraphs use together."""
-        found = [self._of(index, ()) for index in subgraphs]
-        used = dict.fromkeys(key for each in found for key in each.used)
-        return Touched(tuple(used), frozenset[Key]().union(*(each.assigned for each in found)))
+        return _together([self._of(index, ()) for index in subgraphs])
 
     def is_assigned(self, key: Key) -> bool:
         """Does a run of the model assign to it, or may it?"""
@@ -75,23 +75,25 @@ class VariableUse:
     def is_state(self, subgraph: int, tensor: int) -> bool:
         """Is it a tensor that an operator keeps from one run to the next?"""
         record = self.model.subgraphs[subgraph]
-        return record.tensors[tensor].is_variable and (subgraph, tensor) in self._own(subgraph)[0]
+        is_own = record.tensors[tensor].is_variable
+        return is_own and (subgraph, tensor) in self._of_its_own(subgraph).assigned
 
     def _of(self, index: int, path: tuple[int, ...]) -> Touched:
         if index in path or not 0 <= index < len(self.model.subgraphs):
             # Refused where it is read.
             return Touched((), frozenset())
         if index not in self._known:
-            used, assigned = self._own(index)
-            for called in self._calls(index):
-                inner = self._of(called, (*path, index))
-                used |= dict.fromkeys(inner.used)
-                assigned |= inner.assigned
-            self._known[index] = Touched(tuple(used), frozenset(assigned))
+            called = [self._of(each, (*path, index)) for each in self._calls(index)]
+            self._known[index] = _together([self._of_its_own(index), *called])
         return self._known[index]
 
-    def _own(self, index: int) -> tuple[dict[Key, None], set[Key]]:
+    def _of_its_own(self, index: int) -> Touched:
         """What its own operators use and assign."""
+        if index not in self._own:
+            self._own[index] = self._look(index)
+        return self._own[index]
+
+    def _look(self, index: int) -> Touched:
         record = self.model.subgraphs[index]
         handles: dict[int, Key] = {}
         used: dict[Key, None] = {}
@@ -108,7 +110,7 @@ class VariableUse:
                 if 0 <= tensor < len(record.tensors) and record.tensors[tensor].is_variable:
                     used[index, tensor] = None
                     assigned.add((index, tensor))
-        return used, assigned
+        return Touched(tuple(used), frozenset(assigned))
 
     def _calls(self, index: int) -> Iterator[int]:
         for operator in self.model.subgraphs[index].operators:
@@ -116,6 +118,11 @@ class VariableUse:
                 called = operator.options.get(option)
                 if isinstance(called, int):
                     yield called
+
+
+def _together(found: Sequence[Touched]) -> Touched:
+    used = dict.fromkeys(key for each in found for key in each.used)
+    return Touched(tuple(used), frozenset[Key]().union(*(each.assigned for each in found)))
 
 
 def _state_tensors(operator: OperatorRecord) -> Iterable[int]:

@@ -12,9 +12,9 @@ from whence.frontends.tflite.mapping import OperatorCall
 from whence.graph.node import Ref
 
 
-def keeps_codes(call: OperatorCall, index: int = 0, output: int = 0) -> bool:
-    """Do input `index` and output `output` mean the same by the same codes?"""
-    given, made = call.quantisation(index), call.output_quantisation(output)
+def keeps_codes(call: OperatorCall, index: int = 0) -> bool:
+    """Do input `index` and the first output mean the same by the same codes?"""
+    given, made = call.quantisation(index), call.output_quantisation(0)
     if given is None or made is None:
         return given is made
     same_scales = np.array_equal(given.scales, made.scales) and np.array_equal(
