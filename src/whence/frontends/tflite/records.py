@@ -24,6 +24,7 @@ from whence.frontends.tflite.schema import Option, Options, SchemaReader
 TFLITE = "tflite"
 CIRCLE = "circle"
 IDENTIFIERS: Mapping[bytes, str] = {b"TFL3": TFLITE, b"CIR0": CIRCLE}
+VERSIONS: Mapping[str, int] = {TFLITE: 3, CIRCLE: 0}
 PACKAGES: Mapping[str, str] = {TFLITE: "tflite", CIRCLE: "circle_schema.v0_10.circle"}
 _BLOCKWISE = frozenset({"BlockwiseQuantization", "kind 2"})
 """Names of the number 2 in schemas that know it, and in those from before."""

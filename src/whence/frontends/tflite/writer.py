@@ -33,7 +33,7 @@ from whence.frontends.origin_metadata import (
 from whence.frontends.tflite.export import exports
 from whence.frontends.tflite.export.graph_writer import GraphWriter
 from whence.frontends.tflite.export.writing import Buffers, WrittenOperator
-from whence.frontends.tflite.records import CIRCLE, TFLITE, ModelRecord, SubgraphRecord
+from whence.frontends.tflite.records import CIRCLE, TFLITE, VERSIONS, ModelRecord, SubgraphRecord
 from whence.frontends.tflite.serialise import serialise
 from whence.frontends.tflite.sources import SOURCE_IDS, SOURCE_NAMES
 from whence.graph.graph import Graph
@@ -41,7 +41,6 @@ from whence.provenance import Ledger, Reason, Tombstone, union_of
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE
 
 _DESCRIPTION = "whence"
-_VERSIONS = {TFLITE: 3, CIRCLE: 0}
 _PASS = "convert"
 
 
@@ -85,7 +84,7 @@ def to_records(graph: Graph, form: str) -> ModelRecord:
     write(graph, graph.name or "main", 0)
     return ModelRecord(
         format=form,
-        version=_VERSIONS[form],
+        version=VERSIONS[form],
         description=graph.metadata.get(f"{form}.description") or _DESCRIPTION,
         subgraphs=tuple(each for each in subgraphs if each is not None),
         buffers=tuple(buffers.arrays),

@@ -14,7 +14,7 @@ variables that it keeps; its outputs are what it makes, then the variables' next
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from whence.frontends.tflite.mapping import Mapper, OperatorCall
 from whence.frontends.tflite.quantisation import quantisation_of
 from whence.frontends.tflite.records import (
     ABSENT,
-    CIRCLE,
-    TFLITE,
+    VERSIONS,
     BlocksRecord,
     ModelRecord,
     OperatorRecord,
@@ -37,8 +36,6 @@ from whence.frontends.tflite.scope import SubgraphScope
 from whence.frontends.tflite.serialise import serialise
 from whence.frontends.tflite.variables import KEEPING
 from whence.graph.node import Node, Ref
-
-_VERSIONS = {TFLITE: 3, CIRCLE: 0}
 
 
 def is_written_back(call: OperatorCall) -> bool:
@@ -121,7 +118,7 @@ def _model_of(call: OperatorCall, given: list[int], state: list[int]) -> bytes:
     outputs = tuple(places[index] for index in record.outputs if index != ABSENT)
     subgraph = SubgraphRecord(record.name, tuple(tensors), inputs, outputs, (operator,))
     form = reading.model.format
-    return serialise(ModelRecord(form, _VERSIONS[form], "", (subgraph,), tuple(buffers), (), ()))
+    return serialise(ModelRecord(form, VERSIONS[form], "", (subgraph,), tuple(buffers), (), ()))
 
 
 def _scales_of(call: OperatorCall, index: int) -> list[int]:
@@ -143,39 +140,18 @@ def renumber_blocks(tensor: TensorRecord, number: Callable[[int], int]) -> Tenso
     return replace(tensor, quantisation=replace(found, blocks=blocks))
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenCall:
-    """The operator that a `Call` was read from."""
-
-    model: ModelRecord
-
-    @property
-    def operator(self) -> OperatorRecord:
-        return self.model.subgraphs[0].operators[0]
-
-    @property
-    def tensors(self) -> tuple[TensorRecord, ...]:
-        return self.model.subgraphs[0].tensors
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """The tensors that the node's inputs are."""
-        return self.model.subgraphs[0].inputs
-
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        """The tensors that the node's first outputs are; variables follow."""
-        return self.model.subgraphs[0].outputs
-
-    @property
-    def states(self) -> list[tuple[int, int]]:
-        """Where the node takes each variable, and where it gives its next value."""
-        held = [place for place, index in enumerate(self.inputs) if self.tensors[index].is_variable]
-        return list(zip(held, range(len(self.outputs), len(self.outputs) + len(held)), strict=True))
-
-
-def written_call(node: Node) -> WrittenCall:
+def written_call(node: Node) -> ModelRecord:
+    """The model that a `Call` was read from, of one operator. What the node takes are the inputs of
+    its subgraph, and what it first makes are the outputs; the next values of variables follow.
+    """
     record = node.attrs.get("record")
     if not isinstance(record, bytes):
         raise ModelError(f"operator '{node.name}' (Call) does not say what it was read from")
-    return WrittenCall(read_records(record, f"the record of operator '{node.name}'"))
+    return read_records(record, f"the record of operator '{node.name}'")
+
+
+def states_of(written: SubgraphRecord) -> list[tuple[int, int]]:
+    """Where a `Call` takes each variable, and where it gives its next value."""
+    tensors, first = written.tensors, len(written.outputs)
+    held = [place for place, index in enumerate(written.inputs) if tensors[index].is_variable]
+    return list(zip(held, range(first, first + len(held)), strict=True))

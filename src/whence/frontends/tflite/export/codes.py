@@ -102,7 +102,7 @@ def find_codes(graph: Graph) -> dict[Ref, Codes]:
 
 
 def _of_call(node: Node, found: dict[Ref, Codes]) -> None:
-    written = written_call(node)
+    (written,) = written_call(node).subgraphs
     made = [node.ref(place) for place in range(len(written.outputs))]
     ends = zip((*node.inputs, *made), (*written.inputs, *written.outputs), strict=True)
     for ref, index in ends:

@@ -68,8 +68,6 @@ def _lstm(call: ExportCall) -> None:
     states = call.writer.state.of_layer.get(call.node.id)
     if (call.has(7) and states is None) or call.integer("input_forget"):
         call.unsupported("peepholes, or gates that are coupled")
-    time, batch, _ = call.shape(0)
-    kind = TensorType(DType.F32, (time, batch, layer.hidden))
     # The file's operator keeps its states from one run to the next. It is the one to write for a
     # layer that does so, too; a layer that begins anew in every run it would make wrong from the
     # second run on.
@@ -78,12 +76,11 @@ def _lstm(call: ExportCall) -> None:
         if call.is_used(2):
             _stacked(call, cells, 2)
         return
-    _outputs(call, layer, [_one_direction(call, layer, states)], kind)
+    _outputs(call, layer, [_one_direction(call, layer, states)])
 
 
 def _by_steps(call: ExportCall, layer: _Layer, write: Steps) -> list[int]:
     """Every step in operators of its own. Returns the last cell state of each direction."""
-    time, batch, _ = call.shape(0)
     made, cells = [], []
     for number, direction in enumerate(layer.directions):
         bias = None if layer.bias is None else layer.bias[number]
@@ -95,7 +92,7 @@ def _by_steps(call: ExportCall, layer: _Layer, write: Steps) -> list[int]:
         )
         made.append(every)
         cells.append(cell)
-    _outputs(call, layer, made, TensorType(DType.F32, (time, batch, layer.hidden)))
+    _outputs(call, layer, made)
     return cells
 
 
@@ -177,13 +174,13 @@ def _rnn(call: ExportCall) -> None:
     }
     kind = TensorType(DType.F32, (time, batch, hidden))
     made = call.step("UNIDIRECTIONAL_SEQUENCE_RNN", inputs, kind, options)
-    _outputs(call, layer, [_in_order(call, layer, made, kind)], kind)
+    _outputs(call, layer, [_in_order(call, layer, made, kind)])
 
 
-def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType) -> None:
+def _outputs(call: ExportCall, layer: _Layer, made: list[int]) -> None:
     """(time, direction, batch, hidden) of all steps, and (direction, batch, hidden) of the last."""
-    time, batch, hidden = kind.static_shape or (0, 0, 0)
-    count = len(made)
+    time, batch, _ = call.shape(0)
+    hidden, count = layer.hidden, len(made)
     if call.is_used(0):
         every = (time, count, batch, hidden)
         if count == 1:
@@ -205,12 +202,7 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
         if count == 1:
             call.emit_reshape(ends[0], (1, batch, hidden), call.output(1))
         else:
-            call.emit(
-                "CONCATENATION",
-                ends,
-                {"axis": 0},
-                outputs=[call.output(1)],
-            )
+            call.emit("CONCATENATION", ends, {"axis": 0}, outputs=[call.output(1)])
 
 
 def _gives_last(call: ExportCall) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.frontends.origin_metadata import OriginMetadata
-from whence.frontends.tflite.written_back import written_call
+from whence.frontends.tflite.written_back import states_of, written_call
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref, const_node
 from whence.graph.state import initial_value
@@ -46,7 +46,9 @@ def state_of_layers(graph: Graph) -> dict[int, list[Node]]:
 
 def _places(node: Node) -> Sequence[tuple[int, int]]:
     """Where a layer takes each of its states, and where it gives it."""
-    return written_call(node).states if node.op == "Call" else _STATES.get(node.op, ())
+    if node.op == "Call":
+        return states_of(*written_call(node).subgraphs)
+    return _STATES.get(node.op, ())
 
 
 def _state_of(

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.records import ABSENT
-from whence.frontends.tflite.written_back import renumber_blocks, written_call
+from whence.frontends.tflite.written_back import renumber_blocks, states_of, written_call
 
 
 def _call(call: ExportCall) -> None:
-    written, node, subgraph = written_call(call.node), call.node, call.writer.subgraph
+    model, node, subgraph = written_call(call.node), call.node, call.writer.subgraph
+    (written,) = model.subgraphs
+    (operator,) = written.operators
     states = call.writer.state.of_layer.get(node.id, [])
-    if len(states) != len(written.states):
+    if len(states) != len(states_of(written)):
         call.unsupported("the state that it keeps is used elsewhere, or begins with other values")
     made: dict[int, int] = {
         index: call.output(place) for place, index in enumerate(written.outputs)
@@ -31,10 +33,9 @@ def _call(call: ExportCall) -> None:
                 written.tensors[index],
                 lambda each: ABSENT if (new := tensor(each)) is None else new,
             )
-            made[index] = subgraph.copy_of(record, written.model.buffers[record.buffer])
+            made[index] = subgraph.copy_of(record, model.buffers[record.buffer])
         return made[index]
 
-    operator = written.operator
     call.emit(
         operator.name,
         [tensor(index) for index in operator.inputs],
