@@ -43,6 +43,14 @@ def test_rms_normalisation():
     compare(run_whence(model, [x]), run_onert(model, [x]))
 
 
+def test_sizes_that_are_only_declared_take_no_memory():
+    model = Model(circle=True)
+    shape = (1, 2**31 - 1)
+    model.output(model.op("RMS_NORM", [model.input(shape), -1], shape, epsilon=1e-5))
+    with pytest.raises(UnsupportedError, match="2147483647 elements along an axis"):
+        read(model)
+
+
 def test_rotary_embedding():
     x = RNG.normal(size=(1, 2, 3, 8)).astype(np.float32)
     angles = RNG.normal(size=(1, 1, 1, 8)).astype(np.float32)

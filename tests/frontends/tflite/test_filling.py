@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.frontends.tflite.making import Model, check, run_whence
+from tests.frontends.tflite.making import Model, check, read, run_whence
+from whence.errors import ModelError
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
@@ -43,6 +44,14 @@ def test_the_shape_that_two_shapes_broadcast_to(first, second):
     inputs = [model.input((len(first),), np.int32), model.input((len(second),), np.int32)]
     model.output(model.op("BROADCAST_ARGS", inputs, (max(len(first), len(second)),), np.int32))
     check(model, [np.array(first, np.int32), np.array(second, np.int32)])
+
+
+def test_shapes_of_more_dimensions_than_there_are():
+    model = Model()
+    inputs = [model.input((length,), np.int32) for length in (2**31 - 1, 2)]
+    model.output(model.op("BROADCAST_ARGS", inputs, (2,), np.int32))
+    with pytest.raises(ModelError, match="its inputs are shapes of"):
+        read(model)
 
 
 @pytest.mark.parametrize(

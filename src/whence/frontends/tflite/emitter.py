@@ -17,6 +17,8 @@ from whence.ops.definition import Attr, TypeQuery
 from whence.provenance import Reason, Tombstone
 from whence.types import DType, TensorType, ValueType
 
+_LONGEST_ROW = 1 << 24
+
 
 class Emitter(NodeImporter):
     """Makes the nodes of one operator, in the graph it stands in or in one that it holds."""
@@ -43,6 +45,12 @@ class Emitter(NodeImporter):
 
     def scalar(self, value: float, dtype: DType) -> Ref:
         return self.const(np.array(value, dtype.numpy))
+
+    def row(self, values: Sequence[float], count: int) -> np.ndarray:
+        """Real numbers, each so many times: a file may declare any size, and have no data for it."""
+        if len(values) * count > _LONGEST_ROW:
+            self.unsupported(f"it has {count} elements along an axis")
+        return np.repeat(np.asarray(values, np.float32), count)
 
     # ---- nodes ----
 

@@ -41,7 +41,7 @@ def _instance_norm(call: OperatorCall) -> None:
 def _rms_norm(call: OperatorCall) -> None:
     x = call.real(0)
     width = call.shape(0)[-1]
-    scale = call.real(1) if call.has(1) else call.const(np.ones(width, np.float32))
+    scale = call.real(1) if call.has(1) else call.const(call.row([1], width))
     made = call.op("RMSNormalization", x, scale, axis=-1, epsilon=call.number("epsilon", 1e-6))
     call.output(0, made)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.graph.node import Ref
-from whence.types import DType
+from whence.types import MAX_RANK, DType
 
 
 def _fill(call: OperatorCall) -> None:
@@ -40,6 +40,8 @@ def _broadcast_args(call: OperatorCall) -> None:
         call.shape(index)[0] if call.rank(index) == 1 else call.fail("its inputs are not lists")
         for index in (0, 1)
     ]
+    if max(lengths) > MAX_RANK:
+        call.fail(f"its inputs are shapes of {lengths} dimensions")
     sides = []
     for index, length in enumerate(lengths):
         side, missing = call.needed(index), max(lengths) - length

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm_integer import integer_layer, is_integer
 from whence.frontends.tflite.operators.lstm_layer import (
@@ -50,7 +48,6 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
     order = (
         ("forget", "output", "forget", "cell") if coupled else ("input", "output", "forget", "cell")
     )
-    sign = np.array([-1, 1, 1, 1] if coupled else [1, 1, 1, 1], np.float32)
     weights = stack_inputs(call, [layer.input_weight(gate) for gate in order])
     recurrent = stack_inputs(call, [layer.recurrent_weight(gate) for gate in order])
     bias = biases(layer, order)
@@ -60,17 +57,14 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
         peepholes = stack_inputs(call, [layer.peephole(gate) for gate in chosen])
     hidden = call.shape(layer.recurrent_weight("output"))[-1]
     if coupled:
-        flipped = call.const(np.repeat(sign, hidden))
-        column = call.const(np.repeat(sign, hidden)[:, None])
+        signs = call.row([-1, 1, 1, 1], hidden)
+        column = call.const(signs[:, None])
         weights, recurrent = (call.op("Mul", weights, column), call.op("Mul", recurrent, column))
-        bias = None if bias is None else call.op("Mul", bias, flipped)
-        peepholes = (
-            None
-            if peepholes is None
-            else call.op("Mul", peepholes, call.const(np.repeat(sign[:3], hidden)))
-        )
+        bias = None if bias is None else call.op("Mul", bias, call.const(signs))
+        if peepholes is not None:
+            peepholes = call.op("Mul", peepholes, call.const(signs[: 3 * hidden]))
     if bias is not None:
-        bias = call.op("Concat", bias, call.const(np.zeros(4 * hidden, np.float32)), axis=0)
+        bias = call.op("Concat", bias, call.const(call.row([0], 4 * hidden)), axis=0)
     front = call.ints(0)
     starts = [start_of(call, state) for state in (layer.hidden_state, layer.cell_state)]
     parts = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm import both_ways, over_time
 from whence.frontends.tflite.operators.lstm_layer import start_of
@@ -25,9 +23,7 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
     front = call.ints(0)
     bias = None
     if call.has(first + 2):
-        bias = call.op(
-            "Concat", call.real(first + 2), call.const(np.zeros(units, np.float32)), axis=0
-        )
+        bias = call.op("Concat", call.real(first + 2), call.const(call.row([0], units)), axis=0)
     parts = [
         None if ref is None else call.op("Unsqueeze", ref, front)
         for ref in (call.real(first), call.real(first + 1), bias, start_of(call, first + 3))
@@ -78,7 +74,7 @@ def _gru(call: OperatorCall) -> None:
     units = call.shape(1)[-1]
     front = call.ints(0)
     biases = [
-        call.real(index) if call.has(index) else call.const(np.zeros(3 * units, np.float32))
+        call.real(index) if call.has(index) else call.const(call.row([0], 3 * units))
         for index in (4, 2)
     ]
     bias = call.emit(
