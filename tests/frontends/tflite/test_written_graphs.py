@@ -183,6 +183,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "mish": lambda: built(lambda b, x: b.op("Mish", x), 3, 4),
     "softplus": lambda: built(lambda b, x: b.op("Softplus", x), 3, 4),
     "celu": lambda: built(lambda b, x: b.op("Celu", x, alpha=0.5), 3, 4),
+    "celu, negative": lambda: built(lambda b, x: b.op("Celu", x, alpha=-0.5), 3, 4),
     "softsign": lambda: built(lambda b, x: b.op("Softsign", x), 3, 4),
     "tan": lambda: built(lambda b, x: b.op("Tan", x), 3, 4),
     "thresholded": lambda: built(lambda b, x: b.op("ThresholdedRelu", x, alpha=0.3), 3, 4),

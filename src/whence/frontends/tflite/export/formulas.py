@@ -15,6 +15,7 @@ from whence.ops.formula import (
     Parameter,
     apply,
     maximum,
+    minimum,
     operand_count,
 )
 from whence.ops.registry import REGISTRY
@@ -29,7 +30,7 @@ _STEPS: Mapping[Function, str] = {
     Function.COS: "COS",
     Function.DIV: "DIV",
     Function.EXP: "EXP",
-    # Formulas apply it where nothing is positive, or use only what of it is negative.
+    # Of what is not positive; see `_expm1`.
     Function.EXPM1: "ELU",
     Function.LOG: "LOG",
     Function.MAX: "MAXIMUM",
@@ -50,6 +51,15 @@ _IN_OTHERS: Mapping[Function, Callable[[Formula], Application]] = {
 }
 
 
+def _expm1(x: Formula) -> Application:
+    """exp(x) - 1, in which ELU has what is not positive."""
+    zero = FormulaNumber(0)
+    if isinstance(x, Application) and x.function is Function.MIN and zero in x.arguments:
+        return apply(Function.EXPM1, x)
+    above = apply(Function.EXP, maximum(x, zero)) - 1
+    return apply(Function.ADD, apply(Function.EXPM1, minimum(x, zero)), above)
+
+
 def formula_exporter(op: str) -> Exporter | None:
     """What writes an operator on one operand that has a formula."""
     definition = REGISTRY.get(op)
@@ -68,6 +78,8 @@ def _write(call: ExportCall, formula: Application) -> None:
     def operator(part: Application) -> tuple[str, list[int]]:
         if part.function in _IN_OTHERS:
             return operator(_IN_OTHERS[part.function](*part.arguments))
+        if part.function is Function.EXPM1:
+            part = _expm1(*part.arguments)
         if part.function not in _STEPS:
             call.unsupported(f"there is no {part.function.name} in that format")
         return _STEPS[part.function], [tensor(each) for each in part.arguments]
