@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -161,37 +161,9 @@ _BITS = {
     DType.F6E2M3: 6,
     DType.F6E3M2: 6,
 }
-_FLOATS = frozenset(
-    {
-        DType.F32,
-        DType.F64,
-        DType.F16,
-        DType.BF16,
-        DType.F4E2M1,
-        DType.F8E4M3FN,
-        DType.F8E4M3FNUZ,
-        DType.F8E5M2,
-        DType.F8E5M2FNUZ,
-        DType.F8E8M0,
-        DType.F6E2M3,
-        DType.F6E3M2,
-    }
-)
+_FLOATS = frozenset(dtype for dtype in DType if dtype.name.startswith(("F", "BF")))
 _INTEGERS = frozenset(
-    {
-        DType.U8,
-        DType.I8,
-        DType.U16,
-        DType.I16,
-        DType.U32,
-        DType.I32,
-        DType.U64,
-        DType.I64,
-        DType.U4,
-        DType.I4,
-        DType.U2,
-        DType.I2,
-    }
+    DType[f"{sign}{bits}"] for sign in ("I", "U") for bits in (2, 4, 8, 16, 32, 64)
 )
 
 
@@ -307,5 +279,25 @@ class MapType:
 
 
 ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType
+
+
+def map_tensors(kind: ValueType, function: Callable[[TensorType], TensorType]) -> ValueType:
+    """The type with `function` of the tensors in it, in sequences and optionals too."""
+    if isinstance(kind, TensorType):
+        return function(kind)
+    if isinstance(kind, SequenceType | OptionalType):
+        return type(kind)(map_tensors(kind.element, function))
+    return kind
+
+
+def map_dims(kind: ValueType, function: Callable[[Dim], Dim]) -> ValueType:
+    """The type with `function` of the dimensions in it, in sequences and optionals too."""
+
+    def mapped(tensor: TensorType) -> TensorType:
+        shape = None if tensor.shape is None else tuple(map(function, tensor.shape))
+        return TensorType(tensor.dtype, shape)
+
+    return map_tensors(kind, mapped)
+
 
 UNKNOWN = TensorType(DType.UNDEFINED)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from whence.types import Dim, DType, OptionalType, SequenceType, Shape, TensorType, ValueType
+from whence.types import (
+    Dim,
+    DType,
+    OptionalType,
+    SequenceType,
+    Shape,
+    TensorType,
+    ValueType,
+    map_dims,
+    map_tensors,
+)
 
 
 def merge(found: ValueType, declared: ValueType | None) -> ValueType:
@@ -49,13 +59,7 @@ def with_declared_elements(found: ValueType, declared: ValueType | None) -> Valu
 
 def without_shapes(known: ValueType) -> ValueType:
     """The type with nothing known of any shape."""
-    if isinstance(known, TensorType):
-        return TensorType(known.dtype)
-    if isinstance(known, SequenceType):
-        return SequenceType(without_shapes(known.element))
-    if isinstance(known, OptionalType):
-        return OptionalType(without_shapes(known.element))
-    return known
+    return map_tensors(known, lambda tensor: TensorType(tensor.dtype))
 
 
 def _merge_shape(found: Shape | None, declared: Shape | None) -> Shape | None:
@@ -97,16 +101,7 @@ def substitute(known: ValueType, symbols: Mapping[str, int]) -> ValueType:
     """The type with named dimensions replaced by the numbers given for them."""
     if not symbols:
         return known
-    if isinstance(known, TensorType) and known.shape is not None:
-        return TensorType(
-            known.dtype,
-            tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in known.shape),
-        )
-    if isinstance(known, SequenceType):
-        return SequenceType(substitute(known.element, symbols))
-    if isinstance(known, OptionalType):
-        return OptionalType(substitute(known.element, symbols))
-    return known
+    return map_dims(known, lambda dim: symbols.get(dim, dim) if isinstance(dim, str) else dim)
 
 
 def without_dims(known: ValueType) -> ValueType:

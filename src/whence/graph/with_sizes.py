@@ -8,7 +8,7 @@ from whence.extent import dimensions_of, evaluate
 from whence.graph.copying import copy_graph
 from whence.graph.graph import Graph
 from whence.ops.definition import Attr
-from whence.types import OptionalType, SequenceType, TensorType, ValueType
+from whence.types import TensorType, ValueType, map_dims
 
 
 def with_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
@@ -31,14 +31,7 @@ def at_hand(graph: Graph) -> Graph:
 
 
 def type_with_sizes(kind: ValueType, sizes: Mapping[str, int]) -> ValueType:
-    if isinstance(kind, TensorType) and kind.shape is not None:
-        dims = (evaluate(dim, sizes) if isinstance(dim, int) else dim for dim in kind.shape)
-        return TensorType(kind.dtype, tuple(dims))
-    if isinstance(kind, SequenceType):
-        return SequenceType(type_with_sizes(kind.element, sizes))
-    if isinstance(kind, OptionalType):
-        return OptionalType(type_with_sizes(kind.element, sizes))
-    return kind
+    return map_dims(kind, lambda dim: evaluate(dim, sizes) if isinstance(dim, int) else dim)
 
 
 def _attr_with_sizes(value: Attr, sizes: Mapping[str, int]) -> Attr:

@@ -28,7 +28,7 @@ from whence.ops.types.onnx_node import (
     to_tensor_proto,
     to_type_proto,
 )
-from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
+from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType, map_dims
 
 __all__ = ["Inference", "from_type_proto", "infer", "to_type_proto"]
 
@@ -165,14 +165,24 @@ def _ask(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[Value
     sizes of the call that is compiled for, what it says holds for those.
     """
     names: dict[str, int] = {}
-    named = replace(query, types=tuple(_with_names(kind, names) for kind in query.types))
+
+    def named(dim: Dim) -> Dim:
+        if isinstance(dim, int) and is_symbolic(dim):
+            names[f"extent {dim!s}"] = dim
+            return f"extent {dim!s}"
+        return dim
+
+    by_name = _with_dims(query, named)
     if not names and not any(map(_has_expressions, query.values)):
         return _ask_onnx(query, values)
     rule = EXPRESSION_RULES.get(query.op)
     known = None if rule is None else rule(query)
     if known is not None and _all_static(own := _outputs(query, known)):
         return own
-    found = tuple(_with_sizes(kind, names) for kind in _ask_onnx(named, values))
+    found = tuple(
+        map_dims(kind, lambda dim: names.get(dim, dim) if isinstance(dim, str) else dim)
+        for kind in _ask_onnx(by_name, values)
+    )
     if _all_static(found):
         return found
     sure = _ask_with_numbers(query, values, estimate)
@@ -192,8 +202,14 @@ def _ask_with_numbers(
         else given
         for value, given in zip(query.values, values, strict=True)
     )
-    types = tuple(_with_numbers(kind, to_number) for kind in query.types)
-    return _ask_onnx(replace(query, types=types), known)
+    numbers = _with_dims(query, lambda dim: to_number(dim) if isinstance(dim, int) else dim)
+    return _ask_onnx(numbers, known)
+
+
+def _with_dims(query: TypeQuery, function: Callable[[Dim], Dim]) -> TypeQuery:
+    """The query with `function` of the dimensions of its operands."""
+    types = (None if kind is None else map_dims(kind, function) for kind in query.types)
+    return replace(query, types=tuple(types))
 
 
 def _has_expressions(value: Value | None) -> bool:
@@ -202,34 +218,6 @@ def _has_expressions(value: Value | None) -> bool:
         and value.dtype == np.object_
         and any(map(is_symbolic, value.reshape(-1)))
     )
-
-
-def _with_names(kind: ValueType | None, names: dict[str, int]) -> ValueType | None:
-    """The type with a name for each expression, which `names` remembers."""
-    if not isinstance(kind, TensorType) or not any(map(is_symbolic, kind.shape or ())):
-        return kind
-    dims: list[Dim] = []
-    for dim in kind.shape or ():
-        if isinstance(dim, int) and is_symbolic(dim):
-            names[f"extent {dim!s}"] = dim
-            dims.append(f"extent {dim!s}")
-        else:
-            dims.append(dim)
-    return TensorType(kind.dtype, tuple(dims))
-
-
-def _with_sizes(kind: ValueType, names: dict[str, int]) -> ValueType:
-    if not isinstance(kind, TensorType) or kind.shape is None:
-        return kind
-    dims = (names.get(dim, dim) if isinstance(dim, str) else dim for dim in kind.shape)
-    return TensorType(kind.dtype, tuple(dims))
-
-
-def _with_numbers(kind: ValueType | None, to_number: Callable[[int], int]) -> ValueType | None:
-    if not isinstance(kind, TensorType) or kind.shape is None:
-        return kind
-    dims = (to_number(dim) if isinstance(dim, int) else dim for dim in kind.shape)
-    return TensorType(kind.dtype, tuple(dims))
 
 
 def _ask_onnx(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[ValueType, ...]:
