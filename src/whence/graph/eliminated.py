@@ -17,10 +17,8 @@ from whence.provenance import (
     Edge,
     EdgeKind,
     Ledger,
-    Origin,
     Outcome,
     Tombstone,
-    union_of,
 )
 
 
@@ -60,19 +58,12 @@ def _first_folds(ledger: Ledger) -> dict[int, Edge]:
     """What was inserted because of an operator may be folded before the operator is: such edges are
     not followed.
     """
-    origins: dict[int, Origin] = {source.id: frozenset((source.id,)) for source in ledger.sources}
     first: dict[int, Edge] = {}
-    for edges in ledger.steps():
-        parts: dict[int, list[Origin]] = {}
-        for edge in edges:
-            if edge.kind is EdgeKind.INSERT:
-                continue
-            inherited = origins.get(edge.parent, NO_ORIGIN)
-            parts.setdefault(edge.child, [origins.get(edge.child, NO_ORIGIN)]).append(inherited)
+    for step in ledger.replayed_steps(frozenset(EdgeKind) - {EdgeKind.INSERT}):
+        for edge in step.edges:
             if edge.kind is EdgeKind.FOLD:
-                for source_id in inherited:
+                for source_id in step.before.get(edge.parent, NO_ORIGIN):
                     first.setdefault(source_id, edge)
-        origins.update((child, union_of(each)) for child, each in parts.items())
     return first
 
 

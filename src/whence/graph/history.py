@@ -8,14 +8,12 @@ from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.graph.outcomes import outcomes
 from whence.provenance import (
-    NO_ORIGIN,
     Edge,
     EdgeKind,
     Origin,
     Outcome,
     SourceOp,
     Tombstone,
-    union_of,
 )
 
 
@@ -46,38 +44,22 @@ def history_of(graph: Graph, source: SourceOp) -> History:
     """Everything the ledger knows about one source operator."""
     ledger = graph.ledger
     carriers = {source.id}
-    origins: dict[int, Origin] = {each.id: frozenset((each.id,)) for each in ledger.sources}
     steps = []
-    for edges in ledger.steps():
-        made: dict[int, list[Edge]] = {}
-        for edge in edges:
-            made.setdefault(edge.child, []).append(edge)
-        # A parent is what it was before the step, also when another node takes over its id in the
-        # step.
-        whole = {
-            child: union_of(
-                [
-                    origins.get(child, NO_ORIGIN),
-                    *(origins.get(edge.parent, NO_ORIGIN) for edge in parts),
-                ]
-            )
-            for child, parts in made.items()
-        }
+    for step in ledger.replayed_steps(frozenset(EdgeKind)):
+        by_child: dict[int, list[Edge]] = {}
+        for edge in step.edges:
+            by_child.setdefault(edge.child, []).append(edge)
         involved = [
             child
-            for child, parts in made.items()
+            for child, parts in by_child.items()
             if child in carriers or any(edge.parent in carriers for edge in parts)
         ]
         for child in involved:
-            parts = made[child]
+            parts = by_child[child]
             kind = next((edge.kind for edge in parts if edge.parent in carriers), parts[0].kind)
-            steps.append(
-                HistoryStep(
-                    parts[0].pass_name, parts[0].rule, kind, child, whole[child] - {source.id}
-                )
-            )
+            partners = step.made[child] - {source.id}
+            steps.append(HistoryStep(parts[0].pass_name, parts[0].rule, kind, child, partners))
         carriers.update(involved)
-        origins.update(whole)
     live = [node for nested in graph.nested() for node in nested if source.id in node.origin]
     # What was put in because of the operator and taken out again is not its story.
     inserted = {edge.child for edge in ledger.edges if edge.kind is EdgeKind.INSERT}

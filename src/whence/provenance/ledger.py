@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from whence.errors import ProvenanceError
@@ -84,6 +84,18 @@ class Entry(NamedTuple):
     parents: tuple[tuple[int, EdgeKind], ...]
     pass_name: str
     rule: str
+
+
+class ReplayedStep(NamedTuple):
+    """One rewrite, when the history is gone through again."""
+
+    edges: list[Edge]
+    before: Mapping[int, Origin]
+    """The origins of nodes, by id, before the rewrite: a parent is what it was then, also when
+    another node takes over its id.
+    """
+    made: Mapping[int, Origin]
+    """The origins of the nodes that the rewrite made."""
 
 
 class Tombstone(NamedTuple):
@@ -281,7 +293,16 @@ class Ledger:
         }
 
     def _replay(self, kinds: frozenset[EdgeKind]) -> dict[int, Origin]:
-        origins: dict[int, Origin] = {source.id: frozenset((source.id,)) for source in self.sources}
+        origins = self._own_origins()
+        for step in self.replayed_steps(kinds):
+            origins.update(step.made)
+        return origins
+
+    def replayed_steps(self, kinds: frozenset[EdgeKind]) -> Iterator[ReplayedStep]:
+        """The rewrites in the order of events, with the origins that nodes had by then and got,
+        following edges of these kinds.
+        """
+        origins = self._own_origins()
         for edges in self.steps():
             parts: dict[int, list[Origin]] = {}
             for edge in edges:
@@ -289,9 +310,12 @@ class Ledger:
                     parts.setdefault(edge.child, [origins.get(edge.child, NO_ORIGIN)]).append(
                         origins.get(edge.parent, NO_ORIGIN)
                     )
-            for child, inherited in parts.items():
-                origins[child] = union_of(inherited)
-        return origins
+            made = {child: union_of(inherited) for child, inherited in parts.items()}
+            yield ReplayedStep(edges, origins, made)
+            origins.update(made)
+
+    def _own_origins(self) -> dict[int, Origin]:
+        return {source.id: frozenset((source.id,)) for source in self.sources}
 
     def children(self) -> dict[int, list[Edge]]:
         """The edges by parent, for walking from a source operator to what it became."""
