@@ -180,10 +180,10 @@ class TestHash:
 
     def test_lists_of_inputs_outputs_and_holders(self) -> None:
         graph = chain("Relu")
-        graph._inputs.clear()
+        graph._signature["Input"].clear()
         fails(graph, Check.HASH, "the list of Input nodes is wrong")
         graph = chain("Relu")
-        graph._outputs[1] = None
+        graph._signature["Output"][1] = None
         fails(graph, Check.HASH, "the list of Output nodes is wrong")
         graph = chain("Relu")
         graph._holders[1] = None

@@ -26,9 +26,8 @@ from whence.types import DType, TensorType
 
 def same(one: Graph, other: Graph) -> bool:
     """Are all nodes, and everything about the graphs, equal to the last bit?"""
-    if [*one._inputs] != [*other._inputs] or [*one._outputs] != [*other._outputs]:
-        return False
-    if [*one._variables] != [*other._variables] or [*one._assigns] != [*other._assigns]:
+    orders = [[[*ids] for ids in graph._signature.values()] for graph in (one, other)]
+    if orders[0] != orders[1]:
         return False
     about = ("name", "metadata", "listed_inputs", "claims", "op_counts")
     return (

@@ -40,8 +40,7 @@ class GraphPickler(pickle.Pickler):
                 obj.ledger,
                 dict(obj.metadata),
                 [_state(node) for node in obj],
-                list(obj._inputs),
-                list(obj._outputs),
+                obj._signature,
                 dict(obj.dimensions),
             )
         if isinstance(obj, Node):
@@ -56,8 +55,7 @@ def _graph(
     ledger: Ledger,
     metadata: dict[str, str],
     nodes: list[tuple[Any, ...]],
-    inputs: list[int],
-    outputs: list[int],
+    signature: dict[str, dict[int, None]],
     dimensions: dict[str, int],
 ) -> Graph:
     graph = Graph(name, ledger, Inference())
@@ -68,7 +66,7 @@ def _graph(
             Node(*given, name=label, origin=origin, value=value, bodies=bodies, flags=flags)
         )
     # The order of the signature is not that of the list when an input was put in or moved later.
-    graph._inputs, graph._outputs = dict.fromkeys(inputs), dict.fromkeys(outputs)
+    graph._signature = signature
     return graph
 
 

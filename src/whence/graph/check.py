@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from whence.errors import GraphError, ProvenanceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.graph.state import GIVEN, why_state_is_wrong
 from whence.ops.signature import why_wrong
+from whence.provenance import NO_ORIGIN, union_of
 
 
 class Check(enum.Flag):
@@ -31,28 +34,33 @@ def check_graph(graph: Graph, flags: Check = Check.NONE, *, after: str = "") -> 
     """Raise `GraphError` at the first broken invariant. `after` names the pass that ran last."""
     ids: set[int] = set()
     for nested in graph.nested():
-        nodes = _check_list(nested, ids, after)
-        _check_refs(nested, nodes, after)
-        why = why_state_is_wrong(nested, nodes, is_outermost=nested is graph)
-        if why:
-            raise _fail(nested, after, why)
-        if Check.HASH in flags:
-            _check_indexes(nested, nodes, after)
-        if Check.DEADNODES in flags:
-            _check_dead(nested, nodes, after)
-        if Check.NONCONST in flags:
-            _check_partition(nested, nodes, after)
+        with _located(nested, after):
+            nodes = _check_list(nested, ids)
+            _check_refs(nested, nodes)
+            if why := why_state_is_wrong(nested, nodes, is_outermost=nested is graph):
+                raise GraphError(why)
+            if Check.HASH in flags:
+                _check_indexes(nested, nodes)
+            if Check.DEADNODES in flags:
+                _check_dead(nodes)
+            if Check.NONCONST in flags:
+                _check_partition(nodes)
     if Check.ORIGIN in flags:
         _check_origins(graph, after)
 
 
-def _fail(graph: Graph, after: str, problem: str) -> GraphError:
-    where = f" after pass '{after}'" if after else ""
-    name = f"graph {graph.name!r}" if graph.name else "graph"
-    return GraphError(f"{name}{where}: {problem}")
+@contextmanager
+def _located(graph: Graph, after: str) -> Iterator[None]:
+    """What is wrong in here is told with the graph, and the pass that ran last."""
+    try:
+        yield
+    except GraphError as error:
+        where = f" after pass '{after}'" if after else ""
+        name = f"graph {graph.name!r}" if graph.name else "graph"
+        raise GraphError(f"{name}{where}: {error}") from None
 
 
-def _check_list(graph: Graph, seen: set[int], after: str) -> list[Node]:
+def _check_list(graph: Graph, seen: set[int]) -> list[Node]:
     """The nodes in list order. `seen` are the ids met so far, in enclosing graphs too: the ledger
     knows a node by its id alone.
     """
@@ -60,31 +68,27 @@ def _check_list(graph: Graph, seen: set[int], after: str) -> list[Node]:
     previous, node = None, graph.first
     while node is not None:
         if node.id in seen:
-            raise _fail(
-                graph,
-                after,
+            raise GraphError(
                 f"id {node.id} is met twice: two nodes share it, a list has a loop, or a body is"
                 " held by two nodes",
             )
         if node.id == 0:
-            raise _fail(graph, after, f"{node!r} has id 0")
+            raise GraphError(f"{node!r} has id 0")
         if node._prev is not previous:
-            raise _fail(graph, after, f"{node!r} is linked to the wrong predecessor")
+            raise GraphError(f"{node!r} is linked to the wrong predecessor")
         if previous is not None and not graph.precedes(previous, node):
-            raise _fail(
-                graph, after, f"order numbers of {previous!r} and {node!r} contradict the list"
-            )
+            raise GraphError(f"order numbers of {previous!r} and {node!r} contradict the list")
         if node.graph is not graph:
-            raise _fail(graph, after, f"{node!r} stands in the list, but belongs elsewhere")
+            raise GraphError(f"{node!r} stands in the list, but belongs elsewhere")
         seen.add(node.id)
         nodes.append(node)
         previous, node = node, node._next
     if graph.last is not previous:
-        raise _fail(graph, after, "the last node is not the end of the list")
+        raise GraphError("the last node is not the end of the list")
     return nodes
 
 
-def _check_refs(graph: Graph, nodes: list[Node], after: str) -> None:
+def _check_refs(graph: Graph, nodes: list[Node]) -> None:
     outputs: dict[int, int] = {}
     for node in nodes:
         for index, ref in enumerate(node.inputs):
@@ -92,77 +96,66 @@ def _check_refs(graph: Graph, nodes: list[Node], after: str) -> None:
                 continue
             if ref.node not in outputs:
                 later = any(other.id == ref.node for other in nodes)
-                raise _fail(
-                    graph,
-                    after,
+                raise GraphError(
                     f"input {index} of {node!r} refers to {ref}, which"
                     f" {'stands later' if later else 'does not exist'}",
                 )
             if not 0 <= ref.index < outputs[ref.node]:
-                raise _fail(
-                    graph,
-                    after,
+                raise GraphError(
                     f"input {index} of {node!r} refers to output {ref.index} of a node with"
                     f" {outputs[ref.node]}",
                 )
         outputs[node.id] = len(node.outputs)
         if not node.outputs and not node.retained:
-            raise _fail(graph, after, f"{node!r} has no outputs and is not retained")
+            raise GraphError(f"{node!r} has no outputs and is not retained")
         if why := why_wrong(node.op, node.inputs, len(node.outputs), node.attrs):
-            raise _fail(graph, after, f"{node!r}{why}")
+            raise GraphError(f"{node!r}{why}")
         for name, body in node.bodies.items():
             if body.ledger is not graph.ledger:
-                raise _fail(graph, after, f"body {name!r} of {node!r} has a ledger of its own")
+                raise GraphError(f"body {name!r} of {node!r} has a ledger of its own")
 
 
-def _check_indexes(graph: Graph, nodes: list[Node], after: str) -> None:
+def _check_indexes(graph: Graph, nodes: list[Node]) -> None:
     if len(graph) != len(nodes):
-        raise _fail(graph, after, f"the list has {len(nodes)} nodes, the index {len(graph)}")
+        raise GraphError(f"the list has {len(nodes)} nodes, the index {len(graph)}")
     uses: dict[int, dict[int, int]] = {node.id: {} for node in nodes}
     counts: dict[str, int] = {}
     for node in nodes:
         if graph.get(node.id) is not node:
-            raise _fail(graph, after, f"lookup of id {node.id} does not find {node!r}")
+            raise GraphError(f"lookup of id {node.id} does not find {node!r}")
         counts[node.op] = counts.get(node.op, 0) + 1
         for ref in node.inputs:
             if ref is not None:
                 uses[ref.node][node.id] = uses[ref.node].get(node.id, 0) + 1
     for node in nodes:
         if node._uses != uses[node.id]:
-            raise _fail(
-                graph,
-                after,
+            raise GraphError(
                 f"consumers of {node!r} are indexed as {sorted(node._uses)}, but are"
                 f" {sorted(uses[node.id])}",
             )
     if counts != graph.op_counts:
-        raise _fail(graph, after, "operator counts are wrong")
-    for listed, op in (
-        (graph._inputs, "Input"),
-        (graph._outputs, "Output"),
-        (graph._variables, "Variable"),
-        (graph._assigns, "Assign"),
-    ):
+        raise GraphError("operator counts are wrong")
+    for op, listed in graph._signature.items():
         if set(listed) != {node.id for node in nodes if node.op == op}:
-            raise _fail(graph, after, f"the list of {op} nodes is wrong")
+            raise GraphError(f"the list of {op} nodes is wrong")
     if set(graph._holders) != {node.id for node in nodes if node.bodies}:
-        raise _fail(graph, after, "the list of nodes with nested graphs is wrong")
+        raise GraphError("the list of nodes with nested graphs is wrong")
 
 
-def _check_dead(graph: Graph, nodes: list[Node], after: str) -> None:
+def _check_dead(nodes: list[Node]) -> None:
     used = {ref.node for node in nodes for ref in node.inputs if ref is not None}
     for node in nodes:
         if node.id not in used and not node.retained and node.op not in GIVEN:
-            raise _fail(graph, after, f"{node!r} is dead: nothing reads it")
+            raise GraphError(f"{node!r} is dead: nothing reads it")
 
 
-def _check_partition(graph: Graph, nodes: list[Node], after: str) -> None:
+def _check_partition(nodes: list[Node]) -> None:
     first_other = None
     for node in nodes:
         if not node.is_const:
             first_other = first_other or node
         elif first_other is not None:
-            raise _fail(graph, after, f"constant {node!r} stands after {first_other!r}")
+            raise GraphError(f"constant {node!r} stands after {first_other!r}")
 
 
 def _check_origins(graph: Graph, after: str) -> None:
@@ -170,18 +163,16 @@ def _check_origins(graph: Graph, after: str) -> None:
     derived = ledger.replay_origins()
     carried: Counter[int] = Counter()
     for nested in graph.nested():
-        for node in nested:
-            carried.update(node.origin)
-            if node.origin != derived.get(node.id, frozenset()):
-                expected = sorted(derived.get(node.id, frozenset()))
-                raise _fail(
-                    graph,
-                    after,
-                    f"{node!r} carries origin {sorted(node.origin)}, the ledger derives {expected}",
-                )
-    buried: set[int] = set()
-    for stone in ledger.tombstones:
-        buried |= stone.origin
+        with _located(nested, after):
+            for node in nested:
+                carried.update(node.origin)
+                expected = derived.get(node.id, NO_ORIGIN)
+                if node.origin != expected:
+                    raise GraphError(
+                        f"{node!r} carries origin {sorted(node.origin)}, the ledger derives"
+                        f" {sorted(expected)}"
+                    )
+    buried = union_of(stone.origin for stone in ledger.tombstones)
     lost = [
         source for source in ledger.sources if source.id not in carried and source.id not in buried
     ]
@@ -191,12 +182,11 @@ def _check_origins(graph: Graph, after: str) -> None:
         raise ProvenanceError(
             f"{by} lost source operator {lost[0].id} {lost[0].name!r} ({lost[0].op}){others}"
         )
-    for source in ledger.sources:
-        counted = ledger.carriers(source.id)
-        if counted != carried[source.id]:
-            raise _fail(
-                graph,
-                after,
-                f"the ledger counts {counted} nodes that carry source operator {source.name!r},"
-                f" there are {carried[source.id]}",
-            )
+    with _located(graph, after):
+        for source in ledger.sources:
+            counted = ledger.carriers(source.id)
+            if counted != carried[source.id]:
+                raise GraphError(
+                    f"the ledger counts {counted} nodes that carry source operator"
+                    f" {source.name!r}, there are {carried[source.id]}"
+                )

@@ -27,8 +27,7 @@ def copy_graph(graph: Graph, ledger: Ledger | None = None) -> Graph:
         made.bodies = bodies
         twin._adopt(made)
     # The order of the signature is not that of the list when an input was put in or moved later.
-    twin._inputs, twin._outputs = dict(graph._inputs), dict(graph._outputs)
-    twin._variables, twin._assigns = dict(graph._variables), dict(graph._assigns)
+    twin._signature = {op: dict(listed) for op, listed in graph._signature.items()}
     return twin
 
 

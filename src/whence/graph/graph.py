@@ -25,12 +25,15 @@ from whence.graph.copying import copy_graph
 from whence.graph.interpreter import Observer, run
 from whence.graph.node import Node, Ref
 from whence.graph.node_list import NodeList, no_node
-from whence.graph.state import State
-from whence.ops.definition import OpClass, Value
+from whence.graph.state import BOUNDARY, State
+from whence.ops.definition import OpClass, TypeQuery, Value
 from whence.ops.registry import classes_of
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
 from whence.types import TensorType, ValueType
+
+SIGNATURE = tuple(sorted(BOUNDARY - {"Const"}))
+"""What a caller gives and gets: nodes that have an order of their own."""
 
 
 class Graph(NodeList):
@@ -69,10 +72,8 @@ class Graph(NodeList):
         """
         self.op_counts: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}
-        self._inputs: dict[int, None] = {}
-        self._outputs: dict[int, None] = {}
-        self._variables: dict[int, None] = {}
-        self._assigns: dict[int, None] = {}
+        self._signature: dict[str, dict[int, None]] = {op: {} for op in SIGNATURE}
+        """The ids of the nodes of these operators, in the order of the model's signature."""
         self._holders: dict[int, None] = {}
 
     # ---- looking ----
@@ -115,7 +116,7 @@ class Graph(NodeList):
             >>> [f"{node.name}: {node.type}" for node in whence.load("model.onnx").inputs]
             ['x: f32[1,3,32,32]']
         """
-        return [self._nodes[node_id] for node_id in self._inputs]
+        return self._signature_nodes("Input")
 
     @property
     def outputs(self) -> list[Node]:
@@ -126,7 +127,7 @@ class Graph(NodeList):
             >>> [node.name for node in whence.load("model.onnx").outputs]
             ['y']
         """
-        return [self._nodes[node_id] for node_id in self._outputs]
+        return self._signature_nodes("Output")
 
     @property
     def output_types(self) -> list[ValueType]:
@@ -136,12 +137,12 @@ class Graph(NodeList):
     @property
     def variables(self) -> list[Node]:
         """The `Variable` nodes: values that outlive a run, each with a name of its own."""
-        return [self._nodes[node_id] for node_id in self._variables]
+        return self._signature_nodes("Variable")
 
     @property
     def assigns(self) -> list[Node]:
         """The `Assign` nodes: at most one for each variable."""
-        return [self._nodes[node_id] for node_id in self._assigns]
+        return self._signature_nodes("Assign")
 
     def variable(self, name: str) -> Node:
         """The variable that is called so."""
@@ -219,6 +220,16 @@ class Graph(NodeList):
         expressions of a `DimensionValue`, as an array of objects.
         """
         return None if ref is None else self[ref.node].known_value
+
+    def query(self, node: Node) -> TypeQuery:
+        """What inference may know of a node of this graph."""
+        return TypeQuery(
+            node.op,
+            node.attrs,
+            tuple(None if ref is None else self.type_of(ref) for ref in node.inputs),
+            tuple(map(self.known_value, node.inputs)),
+            len(node.outputs),
+        )
 
     @property
     def op_classes(self) -> OpClass:
@@ -367,6 +378,9 @@ class Graph(NodeList):
 
     # ---- the list and the indexes ----
 
+    def _signature_nodes(self, op: str) -> list[Node]:
+        return [self._nodes[node_id] for node_id in self._signature[op]]
+
     def _check_insertable(self, node: Node) -> None:
         if not isinstance(node, Node):
             raise no_node(node)
@@ -401,14 +415,8 @@ class Graph(NodeList):
         node.graph = self
         self._nodes[node.id] = node
         self.op_counts[node.op] = self.op_counts.get(node.op, 0) + 1
-        if node.op == "Input":
-            self._inputs[node.id] = None
-        elif node.op == "Output":
-            self._outputs[node.id] = None
-        elif node.op == "Variable":
-            self._variables[node.id] = None
-        elif node.op == "Assign":
-            self._assigns[node.id] = None
+        if node.op in SIGNATURE:
+            self._signature[node.op][node.id] = None
         if node.bodies:
             self._holders[node.id] = None
         self._add_uses(node, node.inputs)
@@ -422,10 +430,8 @@ class Graph(NodeList):
             del self.op_counts[node.op]
         else:
             self.op_counts[node.op] -= 1
-        self._inputs.pop(node.id, None)
-        self._outputs.pop(node.id, None)
-        self._variables.pop(node.id, None)
-        self._assigns.pop(node.id, None)
+        if node.op in SIGNATURE:
+            del self._signature[node.op][node.id]
         self._holders.pop(node.id, None)
         self._drop_uses(node, node.inputs)
         node.graph = None

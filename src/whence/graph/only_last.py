@@ -85,15 +85,7 @@ def _last_of(graph: Graph, ref: Ref, axis: int, reader: Node) -> Node:
 
 def _infer_again(graph: Graph, node: Node) -> None:
     """The types of a node that reads less than the file says; what that claims is not so."""
-    refs = node.inputs
-    query = TypeQuery(
-        node.op,
-        node.attrs,
-        tuple(None if ref is None else graph.type_of(ref) for ref in refs),
-        tuple(None if ref is None else graph.known_value(ref) for ref in refs),
-        len(node.outputs),
-    )
-    graph.set_types(node, graph.inference.infer(query))
+    graph.set_types(node, graph.inference.infer(graph.query(node)))
     graph.claims.pop(node.id, None)
 
 

@@ -16,7 +16,6 @@ from whence.graph.change import contradict
 from whence.graph.display_name import display_name
 from whence.graph.graph import Graph
 from whence.graph.node import Node
-from whence.ops.definition import TypeQuery
 from whence.ops.operands.rules import check_indices, check_operands
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
@@ -34,20 +33,13 @@ def why_it_fails(graph: Graph, node: Node) -> str:
     """Why the operator is certain to fail on operands of these types, and these constants; empty
     when it may work.
     """
-    types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
-    query = TypeQuery(
-        node.op,
-        node.attrs,
-        types,
-        tuple(graph.known_value(ref) for ref in node.inputs),
-        len(node.outputs),
-    )
+    query = graph.query(node)
     try:
         check_operands(query)
         check_indices(query)
         if node.outputs and not node.bodies and not node.is_a("Input", "Const"):
             _check_outputs(node, graph.inference.infer(query))
-            _check_elements(node, types)
+            _check_elements(node, query.types)
             _check_size(node)
     except ModelError as error:
         return str(error)

@@ -33,7 +33,7 @@ from whence.graph.parse_history import HistoryText, enter_history, read_history_
 from whence.graph.parse_nodes import GraphText, NodeText, read_block
 from whence.graph.parse_values import Values
 from whence.graph.state import BOUNDARY, NOT_FROM_A_FILE, list_order
-from whence.graph.tokens import TextLine, read_lines
+from whence.graph.tokens import read_lines
 from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, Ledger
 
@@ -174,23 +174,15 @@ def _ref(entry: NodeText, name: int | str, index: int, ids: Mapping[int | str, i
 
 def _order_signature(graph: Graph, block: GraphText, ids: Mapping[int | str, int]) -> None:
     """Inputs and outputs as the header lists them."""
-    for line, names, own in (
-        (block.header, block.inputs, graph._inputs),
-        (block.header, block.outputs, graph._outputs),
-        (block.header, block.variables, graph._variables),
-        (block.header, block.assigns, graph._assigns),
-    ):
-        if line is None or names is None:
-            continue
-        order = [ids.get(name, 0) for name in names]
+    for op, names in block.signature.items():
+        order, own = [ids.get(name, 0) for name in names], graph._signature[op]
         if sorted(order) != sorted(own):
-            raise _disagreement(line, order, own)
-        own.clear()
-        own.update(dict.fromkeys(order))
-
-
-def _disagreement(line: TextLine, order: list[int], own: Mapping[int, None]) -> WhenceError:
-    listed, there = (", ".join(f"%{number}" for number in each) or "none" for each in (order, own))
-    return line.error(
-        f"the graph is said to have {listed}, and its nodes are {there}", line.tokens[0]
-    )
+            listed, there = (
+                ", ".join(f"%{number}" for number in each) or "none" for each in (order, own)
+            )
+            assert block.header is not None
+            raise block.header.error(
+                f"the graph is said to have {listed}, and its nodes are {there}",
+                block.header.tokens[0],
+            )
+        graph._signature[op] = dict.fromkeys(order)

@@ -125,13 +125,8 @@ def _read_source(line: TextLine) -> SourceOp:
 
 
 def _read_field(line: TextLine) -> Any:
-    if line.skip("["):
-        items: list[Any] = []
-        while not line.skip("]"):
-            if items:
-                line.expect(",")
-            items.append(_read_field(line))
-        return tuple(items)
+    if line.at("["):
+        return tuple(line.listed("[]", lambda: _read_field(line)))
     if line.next.kind == "number":
         return line.integer("a number")
     return literal(line, line.taken("string", "text, a number or a list"))

@@ -48,10 +48,8 @@ class GraphText:
 
     name: str = ""
     header: TextLine | None = None
-    inputs: list[int | str] | None = None
-    outputs: list[int | str] | None = None
-    variables: list[int | str] | None = None
-    assigns: list[int | str] | None = None
+    signature: dict[str, list[int | str]] = field(default_factory=dict)
+    """The nodes that the header lists, by operator."""
     metadata: dict[str, str] = field(default_factory=dict)
     listed: list[tuple[str, ValueType]] = field(default_factory=list)
     claims: dict[int, tuple[ValueType | None, ...]] = field(default_factory=dict)
@@ -104,13 +102,7 @@ def read_id(line: TextLine) -> tuple[int | str, int]:
 
 def read_origin(line: TextLine) -> Origin:
     """The numbers in `[1,2,3]`."""
-    line.expect("[")
-    found: list[int] = []
-    while not line.skip("]"):
-        if found:
-            line.expect(",")
-        found.append(line.integer("the number of a source operator"))
-    return frozenset(found)
+    return frozenset(line.listed("[]", lambda: line.integer("the number of a source operator")))
 
 
 def _read_header(line: TextLine, block: GraphText) -> None:
@@ -119,23 +111,15 @@ def _read_header(line: TextLine, block: GraphText) -> None:
     line.expect("graph")
     block.header = line
     block.name = line.word("the graph's name")
-    block.inputs = _read_ids(line)
-    line.expect("->")
-    block.outputs = _read_ids(line)
+    _read_signature(line, block, "Input", "Output")
     if line.skip("state"):
-        block.variables = _read_ids(line)
-        line.expect("->")
-        block.assigns = _read_ids(line)
+        _read_signature(line, block, "Variable", "Assign")
 
 
-def _read_ids(line: TextLine) -> list[int | str]:
-    line.expect("(")
-    found: list[int | str] = []
-    while not line.skip(")"):
-        if found:
-            line.expect(",")
-        found.append(read_id(line)[0])
-    return found
+def _read_signature(line: TextLine, block: GraphText, given: str, made: str) -> None:
+    block.signature[given] = line.listed("()", lambda: read_id(line)[0])
+    line.expect("->")
+    block.signature[made] = line.listed("()", lambda: read_id(line)[0])
 
 
 def _read_claim(line: TextLine, values: Values) -> tuple[ValueType | None, ...]:
@@ -155,13 +139,7 @@ def _read_node(line: TextLine, values: Values) -> NodeText:
     entry.types = tuple(types)
     entry.column = line.next.column
     entry.op = line.word("an operator")
-    line.expect("(")
-    inputs: list[tuple[int | str | None, int]] = []
-    while not line.skip(")"):
-        if inputs:
-            line.expect(",")
-        inputs.append((None, 0) if line.skip("-") else read_id(line))
-    entry.inputs = tuple(inputs)
+    entry.inputs = tuple(line.listed("()", lambda: (None, 0) if line.skip("-") else read_id(line)))
     if line.at("{"):
         if len(types) != 1:
             raise line.error("an array has one type, before the '='")

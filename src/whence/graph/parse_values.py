@@ -145,12 +145,8 @@ class Values:
             return literal(line, line.take())
         if token.kind == "number":
             return self._scalar(line, line.take())
-        if line.skip("["):
-            items: list[Any] = []
-            while not line.skip("]"):
-                if items:
-                    line.expect(",")
-                items.append(self.attribute(line, ""))
+        if line.at("["):
+            items: list[Any] = line.listed("[]", lambda: self.attribute(line, ""))
             return tuple(items)
         word = line.taken("word", f"a value of attribute '{key}'").text
         if line.at("[") and word in _DTYPES:

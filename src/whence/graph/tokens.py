@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 from whence.errors import TextError
 from whence.graph.literals import WORD
 
+T = TypeVar("T")
 _TOKEN = re.compile(
     rf"""(?P<space>[ ]+)
     |(?P<name>\#.*)
@@ -66,6 +68,16 @@ class TextLine:
     def expect(self, text: str) -> None:
         if not self.skip(text):
             self.wanted(f"'{text}'")
+
+    def listed(self, brackets: str, read: Callable[[], T]) -> list[T]:
+        """What stands between two brackets, `()` or `[]`, with commas between."""
+        self.expect(brackets[0])
+        found: list[T] = []
+        while not self.skip(brackets[1]):
+            if found:
+                self.expect(",")
+            found.append(read())
+        return found
 
     def taken(self, kind: str, wanted: str) -> Token:
         """The next token, which must be of this kind."""

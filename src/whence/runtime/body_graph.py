@@ -106,7 +106,7 @@ def bound(body: Graph, known: KnownInputs, made: Sequence[int]) -> Graph:
     arithmetic = _SizeArithmetic(graph)
     for name in known.dimensions:
         arithmetic.dimension(name)
-    taken = dict(graph._inputs)
+    taken = dict(graph._signature["Input"])
     for place, sizes in known.sizes.items():
         arithmetic.make(whole.inputs[place], sizes)
     for node in whole:
@@ -135,8 +135,8 @@ def bound(body: Graph, known: KnownInputs, made: Sequence[int]) -> Graph:
         for node_id, place in places.items()
         if place not in known.constants and place not in known.sizes
     }
-    graph._inputs = {**given, **taken}
-    graph._outputs = {node_id: None for node_id in whole._outputs if node_id in wanted}
+    graph._signature["Input"] = {**given, **taken}
+    graph._signature["Output"] = {node.id: None for node in whole.outputs if node.id in wanted}
     types = TypeRefresher(graph)
     types.learnt.update(node_id for node_id, place in places.items() if place in known.constants)
     for node in graph:
