@@ -15,7 +15,7 @@ def f32(*shape: Dim) -> TensorType:
 
 
 def count(op: str, inputs: tuple[ValueType | None, ...], *outputs: ValueType) -> Cost | None:
-    return cost(op, TypeQuery(op, {}, inputs, (None,) * len(inputs), len(outputs)), outputs)
+    return cost(TypeQuery(op, {}, inputs, (None,) * len(inputs), len(outputs)), outputs)
 
 
 def test_elementwise_counts_operations_per_element_and_every_byte() -> None:

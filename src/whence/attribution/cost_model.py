@@ -19,7 +19,7 @@ from typing import NamedTuple
 from whence.calibration.nominal import SIMPLE
 from whence.graph import Graph, Node
 from whence.ops.cost import cost, measured_functions
-from whence.ops.definition import Cost, OpClass, TypeQuery
+from whence.ops.definition import Cost, OpClass
 from whence.ops.registry import classes_of, operators
 from whence.ops.traits import Trait
 from whence.rates import BY_UNITS, ArithmeticUnit, MachineRates, MemoryLevel
@@ -158,10 +158,7 @@ class CostModel:
 
 def node_cost(graph: Graph, node: Node) -> Cost | None:
     """Operations and bytes of one node; `None` when a dimension that matters is unknown."""
-    types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
-    values = tuple(graph.const_value(ref) for ref in node.inputs)
-    query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
-    return cost(node.op, query, node.outputs)
+    return cost(graph.query(node), node.outputs)
 
 
 def is_integer(graph: Graph, node: Node) -> bool:

@@ -31,7 +31,6 @@ from whence.kernels.rules import (
     rotary,
 )
 from whence.ops.cost import cost
-from whence.ops.definition import TypeQuery
 from whence.types import DType, TensorType
 
 RULES: Mapping[str, Rule] = {
@@ -186,13 +185,7 @@ class Group:
         exposed = set(self.outputs)
         found = []
         for node in self.members:
-            types = tuple(None if ref is None else self.graph.type_of(ref) for ref in node.inputs)
-            values = tuple(self.graph.const_value(ref) for ref in node.inputs)
-            whole = cost(
-                node.op,
-                TypeQuery(node.op, node.attrs, types, values, len(node.outputs)),
-                node.outputs,
-            )
+            whole = cost(self.graph.query(node), node.outputs)
             traffic = sum(
                 self.graph.nbytes(ref)
                 for ref in node.inputs

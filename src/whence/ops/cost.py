@@ -29,10 +29,10 @@ _MEASURED: Mapping[Function, str] = {
 """
 
 
-def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
+def cost(query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
     """Operations, and bytes read plus written; `None` when a needed dimension is unknown."""
-    moved = _bytes(op, query, outputs)
-    done = None if moved is None else _flops(op, query, outputs)
+    moved = _bytes(query, outputs)
+    done = None if moved is None else _flops(query, outputs)
     return None if done is None or moved is None else Cost(done, moved)
 
 
@@ -49,8 +49,8 @@ def measured_functions(op: str) -> tuple[str, ...]:
     return tuple(_MEASURED[each] for each in functions(known.formula) if each in _MEASURED)
 
 
-def _flops(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    flops = lookup(op).flops
+def _flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    flops = lookup(query.op).flops
     if callable(flops):
         return flops(query, outputs)
     if flops == 0 or not outputs:
@@ -58,8 +58,8 @@ def _flops(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | Non
     return flops * count(outputs[0])
 
 
-def _bytes(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    written, known = _total(outputs), lookup(op)
+def _bytes(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    written, known = _total(outputs), lookup(query.op)
     if written is None:
         return None
     first, others = query.types[:1], query.types[1:]

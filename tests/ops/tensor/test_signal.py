@@ -110,8 +110,6 @@ def test_mel_weights_come_from_onnx() -> None:
 
 def test_a_fast_transform_costs_n_log_n() -> None:
     x = TensorType(DType.F32, (1, 1024, 1))
-    counted = cost(
-        "DFT", TypeQuery("DFT", {}, (x,), (None,), 1), (TensorType(DType.F32, (1, 1024, 2)),)
-    )
+    counted = cost(TypeQuery("DFT", {}, (x,), (None,), 1), (TensorType(DType.F32, (1, 1024, 2)),))
     assert counted is not None
     assert counted.flops == 5 * 1024 * 10

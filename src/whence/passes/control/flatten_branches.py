@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from whence.errors import ModelError
 from whence.graph import Graph, Node, Rewriter
-from whence.graph.builder import infer_types
 from whence.graph.guards import DEEPEST
 from whence.graph.operands import why_it_fails
 from whence.graph.state import BOUNDARY
@@ -94,7 +93,7 @@ def _is_certain_to_fail(body: Graph) -> bool:
         if node.bodies or node.op in BOUNDARY:
             continue
         try:
-            infer_types(body, node.op, node.inputs, node.attrs, len(node.outputs))
+            body.inference.infer(body.query(node))
         except ModelError:
             return True
         if why_it_fails(body, node):

@@ -35,7 +35,7 @@ from whence.graph.iterations import captures
 from whence.graph.node import Birth
 from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
-from whence.ops.definition import Call, OpClass, Pattern, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, Pattern, Value
 from whence.ops.limits import MAX_FOLDED_TEXT
 from whence.ops.registry import REGISTRY, classes_of, evaluate, operators
 from whence.ops.traits import Trait
@@ -191,7 +191,7 @@ class ConstantFolder:
             self._grown_bytes_left -= size
             return True
         return (size <= self._options.max_bytes or size <= self._freed(node)) and self._flops(
-            node, inputs
+            node
         ) <= self._options.max_flops
 
     def _freed(self, node: Node) -> int:
@@ -203,11 +203,8 @@ class ConstantFolder:
             if each.value is not None and len(each._uses) == 1
         )
 
-    def _flops(self, node: Node, inputs: tuple[Value, ...]) -> int:
-        types = tuple(None if ref is None else self.graph.type_of(ref) for ref in node.inputs)
-        found = cost(
-            node.op, TypeQuery(node.op, node.attrs, types, inputs, len(node.outputs)), node.outputs
-        )
+    def _flops(self, node: Node) -> int:
+        found = cost(self.graph.query(node), node.outputs)
         return 0 if found is None else found.flops
 
     # f(x, c) = f'(x) with c inside f'

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from whence.errors import ModelError, WhenceError
 from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Rewriter
-from whence.graph.builder import infer_types
 from whence.graph.change import contradict
 from whence.graph.copying import copy_graph
 from whence.graph.display_name import display_name
@@ -93,7 +92,7 @@ class TypeRefresher:
         if not node.outputs or node.op in SOURCES:
             return False
         try:
-            found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))
+            found = self.graph.inference.infer(self.graph.query(node))
         except ModelError as error:
             if self.every_node_runs:
                 label = f"operator {display_name(node)}"
