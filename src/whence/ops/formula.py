@@ -13,13 +13,12 @@ whether a formula is true; instead of them there are `maximum`, `minimum` and `s
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-
-from whence.ops.neural.erf import erf
 
 
 class _Evaluation(NamedTuple):
@@ -39,6 +38,12 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def _softplus(x: np.ndarray) -> np.ndarray:
     """log(1 + exp(x))"""
     return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).astype(x.dtype, copy=False)
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function, which NumPy does not have: in float64, rounded once."""
+    found = map(math.erf, x.astype(np.float64).reshape(-1).tolist())
+    return np.fromiter(found, np.float64, x.size).astype(x.dtype).reshape(x.shape)
 
 
 class Function(enum.Enum):

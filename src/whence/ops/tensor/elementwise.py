@@ -28,13 +28,13 @@ from whence.ops.formula import (
     X,
     Y,
     apply,
+    erf,
     evaluate,
     maximum,
     minimum,
     operand_count,
     operations,
 )
-from whence.ops.neural.erf import erf
 from whence.ops.operand import UNARY, named, variadic
 from whence.ops.operands.checks import demand_numbers, demand_one, demand_same_elements
 from whence.ops.precision import narrow, optional_tensor, tensor, widen

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from whence.ops.neural.erf import erf
+from whence.ops.formula import erf
 
 
 @given(hnp.arrays(np.float64, hnp.array_shapes(min_dims=0), elements=st.floats(-10, 10)))
@@ -42,7 +42,7 @@ def test_special_values() -> None:
     assert y[5] == math.erf(1e-310)
 
 
-def test_every_border_between_ranges_and_chunks() -> None:
+def test_every_border_between_the_ranges_of_approximations() -> None:
     x = np.concatenate(
         [np.nextafter(edge, [-9, 9]) for edge in (-5.93, -4, -0.46875, 0.46875, 4, 5.93)]
     )
