@@ -16,7 +16,7 @@ from tests.ops.oracle import (
     parameters,
 )
 from whence.errors import ModelError
-from whence.ops.definition import TypeQuery
+from whence.ops.definition import Attrs, TypeQuery
 from whence.ops.quantised.quantise import OPS, integer_range, requantise
 from whence.ops.types.inference import Inference
 from whence.types import DType, TensorType
@@ -227,3 +227,14 @@ def test_types(op, x):
     for shape, axis in (((2, 4), 1), ((2, 3), 2)):
         with pytest.raises(ModelError, match=op):
             infer(TensorType(x, shape), many, axis=axis)
+
+
+def test_a_list_may_be_quantised_by_blocks() -> None:
+    codes = np.arange(64, dtype=np.uint8)
+    scale = np.array([0.5, 2], np.float32)
+    attrs: Attrs = {"axis": 0, "block_size": 32}
+    types = (TensorType.of(codes), TensorType.of(scale))
+    query = TypeQuery("DequantizeLinear", attrs, types, (None, None), 1)
+    assert Inference().infer(query) == (TensorType(DType.F32, (64,)),)
+    (y,) = evaluate(DEFINITIONS["DequantizeLinear"], attrs, [codes, scale])
+    np.testing.assert_array_equal(y, codes * np.repeat(scale, 32))

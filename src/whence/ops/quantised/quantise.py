@@ -180,28 +180,14 @@ def _infer_quantise(query: TypeQuery) -> TensorType:
         if chosen
         else DType.U8
     )
-    _check_scale(query)
     return TensorType(dtype, tensor_type(query, 0).shape)
 
 
 def _infer_dequantise(query: TypeQuery) -> TensorType:
     chosen = get_int(query.attrs, "output_dtype", 0)
-    _check_scale(query)
     return TensorType(
         DType(chosen) if chosen else tensor_type(query, 1).dtype, tensor_type(query, 0).shape
     )
-
-
-def _check_scale(query: TypeQuery) -> None:
-    """Refuse scales for more elements than the axis has, where that can be seen."""
-    x, scale = tensor_type(query, 0).shape, tensor_type(query, 1).shape
-    if not x or scale is None or len(scale) != 1 or scale[0] == 1:
-        return
-    axis = 0 if len(x) == 1 else get_int(query.attrs, "axis", 1)
-    if not -len(x) <= axis < len(x):
-        raise ModelError(f"axis {axis} does not exist in a tensor of rank {len(x)}")
-    if isinstance(scale[0], int) and isinstance(x[axis], int) and scale[0] != x[axis]:
-        raise ModelError(f"{scale[0]} scales do not fit axis {axis} of {tensor_type(query, 0)}")
 
 
 _coding = partial(
