@@ -225,9 +225,12 @@ class TensorType:
         return cls(DType.of(array), tuple(int(dim) for dim in array.shape))
 
     def __str__(self) -> str:
-        if self.shape is None:
-            return f"{self.dtype}[...]"
-        return f"{self.dtype}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+        return f"{self.dtype}{'[...]' if self.shape is None else shape_text(self.shape)}"
+
+
+def shape_text(shape: Iterable[Dim]) -> str:
+    """A shape for a message: `[batch,?,768]`."""
+    return f"[{','.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 def same_dim(left: Dim, right: Dim) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
 from whence.graph.node import Node
+from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Value
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
@@ -106,7 +107,7 @@ def stacking_axes(node: Node, count: int) -> tuple[int, ...]:
 
 def scanned_inputs(graph: Graph, node: Node) -> list[tuple[ValueType, int]]:
     """The types of what a Scan reads a row of in each iteration, and the axis of the rows."""
-    last, count = len(node.inputs) - captures(node), _int(node, "num_scan_inputs")
+    last, count = len(node.inputs) - captures(node), get_int(node.attrs, "num_scan_inputs", 0)
     axes = _ints(node, "scan_input_axes", count)
     kinds = [
         UNKNOWN if ref is None else graph.type_of(ref) for ref in node.inputs[last - count : last]
@@ -146,7 +147,7 @@ def is_true(condition: Value) -> bool:
 
 def captures(node: Node) -> int:
     """How many of the operator's inputs its nested graphs take from outside, which are the last."""
-    return _int(node, "captures")
+    return get_int(node.attrs, "captures", 0)
 
 
 def _loop(node: Node, inputs: Sequence[Value]) -> Iterations:
@@ -160,7 +161,7 @@ def _loop(node: Node, inputs: Sequence[Value]) -> Iterations:
 
 
 def _scan(node: Node, inputs: Sequence[Value]) -> Iterations:
-    n_scans = _int(node, "num_scan_inputs")
+    n_scans = get_int(node.attrs, "num_scan_inputs", 0)
     formal = len(inputs) - captures(node)
     axes = _ints(node, "scan_input_axes", n_scans)
     reverses = _ints(node, "scan_input_directions", n_scans)
@@ -203,11 +204,5 @@ def _stack(rows: Value, output: Node, axis: int) -> Value:
     return np.empty(shape, kind.dtype.numpy)
 
 
-def _int(node: Node, name: str) -> int:
-    value = node.attrs.get(name, 0)
-    return value if isinstance(value, int) else 0
-
-
 def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
-    value = node.attrs.get(name)
-    return tuple(int(item) for item in value) if isinstance(value, tuple) else (0,) * count
+    return get_ints(node.attrs, name, (0,) * count)

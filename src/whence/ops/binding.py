@@ -70,10 +70,7 @@ class Binder:
 
     def _in_order(self, inputs: Sequence[Value]) -> list[Value]:
         if len(inputs) != len(self._names):
-            raise InputError(
-                f"{len(inputs)} inputs given; the model takes {len(self._names)}:"
-                f" {', '.join(self._names)}"
-            )
+            raise self._wrong_number(inputs)
         return [
             (
                 value
@@ -82,6 +79,12 @@ class Binder:
             )
             for port, value, (dtype, shape) in zip(self._ports, inputs, self._easy, strict=True)
         ]
+
+    def _wrong_number(self, inputs: Sequence[Value]) -> InputError:
+        names = self._names
+        return InputError(
+            f"{len(inputs)} inputs given; the model takes {len(names)}: {', '.join(names)}"
+        )
 
     def _other(self, port: Port, value: Value) -> Value:
         adopted = None if self._adopt is None else self._adopt(port, value)
@@ -101,10 +104,7 @@ class Binder:
             except KeyError:
                 return self._by_name(kwargs)
         if len(args) > len(self._names):
-            raise InputError(
-                f"{len(args)} inputs given; the model takes {len(self._names)}:"
-                f" {', '.join(self._names)}"
-            )
+            raise self._wrong_number(args)
         given = dict(zip(self._names, args, strict=False))
         twice = [name for name in kwargs if name in given]
         if twice:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,5 +98,4 @@ def _prepare(value: Value) -> Any:
 
 def first_line(error: BaseException) -> str:
     """An exception's message as one line."""
-    text = functools.reduce(lambda line, piece: f"{line} {piece}", str(error).split(), "").strip()
-    return text[:300] if text else type(error).__name__
+    return " ".join(str(error).split())[:300] or type(error).__name__

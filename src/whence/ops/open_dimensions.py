@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from whence.extent import LEAST, Dimensions, is_symbolic
 from whence.ops.binding import Port
-from whence.types import Dim, TensorType
+from whence.ops.named_dimensions import dimension_name
+from whence.types import TensorType
 
 
 def open_dimensions(
@@ -62,8 +63,10 @@ def _open(
             places[name] = list(shape)
             continue
         places[name] = [
-            size if isinstance(dim, int) or size < LEAST else _entered(sizes, labels, label, size)
-            for label, dim, size in _labelled(name, declared, shape)
+            size
+            if isinstance(dim, int) or size < LEAST
+            else _entered(sizes, labels, dimension_name(name, axis, dim), size)
+            for axis, (dim, size) in enumerate(zip(declared, shape, strict=True))
         ]
     dimensions = Dimensions(sizes)
     dimensions.labels.update(labels)
@@ -71,16 +74,6 @@ def _open(
         name: tuple(dimensions[at] if isinstance(at, str) else at for at in row)
         for name, row in places.items()
     }
-
-
-def _labelled(
-    name: str, declared: Sequence[Dim], shape: Sequence[int]
-) -> list[tuple[str, Dim, int]]:
-    return [
-        # Some files call all that they do not know `?`.
-        (dim if isinstance(dim, str) and re.search(r"\w", dim) else f"{name}_{axis}", dim, size)
-        for axis, (dim, size) in enumerate(zip(declared, shape, strict=True))
-    ]
 
 
 def _entered(sizes: dict[str, int], labels: dict[str, str], label: str, size: int) -> str:

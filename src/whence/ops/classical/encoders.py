@@ -150,18 +150,10 @@ def _category_mapper(call: Call) -> Value:
     texts = get_strs(call.attrs, "cats_strings")
     numbers = get_ints(call.attrs, "cats_int64s")
     if x.dtype == np.object_:
-        return _mapped(
-            x,
-            dict(zip(texts, numbers, strict=True)),
-            get_int(call.attrs, "default_int64", -1),
-            np.dtype(np.int64),
-        )
-    return _mapped(
-        x,
-        dict(zip(numbers, texts, strict=True)),
-        get_str(call.attrs, "default_string", "_Unused"),
-        np.dtype(np.object_),
-    )
+        other = get_int(call.attrs, "default_int64", -1)
+        return _mapped(x, dict(zip(texts, numbers, strict=True)), other, np.dtype(np.int64))
+    text = get_str(call.attrs, "default_string", "_Unused")
+    return _mapped(x, dict(zip(numbers, texts, strict=True)), text, np.dtype(np.object_))
 
 
 def _map(call: Call) -> dict[Any, Any]:

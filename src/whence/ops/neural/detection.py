@@ -114,11 +114,11 @@ def _decode(call: Call) -> np.ndarray:
     return np.concatenate([centres - half_sizes, centres + half_sizes], axis=1).astype(np.float32)
 
 
-def _suppress(
-    boxes: np.ndarray, scores: np.ndarray, limit: int, threshold: float, floor: float
-) -> list[int]:
+def _suppress(call: Call, boxes: np.ndarray, scores: np.ndarray, limit: int) -> list[int]:
+    threshold = get_float(call.attrs, "nms_iou_threshold", 0.0)
     order = np.argsort(-scores, kind="stable")
-    return suppress(boxes, order[scores[order] >= floor], limit, threshold)
+    order = order[scores[order] >= get_float(call.attrs, "nms_score_threshold", 0.0)]
+    return suppress(boxes, order, limit, threshold)
 
 
 class _Found(NamedTuple):
@@ -135,9 +135,7 @@ def _fast(
 ) -> tuple[list[_Found], int]:
     """Suppress by each box's best class; then list the best classes of the boxes that are left."""
     each = get_int(call.attrs, "max_classes_per_detection", 1)
-    threshold = get_float(call.attrs, "nms_iou_threshold", 0.0)
-    floor = get_float(call.attrs, "nms_score_threshold", 0.0)
-    kept = _suppress(boxes, scores.max(axis=1), limit, threshold, floor)
+    kept = _suppress(call, boxes, scores.max(axis=1), limit)
     ranked = np.argsort(-scores[kept], axis=1, kind="stable")[:, :each]
     found = [
         _Found(each * position + rank, box, int(label), float(scores[box, label]))
@@ -152,13 +150,11 @@ def _regular(
 ) -> tuple[list[_Found], int]:
     """Suppress within each class, then take the best of all classes."""
     each = get_int(call.attrs, "detections_per_class", 100)
-    threshold = get_float(call.attrs, "nms_iou_threshold", 0.0)
-    floor = get_float(call.attrs, "nms_score_threshold", 0.0)
     best: list[tuple[float, int, int]] = []
     for label in range(scores.shape[1]):
         best.extend(
             (float(scores[box, label]), box, label)
-            for box in _suppress(boxes, scores[:, label], each, threshold, floor)
+            for box in _suppress(call, boxes, scores[:, label], each)
         )
         best = sorted(best, key=lambda item: -item[0])[:limit]
     return [_Found(row, box, label, score) for row, (score, box, label) in enumerate(best)], len(

@@ -97,12 +97,11 @@ def _activation(
     return function
 
 
-def _run(
-    call: Call, gates: int, defaults: Sequence[str], n_states: int, step: _Step, early_bias: int
-) -> tuple[Value, ...]:
+def _run(call: Call, step: _Step, early_bias: int, n_states: int = 1) -> tuple[Value, ...]:
     """All directions of a layer. `early_bias` gates take their recurrence bias together with the
     input's; the rest keep it apart.
     """
+    gates, defaults = CELLS[call.op]
     x, w, r = widen(tensor(call, 0)), widen(tensor(call, 1)), widen(tensor(call, 2))
     bias = optional_tensor(call, 3)
     lengths = optional_tensor(call, 4)
@@ -180,36 +179,21 @@ def _rnn_step(direction: _Direction, gates: np.ndarray, state: _State) -> _State
     return (f(gates + state[0] @ direction.recurrence),)
 
 
-def _gru_step(direction: _Direction, gates: np.ndarray, state: _State) -> _State:
+def _gru_step(direction: _Direction, gates: np.ndarray, state: _State, *, linear: bool) -> _State:
+    """`linear`: the product with the state comes before the reset."""
     f, g = direction.functions
-    (before,), hidden = state, state[0].shape[1]
-    z, r = np.split(
-        f(gates[:, : 2 * hidden] + before @ direction.recurrence[:, : 2 * hidden]), 2, axis=1
+    (before,), first = state, 2 * state[0].shape[1]
+    weights, late = direction.recurrence, direction.recurrence_bias[first:]
+    z, r = np.split(f(gates[:, :first] + before @ weights[:, :first]), 2, axis=1)
+    kept = (
+        r * (before @ weights[:, first:] + late)
+        if linear
+        else (r * before) @ weights[:, first:] + late
     )
-    late = direction.recurrence_bias[2 * hidden :]
-    candidate = g(
-        gates[:, 2 * hidden :] + (r * before) @ direction.recurrence[:, 2 * hidden :] + late
-    )
-    return ((1 - z) * candidate + z * before,)
+    return ((1 - z) * g(gates[:, first:] + kept) + z * before,)
 
 
-def _gru_step_linear_before_reset(
-    direction: _Direction, gates: np.ndarray, state: _State
-) -> _State:
-    f, g = direction.functions
-    (before,), hidden = state, state[0].shape[1]
-    products = before @ direction.recurrence
-    z, r = np.split(f(gates[:, : 2 * hidden] + products[:, : 2 * hidden]), 2, axis=1)
-    candidate = g(
-        gates[:, 2 * hidden :]
-        + r * (products[:, 2 * hidden :] + direction.recurrence_bias[2 * hidden :])
-    )
-    return ((1 - z) * candidate + z * before,)
-
-
-def _lstm_step(
-    direction: _Direction, gates: np.ndarray, state: _State, coupled: bool = False
-) -> _State:
+def _lstm_step(direction: _Direction, gates: np.ndarray, state: _State, *, coupled: bool) -> _State:
     f, g, h = direction.functions
     before, cell = state
     i, o, forget, c = np.split(gates + before @ direction.recurrence, 4, axis=1)
@@ -223,20 +207,14 @@ def _lstm_step(
     return o * h(after), after
 
 
-def _coupled_lstm_step(direction: _Direction, gates: np.ndarray, state: _State) -> _State:
-    return _lstm_step(direction, gates, state, coupled=True)
-
-
 def _gru(call: Call) -> tuple[Value, ...]:
-    step = _gru_step
-    if get_int(call.attrs, "linear_before_reset", 0):
-        step = _gru_step_linear_before_reset
-    return _run(call, 3, ("Sigmoid", "Tanh"), 1, step, early_bias=2)
+    linear = bool(get_int(call.attrs, "linear_before_reset", 0))
+    return _run(call, partial(_gru_step, linear=linear), early_bias=2)
 
 
 def _lstm(call: Call) -> tuple[Value, ...]:
-    step = _coupled_lstm_step if get_int(call.attrs, "input_forget", 0) else _lstm_step
-    return _run(call, 4, ("Sigmoid", "Tanh", "Tanh"), 2, step, early_bias=4)
+    coupled = bool(get_int(call.attrs, "input_forget", 0))
+    return _run(call, partial(_lstm_step, coupled=coupled), early_bias=4, n_states=2)
 
 
 def _recurrent_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
@@ -253,7 +231,7 @@ _recurrent = partial(
     operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
 )
 OPS: tuple[OpDef, ...] = (
-    _recurrent("RNN", reference=lambda call: _run(call, 1, ("Tanh",), 1, _rnn_step, early_bias=1)),
+    _recurrent("RNN", reference=lambda call: _run(call, _rnn_step, early_bias=1)),
     _recurrent("GRU", reference=_gru),
     _recurrent(
         "LSTM",

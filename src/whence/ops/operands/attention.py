@@ -16,9 +16,8 @@ from whence.ops.operands.checks import (
     divided,
     exceeds,
     shape_of,
-    text,
 )
-from whence.types import Dim, DType, Shape
+from whence.types import Dim, DType, Shape, shape_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def _mask(query: TypeQuery, scores: Shape) -> None:
     others = zip(mask[-2::-1], scores[-2::-1], strict=False)
     if not fits or any(dim != 1 and differ(dim, wanted) for dim, wanted in others):
         raise ModelError(
-            f"attn_mask is {query.types[3]}, which does not spread over scores of {text(scores)}"
+            f"attn_mask is {query.types[3]}, which does not spread over scores of {shape_text(scores)}"
         )
     kind = query.types[3]
     if getattr(kind, "dtype", DType.UNDEFINED) is not DType.BOOL:

@@ -10,7 +10,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Check, TypeQuery
 from whence.ops.types.type_rules import const_ints
-from whence.types import Dim, DType, Shape, TensorType
+from whence.types import Dim, DType, Shape, TensorType, shape_text
 
 
 def shape_of(query: TypeQuery, index: int) -> Shape | None:
@@ -25,18 +25,7 @@ def dtype_of(query: TypeQuery, index: int) -> DType:
 
 def count_of(shape: Shape | None) -> int | None:
     """How many elements there are, if that is known."""
-    if shape is None:
-        return None
-    count = 1
-    for dim in shape:
-        if not isinstance(dim, int):
-            return None
-        count *= dim
-    return count
-
-
-def text(shape: Sequence[Dim]) -> str:
-    return f"[{','.join('?' if dim is None else str(dim) for dim in shape)}]"
+    return TensorType(DType.UNDEFINED, shape).elements
 
 
 def differ(found: Dim, wanted: Dim) -> bool:
@@ -51,7 +40,7 @@ def demand(query: TypeQuery, index: int, wanted: Sequence[Dim], what: str) -> No
     """Input `index`, if there is one of known rank, has this shape where both are known."""
     found = shape_of(query, index)
     if found is not None and (len(found) != len(wanted) or any(map(differ, found, wanted))):
-        raise ModelError(f"{what} is {query.types[index]}, and should be {text(wanted)}")
+        raise ModelError(f"{what} is {query.types[index]}, and should be {shape_text(wanted)}")
 
 
 def demand_broadcast(query: TypeQuery, index: int, target: Shape | None, what: str) -> None:
@@ -65,7 +54,7 @@ def demand_broadcast(query: TypeQuery, index: int, target: Shape | None, what: s
     )
     if not fits:
         raise ModelError(
-            f"{what} is {query.types[index]}, which does not spread over {text(target)}"
+            f"{what} is {query.types[index]}, which does not spread over {shape_text(target)}"
         )
 
 

@@ -4,6 +4,7 @@ they are given, and a file is refused even where nobody needs their result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from whence.errors import ModelError
@@ -19,10 +20,9 @@ from whence.ops.operands.checks import (
     demand_rank,
     differ,
     shape_of,
-    text,
 )
 from whence.ops.types.type_rules import const_ints, is_absent
-from whence.types import Dim, DType
+from whence.types import Dim, DType, shape_text
 
 
 def _affine_grid(query: TypeQuery) -> None:
@@ -57,12 +57,9 @@ def _columns_to_image(query: TypeQuery) -> None:
             raise ModelError(f"{name} {list(sizes)} should be above 0")
     if x is None or not block:
         return
-    taps = 1
-    for size in block:
-        taps *= size
-    if isinstance(x[1], int) and x[1] % taps:
+    if isinstance(x[1], int) and x[1] % math.prod(block):
         raise ModelError(
-            f"{x[1]} rows of {query.types[0]} cannot be divided by a block of {text(block)}"
+            f"{x[1]} rows of {query.types[0]} cannot be divided by a block of {shape_text(block)}"
         )
 
 

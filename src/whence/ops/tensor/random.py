@@ -8,7 +8,8 @@ implementation do.
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from collections.abc import Callable
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -45,20 +46,19 @@ def _shape_and_dtype(call: Call) -> tuple[tuple[int, ...], DType]:
     return like.shape, _dtype(call, DType.of(like))
 
 
-def _normal(call: Call) -> Value:
-    shape, dtype = _shape_and_dtype(call)
-    drawn = _generator(call).normal(
-        get_float(call.attrs, "mean", 0.0), get_float(call.attrs, "scale", 1.0), shape
-    )
-    return np.asarray(drawn).astype(dtype.numpy)
+def _drawn(distribution: Callable[..., Any], first: str, second: str) -> Reference:
+    """Numbers of a distribution with two parameters, which are 0 and 1 unless attributes say."""
+
+    def reference(call: Call) -> Value:
+        shape, dtype = _shape_and_dtype(call)
+        numbers = get_float(call.attrs, first, 0.0), get_float(call.attrs, second, 1.0)
+        return np.asarray(distribution(_generator(call), *numbers, shape)).astype(dtype.numpy)
+
+    return reference
 
 
-def _uniform(call: Call) -> Value:
-    shape, dtype = _shape_and_dtype(call)
-    drawn = _generator(call).uniform(
-        get_float(call.attrs, "low", 0.0), get_float(call.attrs, "high", 1.0), shape
-    )
-    return np.asarray(drawn).astype(dtype.numpy)
+_normal = _drawn(np.random.RandomState.normal, "mean", "scale")
+_uniform = _drawn(np.random.RandomState.uniform, "low", "high")
 
 
 def _bernoulli(call: Call) -> Value:

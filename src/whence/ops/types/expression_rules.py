@@ -37,21 +37,14 @@ def pad(query: TypeQuery) -> TensorType | None:
     return TensorType(data.dtype, tuple(dims))
 
 
-def depth_to_space(query: TypeQuery) -> TensorType | None:
+def blocks_of_pixels(query: TypeQuery) -> TensorType | None:
     data, block = tensor_type(query, 0), get_int(query.attrs, "blocksize", 0)
     shape = data.static_shape
     if shape is None or len(shape) != 4 or block < 1:
         return None
     n, c, h, w = shape
-    return TensorType(data.dtype, (n, c // (block * block), h * block, w * block))
-
-
-def space_to_depth(query: TypeQuery) -> TensorType | None:
-    data, block = tensor_type(query, 0), get_int(query.attrs, "blocksize", 0)
-    shape = data.static_shape
-    if shape is None or len(shape) != 4 or block < 1:
-        return None
-    n, c, h, w = shape
+    if query.op == "DepthToSpace":
+        return TensorType(data.dtype, (n, c // (block * block), h * block, w * block))
     return TensorType(data.dtype, (n, c * block * block, h // block, w // block))
 
 
@@ -118,8 +111,8 @@ def _appended(query: TypeQuery, index: int, new: tuple[int, int, int, int]) -> S
 
 EXPRESSION_RULES: Mapping[str, Rule] = {
     "Pad": pad,
-    "DepthToSpace": depth_to_space,
-    "SpaceToDepth": space_to_depth,
+    "DepthToSpace": blocks_of_pixels,
+    "SpaceToDepth": blocks_of_pixels,
     "GatherND": gather_nd,
     "ConvInteger": integer_conv,
     "OneHot": one_hot,

@@ -21,10 +21,7 @@ from whence.ops.types.type_rules import (
     product,
     tensor_type,
 )
-from whence.types import Dim, DType, Shape, TensorType, ValueType, same_dim
-
-# NumPy's own limit; a file that claims more is not believed.
-_MAX_RANK = 64
+from whence.types import MAX_RANK, Dim, DType, Shape, TensorType, ValueType, same_dim, shape_text
 
 
 def reshape(query: TypeQuery) -> TensorType:
@@ -57,7 +54,7 @@ def reshaped(
         return tuple(None if dim == -1 or at in copied else dim for at, dim in enumerate(target))
     if copied and max(copied) >= len(shape):
         raise ModelError(
-            f"{op}: {list(target)} copies a dimension that {_text(shape)} does not have"
+            f"{op}: {list(target)} copies a dimension that {shape_text(shape)} does not have"
         )
     given = [dim for at, dim in enumerate(shape) if at not in copied]
     wanted = [dim for at, dim in enumerate(target) if at not in copied and dim != -1]
@@ -76,11 +73,11 @@ def reshaped(
             and all(isinstance(shape[at], int) for at in copied)
         ):
             raise ModelError(
-                f"{op}: {_text(shape)} has {_count(shape)} elements and does not fit {list(target)}"
+                f"{op}: {shape_text(shape)} has {product(shape)} elements and does not fit {list(target)}"
             )
         if -1 in target and asked and number % asked and not empty:
             raise ModelError(
-                f"{op}: {_text(shape)} has {_count(shape)} elements, which {list(target)} does not"
+                f"{op}: {shape_text(shape)} has {product(shape)} elements, which {list(target)} does not"
                 " divide"
             )
         rest = number // asked if asked else None
@@ -297,12 +294,4 @@ def _rank_from_length(shape_input: TensorType) -> Shape | None:
     length = None
     if shape_input.shape is not None and len(shape_input.shape) == 1:
         length = shape_input.shape[0]
-    return (None,) * length if isinstance(length, int) and length <= _MAX_RANK else None
-
-
-def _count(shape: Shape) -> Dim:
-    return product(shape)
-
-
-def _text(shape: Shape) -> str:
-    return f"[{','.join('?' if dim is None else str(dim) for dim in shape)}]"
+    return (None,) * length if isinstance(length, int) and length <= MAX_RANK else None
