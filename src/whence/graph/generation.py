@@ -15,9 +15,11 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.graph.beams import Beams
+from whence.graph.iterations import captures
 from whence.graph.node import Node
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Value
+from whence.ops.registry import REGISTRY
 from whence.types import TensorType
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Wishes(NamedTuple):
 
 def greedy_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     """The likeliest token, again and again."""
-    wishes = _wishes(inputs, 1, 2, 3, 4, 5, 6)
+    wishes = _wishes(node, inputs)
 
     def choose(scores: np.ndarray) -> np.ndarray:
         return np.asarray(np.argmax(scores, axis=-1))
@@ -55,9 +57,9 @@ def sampling(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Va
     """A token by chance among the likeliest, which together have the probability `top_p`. The
     chances are ONNX Runtime's; the dice are not.
     """
-    wishes = _wishes(inputs, 1, 2, 3, 4, 5, 6)
-    seed = _integer(inputs, 8, get_int(node.attrs, "seed", 0))
-    dice = np.random.default_rng(abs(seed))
+    wishes = _wishes(node, inputs)
+    seed = _number(node, inputs, "seed", get_int(node.attrs, "seed", 0))
+    dice = np.random.default_rng(abs(int(seed)))
     top_p, least = get_float(node.attrs, "top_p", 0.0), get_int(node.attrs, "min_tokens_to_keep", 0)
     temperature = get_float(node.attrs, "temperature", 1.0)
 
@@ -81,15 +83,16 @@ def beam_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence
     """The likeliest texts, kept side by side: sequences [batch, results, length] and their
     scores.
     """
-    wishes = _wishes(inputs, 1, 2, 6, 7, 8, 9)
-    count, results = _integer(inputs, 3, 1), _integer(inputs, 4, 1)
+    wishes = _wishes(node, inputs)
+    count = int(_number(node, inputs, "num_beams", 1))
+    results = int(_number(node, inputs, "num_return_sequences", 1))
     if not 1 <= results <= count:
         raise ModelError(f"{node.op}: {results} results of {count} beams")
     batch = wishes.tokens.shape[0]
     beams = Beams(
         batch,
         count,
-        _number(inputs, 5, 1.0),
+        _number(node, inputs, "length_penalty", 1.0),
         eos=get_int(node.attrs, "eos_token_id", -1),
         pad=get_int(node.attrs, "pad_token_id", -1),
         stops_early=bool(get_int(node.attrs, "early_stopping", 0)),
@@ -144,8 +147,8 @@ class _Decoder:
         self._body = node.bodies["decoder"]
         self._first: Graph | None = node.bodies.get("init_decoder")
         self._run = run
-        captures = get_int(node.attrs, "captures", 0)
-        self._captured = inputs[len(inputs) - captures :] if captures else ()
+        captured = captures(node)
+        self._captured = inputs[len(inputs) - captured :]
         tokens = wishes.tokens
         # Positions count the tokens that are no padding, whatever a mask says.
         real = tokens != get_int(node.attrs, "pad_token_id", -1)
@@ -155,7 +158,7 @@ class _Decoder:
         counted = np.cumsum(real, axis=1, dtype=np.int32)
         self._positions = np.where(real, counted - 1, 0).astype(np.int32)
         self._next = counted[:, -1:]
-        formal = self._body.inputs[_FIXED_INPUTS : len(self._body.inputs) - captures]
+        formal = self._body.inputs[_FIXED_INPUTS : len(self._body.inputs) - captured]
         self._caches: list[Value] = [self._empty(each, tokens.shape[0]) for each in formal]
 
     @staticmethod
@@ -218,31 +221,26 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
     return found.astype(np.float32)
 
 
-def _wishes(inputs: tuple[Value, ...], *places: int) -> Wishes:
-    """By the places of the inputs after the tokens: lengths, penalty, masks."""
-    longest, least, penalty, *masks = places
+def _wishes(node: Node, inputs: tuple[Value, ...]) -> Wishes:
     tokens = np.asarray(inputs[0])
-    found = [None if _given(inputs, at) is None else np.asarray(inputs[at]) for at in masks]
     return Wishes(
         tokens.astype(np.int32),
-        _integer(inputs, longest, tokens.shape[1]),
-        _integer(inputs, least, 0),
-        _number(inputs, penalty, 1.0),
-        found[0],
-        found[1],
-        found[2],
+        int(_number(node, inputs, "max_length", tokens.shape[1])),
+        int(_number(node, inputs, "min_length", 0)),
+        _number(node, inputs, "repetition_penalty", 1.0),
+        _operand(node, inputs, "vocab_mask"),
+        _operand(node, inputs, "prefix_vocab_mask"),
+        _operand(node, inputs, "attention_mask"),
     )
 
 
-def _given(inputs: tuple[Value, ...], place: int) -> Value:
-    return inputs[place] if place < len(inputs) else None
+def _operand(node: Node, inputs: tuple[Value, ...], name: str) -> np.ndarray | None:
+    """The value of an operand. Behind those that are given is what the decoder captures."""
+    place = REGISTRY[node.op].operands.positions[name]
+    given = place < len(inputs) - captures(node) and inputs[place] is not None
+    return np.asarray(inputs[place]) if given else None
 
 
-def _integer(inputs: tuple[Value, ...], place: int, default: int) -> int:
-    value = _given(inputs, place)
-    return default if value is None else int(np.asarray(value).reshape(-1)[0])
-
-
-def _number(inputs: tuple[Value, ...], place: int, default: float) -> float:
-    value = _given(inputs, place)
-    return default if value is None else float(np.asarray(value).reshape(-1)[0])
+def _number(node: Node, inputs: tuple[Value, ...], name: str, default: float) -> float:
+    value = _operand(node, inputs, name)
+    return default if value is None else float(value.reshape(-1)[0])

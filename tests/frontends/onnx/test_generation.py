@@ -191,6 +191,19 @@ def test_compiled() -> None:
     np.testing.assert_allclose(scores, expected[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("op", ["GreedySearch", "BeamSearch"])
+def test_a_decoder_may_read_values_from_outside(op: str) -> None:
+    """They come behind the operands, however many of those are given."""
+    feeds = BEAMS if op == "BeamSearch" else GREEDY
+    proto = search(op, feeds, eos_token_id=6)
+    (inside,) = (each.g for each in proto.graph.node[0].attribute if each.name == "decoder")
+    (low,) = (each for each in inside.initializer if each.name == "low")
+    inside.initializer.remove(low)
+    proto.graph.initializer.append(numpy_helper.from_array(np.array(1e4, np.float32), "high"))
+    proto.graph.node.insert(0, node("Neg", ["high"], ["low"]))
+    same_texts(run_whence(proto, feeds)[0], run_ort(proto, feeds)[0])
+
+
 def test_operators_of_the_decoder_are_operators_of_the_file() -> None:
     graph = read_onnx(search("GreedySearch", GREEDY, eos_token_id=6))
     assert len(graph.ledger.sources) == 22
