@@ -1,6 +1,7 @@
 """whence as a backend of `torch.compile`, by the entry point `torch_dynamo_backends`:
 
-model = torch.compile(module, backend="whence") with torch.no_grad():
+model = torch.compile(module, backend="whence")
+with torch.no_grad():
     y = model(x)
 """
 

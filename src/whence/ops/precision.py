@@ -7,11 +7,14 @@ are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
 from whence.errors import ModelError
-from whence.ops.definition import Call
+from whence.ops.definition import Attrs, Call, Reference, Value
 from whence.types import DType
 
 _WIDE_FLOATS = (DType.F32, DType.F64)
@@ -31,6 +34,18 @@ def widen(array: np.ndarray) -> np.ndarray:
 def narrow(array: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """`array` rounded to `dtype`; the very same object when it has it already."""
     return array.astype(dtype, copy=False)
+
+
+def rounded_once(function: Callable[[np.ndarray, Attrs], Any]) -> Reference:
+    """A reference of one operand, which the function gets in its working type: what it makes is
+    rounded to the type of the operand.
+    """
+
+    def reference(call: Call) -> Value:
+        x = tensor(call, 0)
+        return narrow(np.asarray(function(widen(x), call.attrs)), x.dtype)
+
+    return reference
 
 
 def tensor(call: Call, index: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -52,47 +52,17 @@ from whence.ops.tensor import (
 )
 from whence.ops.traits import FORM, Trait
 
-_FAMILIES: tuple[tuple[OpDef, ...], ...] = (
-    attention.OPS,
-    blocked.OPS,
-    blockwise.OPS,
-    cast.OPS,
-    channels_last.OPS,
-    encoders.OPS,
-    complex.OPS,
-    control.OPS,
-    conv.OPS,
-    counted.OPS,
-    detection.OPS,
-    elementwise.OPS,
-    logic.OPS,
-    fused.OPS,
-    grouped_attention.OPS,
-    image.OPS,
-    indexing.OPS,
-    integer.OPS,
-    linear_models.OPS,
-    matmul.OPS,
-    movement.OPS,
-    nonlinear.OPS,
-    norm.OPS,
-    pool.OPS,
-    quantise.OPS,
-    random.OPS,
-    recurrent.OPS,
-    reduce.OPS,
-    resize.OPS,
-    selection.OPS,
-    sequence.OPS,
-    shape.OPS,
-    signal.OPS,
-    text.OPS,
-    training.OPS,
-    trees.OPS,
+_FAMILIES = (
+    *(encoders, linear_models, trees),
+    *(attention, blocked, channels_last, conv, detection, fused, grouped_attention, matmul),
+    *(nonlinear, norm, pool, recurrent, resize),
+    *(blockwise, integer, quantise),
+    *(cast, complex, control, counted, elementwise, image, indexing, logic, movement, random),
+    *(reduce, selection, sequence, shape, signal, text, training),
 )
 
 
-def collect(families: tuple[tuple[OpDef, ...], ...]) -> Mapping[str, OpDef]:
+def collect(families: Iterable[tuple[OpDef, ...]]) -> Mapping[str, OpDef]:
     """The operators of all families by name. Two definitions of one name are a mistake."""
     found: dict[str, OpDef] = {}
     for family in families:
@@ -103,7 +73,7 @@ def collect(families: tuple[tuple[OpDef, ...], ...]) -> Mapping[str, OpDef]:
     return MappingProxyType(found)
 
 
-REGISTRY: Mapping[str, OpDef] = collect(_FAMILIES)
+REGISTRY: Mapping[str, OpDef] = collect(family.OPS for family in _FAMILIES)
 
 
 # By numbers: to ask an enum for its value takes longer than all else here.

@@ -12,7 +12,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
 from whence.ops.operand import CODING, DATA, UNARY, named, variadic
-from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.precision import narrow, optional_tensor, rounded_once, tensor, widen
 from whence.ops.quantised.quantise import centred, requantise
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import gemm as infer_gemm
@@ -67,11 +67,6 @@ def _einsum(call: Call) -> Value:
             f"{call.op}: equation {equation!r} does not fit its operands: {error}"
         ) from error
     return narrow(np.asarray(result), operands[0].dtype)
-
-
-def _det(call: Call) -> Value:
-    x = tensor(call, 0)
-    return np.asarray(narrow(np.asarray(np.linalg.det(widen(x))), x.dtype))
 
 
 def _per_row(parameter: np.ndarray) -> np.ndarray:
@@ -181,5 +176,10 @@ OPS: tuple[OpDef, ...] = (
             y_zero_point=CODING,
         ),
     ),
-    OpDef("Det", reference=_det, flops=_det_flops, operands=UNARY),
+    OpDef(
+        "Det",
+        reference=rounded_once(lambda x, _: np.linalg.det(x)),
+        flops=_det_flops,
+        operands=UNARY,
+    ),
 )

@@ -26,7 +26,7 @@ from whence.ops.formula import (
 from whence.ops.neural.activation import ACTIVATIONS, FORMULAS, elu
 from whence.ops.operand import UNARY, named
 from whence.ops.operands.checks import demand_broadcast, demand_same_elements, shape_of
-from whence.ops.precision import narrow, tensor, widen
+from whence.ops.precision import narrow, rounded_once, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast, same_type
 
@@ -59,11 +59,8 @@ def _prelu(call: Call) -> Value:
 
 
 def _operator(name: str, function: _Function, flops: int, **facts: Unpack[Facts]) -> OpDef:
-    def reference(call: Call) -> Value:
-        x = tensor(call, 0)
-        return narrow(np.asarray(function(widen(x), call.attrs)), x.dtype)
-
     facts.setdefault("operands", UNARY)
+    reference = rounded_once(function)
     return OpDef(name, Pattern.ELEMWISE, _CLASSES, same_type, reference, flops, **facts)
 
 

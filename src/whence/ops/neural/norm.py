@@ -10,9 +10,9 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import UNARY, named
-from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.precision import narrow, optional_tensor, rounded_once, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
 from whence.ops.types.type_rules import same_type, tensor_type
@@ -114,41 +114,41 @@ def _like_scale(query: TypeQuery) -> TensorType:
     return replace(x, dtype=scale.dtype)
 
 
-def _lp_normalisation(call: Call) -> Value:
-    x = tensor(call, 0)
-    wide, axis = widen(x), get_int(call.attrs, "axis", -1)
-    if get_int(call.attrs, "p", 2) == 1:
-        norm = np.abs(wide).sum(axis=axis, keepdims=True)
+@rounded_once
+def _lp_normalisation(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    axis = get_int(attrs, "axis", -1)
+    if get_int(attrs, "p", 2) == 1:
+        norm = np.abs(x).sum(axis=axis, keepdims=True)
     else:
-        norm = np.sqrt(np.square(wide).sum(axis=axis, keepdims=True))
+        norm = np.sqrt(np.square(x).sum(axis=axis, keepdims=True))
     # A vector of zeros stays a vector of zeros.
-    return narrow(wide / np.where(norm == 0, norm.dtype.type(1), norm), x.dtype)
+    return np.asarray(x / np.where(norm == 0, norm.dtype.type(1), norm))
 
 
-def _mean_variance_normalisation(call: Call) -> Value:
-    x = tensor(call, 0)
-    wide, axes = widen(x), get_ints(call.attrs, "axes", (0, 2, 3))
-    centred = wide - wide.mean(axis=axes, keepdims=True)
+@rounded_once
+def _mean_variance_normalisation(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    axes = get_ints(attrs, "axes", (0, 2, 3))
+    centred = x - x.mean(axis=axes, keepdims=True)
     deviation = np.sqrt(np.square(centred).mean(axis=axes, keepdims=True))
-    return narrow(centred / (deviation + wide.dtype.type(1e-9)), x.dtype)
+    return np.asarray(centred / (deviation + x.dtype.type(1e-9)))
 
 
-def _local_response_normalisation(call: Call) -> Value:
-    x = tensor(call, 0)
-    wide, size, channels = widen(x), get_int(call.attrs, "size", 1), x.shape[1]
+@rounded_once
+def _local_response_normalisation(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    size, channels = get_int(attrs, "size", 1), x.shape[1]
     alpha, beta, bias = (
-        get_float(call.attrs, name, default)
+        get_float(attrs, name, default)
         for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
     )
-    square = np.square(wide)
-    total = np.zeros_like(wide)
+    square = np.square(x)
+    total = np.zeros_like(x)
     # A neighbour further away than there are channels does not exist.
     before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
     for offset in range(-before, after + 1):
         first, last = max(0, -offset), min(channels, channels - offset)
         if first < last:
             total[:, first:last] += square[:, first + offset : last + offset]
-    return narrow(wide / (bias + alpha / size * total) ** beta, x.dtype)
+    return np.asarray(x / (bias + alpha / size * total) ** beta)
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
@@ -158,16 +158,11 @@ def softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return np.asarray(y)
 
 
-def _softmax(call: Call) -> Value:
-    x = tensor(call, 0)
-    return narrow(softmax(widen(x), get_int(call.attrs, "axis", -1)), x.dtype)
-
-
-def _log_softmax(call: Call) -> Value:
-    x = tensor(call, 0)
-    wide, axis = widen(x), get_int(call.attrs, "axis", -1)
-    shifted = wide - wide.max(axis=axis, keepdims=True, initial=-np.inf)
-    return narrow(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)), x.dtype)
+@rounded_once
+def _log_softmax(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    axis = get_int(attrs, "axis", -1)
+    shifted = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)))
 
 
 def _hardmax(call: Call) -> Value:
@@ -232,7 +227,7 @@ OPS: tuple[OpDef, ...] = (
     _normalisation("LRN", reference=_local_response_normalisation, flops=12, operands=UNARY),
     _of_input(
         "Softmax",
-        reference=_softmax,
+        reference=rounded_once(lambda x, attrs: softmax(x, get_int(attrs, "axis", -1))),
         flops=5,
         traits=Trait.SAME_AXIS | Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
         costs_like="Softmax",

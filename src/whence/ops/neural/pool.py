@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value, count
 from whence.ops.neural.window import Window, make_window, pad_spatial
 from whence.ops.operand import INDEX, PARAMETER, UNARY, named
-from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.precision import narrow, optional_tensor, rounded_once, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import global_pool, pool
 from whence.types import ValueType
@@ -114,9 +114,9 @@ def _spatial_axes(x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-def _global_average_pool(call: Call) -> Value:
-    x = tensor(call, 0)
-    return narrow(widen(x).mean(axis=_spatial_axes(x), keepdims=True), x.dtype)
+@rounded_once
+def _global_average_pool(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    return np.asarray(x.mean(axis=_spatial_axes(x), keepdims=True))
 
 
 def _global_max_pool(call: Call) -> Value:
@@ -127,11 +127,11 @@ def _global_max_pool(call: Call) -> Value:
     return x.max(axis=_spatial_axes(x), keepdims=True)
 
 
-def _global_lp_pool(call: Call) -> Value:
-    x = tensor(call, 0)
-    p = get_int(call.attrs, "p", 2)
-    total = (np.abs(widen(x)) ** p).sum(axis=_spatial_axes(x), keepdims=True)
-    return narrow(total ** (1 / p), x.dtype)
+@rounded_once
+def _global_lp_pool(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    p = get_int(attrs, "p", 2)
+    total = (np.abs(x) ** p).sum(axis=_spatial_axes(x), keepdims=True)
+    return np.asarray(total ** (1 / p))
 
 
 def _max_unpool(call: Call) -> Value:
