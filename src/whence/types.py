@@ -240,6 +240,11 @@ def same_dim(left: Dim, right: Dim) -> bool:
     return left == right
 
 
+def differ(left: Dim, right: Dim) -> bool:
+    """Are they two numbers, and not the same?"""
+    return isinstance(left, int) and isinstance(right, int) and left != right
+
+
 def same_shape(left: Shape | None, right: Shape | None) -> bool:
     """Are the two one shape, whatever the dimensions are? Unlike `==`, it records nothing."""
     if left is None or right is None or left is right:

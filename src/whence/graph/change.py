@@ -15,7 +15,7 @@ from whence.errors import RewriteError
 from whence.graph.graph import Graph
 from whence.graph.node import Birth, Node, Ref
 from whence.provenance import EdgeKind, Entry, Origin, Reason, Tombstone, union_of
-from whence.types import DType, TensorType, ValueType
+from whence.types import DType, TensorType, ValueType, differ
 
 
 class Rewired(NamedTuple):
@@ -309,10 +309,7 @@ def contradict(left: ValueType, right: ValueType) -> bool:
             return False
         if len(left.shape) != len(right.shape):
             return True
-        return any(
-            isinstance(a, int) and isinstance(b, int) and a != b
-            for a, b in zip(left.shape, right.shape, strict=True)
-        )
+        return any(map(differ, left.shape, right.shape))
     unknown = any(
         isinstance(kind, TensorType) and kind.dtype is DType.UNDEFINED for kind in (left, right)
     )

@@ -86,6 +86,10 @@ class TypeQuery:
     """The input values where they are constants, else `None`. Same length as `types`."""
     n_outputs: int
 
+    def value(self, index: int) -> Value | None:
+        """The value of input `index`; `None` when it is not known, or the list is shorter."""
+        return self.values[index] if index < len(self.values) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

@@ -10,7 +10,13 @@ import onnx.helper
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.ops.definition import Call, Value
-from whence.ops.types.onnx_node import make_node, opsets_for, schema_of, to_type_proto
+from whence.ops.types.onnx_node import (
+    make_node,
+    operand_names,
+    opset_imports,
+    schema_of,
+    to_type_proto,
+)
 from whence.types import UNKNOWN, DType, MapType, SequenceType, TensorType, ValueType
 
 if TYPE_CHECKING:
@@ -21,10 +27,7 @@ def onnx_reference(call: Call) -> tuple[Value, ...]:
     """Exactly `n_outputs` outputs of `call`, at the newest opset. `None` is an absent input."""
     if schema_of(call.op) is None:
         raise UnsupportedError(f"{call.op}: there is no reference implementation")
-    inputs = ["" if value is None else f"i{index}" for index, value in enumerate(call.inputs)]
-    while inputs and not inputs[-1]:
-        inputs.pop()
-    outputs = [f"o{index}" for index in range(call.n_outputs)]
+    inputs, outputs = operand_names(call.inputs, call.n_outputs)
     feeds = {
         name: _prepare(value) for name, value in zip(inputs, call.inputs, strict=False) if name
     }
@@ -69,10 +72,7 @@ def _evaluator(
         infos,
         [onnx.ValueInfoProto(name=name) for name in outputs],
     )
-    opsets = [
-        onnx.helper.make_opsetid(domain, version) for domain, version in opsets_for(call.op).items()
-    ]
-    return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opsets))
+    return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opset_imports(call.op)))
 
 
 def type_of(value: Value) -> ValueType:

@@ -25,14 +25,14 @@ from whence.ops.operands.checks import (
     demand_elements,
     demand_one,
     demand_rank,
-    differ,
     divided,
+    exceeds,
     shape_of,
 )
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import const_ints, is_absent, tensor_type
-from whence.types import Dim, DType, TensorType, ValueType
+from whence.types import Dim, DType, TensorType, ValueType, differ
 
 GROUP_QUERY = "com.microsoft::GroupQueryAttention"
 APPEND = "CacheAppend"
@@ -201,7 +201,7 @@ def _check_append(query: TypeQuery) -> None:
     demand(query, 1, (past[0], past[1], None, past[3]), "update")
     demand(query, 2, (past[0],), "write_indices")
     length, new = get_int(query.attrs, "length", 0) or past[2], shape_of(query, 1)
-    if new is not None and isinstance(new[2], int) and isinstance(length, int) and new[2] > length:
+    if new is not None and exceeds(new[2], length):
         raise ModelError(f"{query.types[1]} does not fit a cache of {length}")
 
 

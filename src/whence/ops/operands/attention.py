@@ -12,12 +12,11 @@ from whence.ops.operands.checks import (
     demand,
     demand_rank,
     demand_same_elements,
-    differ,
     divided,
     exceeds,
     shape_of,
 )
-from whence.types import Dim, DType, Shape, shape_text
+from whence.types import Dim, DType, Shape, differ, shape_text
 
 
 @dataclass(frozen=True, slots=True)

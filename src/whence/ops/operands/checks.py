@@ -10,7 +10,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Check, TypeQuery
 from whence.ops.types.type_rules import const_ints
-from whence.types import Dim, DType, Shape, TensorType, shape_text
+from whence.types import Dim, DType, Shape, TensorType, differ, shape_text
 
 
 def shape_of(query: TypeQuery, index: int) -> Shape | None:
@@ -26,10 +26,6 @@ def dtype_of(query: TypeQuery, index: int) -> DType:
 def count_of(shape: Shape | None) -> int | None:
     """How many elements there are, if that is known."""
     return TensorType(DType.UNDEFINED, shape).elements
-
-
-def differ(found: Dim, wanted: Dim) -> bool:
-    return isinstance(found, int) and isinstance(wanted, int) and found != wanted
 
 
 def exceeds(found: Dim, limit: Dim) -> bool:

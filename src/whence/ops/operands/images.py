@@ -18,11 +18,10 @@ from whence.ops.operands.checks import (
     demand_list,
     demand_one,
     demand_rank,
-    differ,
     shape_of,
 )
 from whence.ops.types.type_rules import const_ints, is_absent
-from whence.types import Dim, DType, shape_text
+from whence.types import Dim, DType, differ, shape_text
 
 
 def _affine_grid(query: TypeQuery) -> None:

@@ -22,13 +22,12 @@ from whence.ops.operands.checks import (
     demand_one,
     demand_rank,
     demand_same_elements,
-    differ,
     divided,
     exceeds,
     shape_of,
 )
 from whence.ops.types.type_rules import const_ints, is_absent
-from whence.types import DType
+from whence.types import DType, differ
 
 _INDICES = (DType.I32, DType.I64)
 
@@ -105,7 +104,7 @@ def _constant_of_shape(query: TypeQuery) -> None:
 def _range(query: TypeQuery) -> None:
     for index, name in enumerate(("start", "limit", "delta")):
         demand_one(query, index, name)
-        value = query.values[index] if index < len(query.values) else None
+        value = query.value(index)
         if (
             name == "delta"
             and isinstance(value, np.ndarray)
@@ -128,7 +127,7 @@ def _resize(query: TypeQuery) -> None:
         if count_of(shape_of(query, index)) == 0 or (name == "roi" and not crop):
             continue
         demand_list(query, index, length, name)
-    scales, sizes = (query.values[index] if index < len(query.values) else None for index in (2, 3))
+    scales, sizes = query.value(2), query.value(3)
     if isinstance(scales, np.ndarray) and not np.all(scales > 0):
         raise ModelError(f"scales {scales.reshape(-1).tolist()} should be above 0")
     if isinstance(sizes, np.ndarray) and np.any(sizes < 0):
@@ -206,7 +205,7 @@ def _one_hot(query: TypeQuery) -> None:
     axis_in(get_int(query.attrs, "axis", -1), shape_of(query, 0), one_more=True)
     demand_one(query, 1, "the depth")
     demand_list(query, 2, 2, "values")
-    value = query.values[1] if len(query.values) > 1 else None
+    value = query.value(1)
     if isinstance(value, np.ndarray) and value.size == 1 and value.reshape(-1)[0] < 0:
         raise ModelError(f"the depth is {value.reshape(-1)[0]}")
 

@@ -19,13 +19,12 @@ from whence.ops.operands.checks import (
     demand_one,
     demand_rank,
     demand_same_elements,
-    differ,
     divided,
     shape_of,
 )
 from whence.ops.types.spatial_rules import conv
 from whence.ops.types.type_rules import broadcast_shapes
-from whence.types import Dim, Shape
+from whence.types import Dim, Shape, differ
 
 
 def _conv(query: TypeQuery) -> None:
@@ -156,7 +155,7 @@ def _matmul_integer(query: TypeQuery) -> None:
         demand_same_elements(query, index, index - 2)
     if a and b:
         inner = b[-2] if len(b) > 1 else b[0]
-        if isinstance(a[-1], int) and isinstance(inner, int) and a[-1] != inner:
+        if differ(a[-1], inner):
             raise ModelError(f"inner dimensions differ in {query.types[0]} and {query.types[1]}")
         broadcast_shapes(query.op, a[:-2], b[:-2])
     rows = None if a is None else a[-2] if len(a) > 1 else 1

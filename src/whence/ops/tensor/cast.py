@@ -12,6 +12,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, Value
 from whence.ops.operand import TYPE, named
+from whence.ops.operands.attribute_choices import CODES
 from whence.ops.precision import tensor
 from whence.ops.quantised.quantise import largest
 from whence.ops.traits import Trait
@@ -22,19 +23,7 @@ from whence.types import DType
 
 _SATURATING = frozenset({DType.F8E4M3FN, DType.F8E4M3FNUZ, DType.F8E5M2, DType.F8E5M2FNUZ})
 # NumPy converts these to and from its own types but not among one another.
-_SMALL = frozenset(
-    {
-        *_SATURATING,
-        DType.F8E8M0,
-        DType.F6E2M3,
-        DType.F6E3M2,
-        DType.F4E2M1,
-        DType.U4,
-        DType.I4,
-        DType.U2,
-        DType.I2,
-    }
-)
+_SMALL = frozenset(dtype for dtype in CODES if dtype.is_float or dtype.bits < 8)
 
 
 def cast(x: np.ndarray, to: DType, *, saturate: bool = True, round_mode: str = "up") -> np.ndarray:

@@ -182,7 +182,7 @@ def _tile(call: Call) -> Value:
 
 def _tile_type(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
-    repeats = query.values[1] if len(query.values) > 1 else None
+    repeats = query.value(1)
     if data.shape is None or not isinstance(repeats, np.ndarray) or repeats.size != len(data.shape):
         return TensorType(data.dtype, None if data.shape is None else (None,) * len(data.shape))
     dims: list[Dim] = []

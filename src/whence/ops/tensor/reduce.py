@@ -155,11 +155,9 @@ def accumulate(
 
 
 def _running_type(query: TypeQuery) -> TensorType:
-    x, axis = tensor_type(query, 0), query.values[1] if len(query.values) > 1 else None
+    x = tensor_type(query, 0)
     if x.shape == ():
         raise ModelError(f"{x} has no axis")
-    if x.shape is not None and isinstance(axis, np.ndarray) and axis.size == 1:
-        normalise_axis(query.op, int(axis.reshape(-1)[0]), len(x.shape))
     return x
 
 

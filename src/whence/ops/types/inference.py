@@ -23,7 +23,8 @@ from whence.ops.types.expression_rules import EXPRESSION_RULES
 from whence.ops.types.onnx_node import (
     from_type_proto,
     make_node,
-    opsets_for,
+    operand_names,
+    opset_imports,
     schema_of,
     to_tensor_proto,
     to_type_proto,
@@ -224,10 +225,7 @@ def _ask_onnx(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[
     schema = schema_of(query.op)
     if schema is None:
         return (UNKNOWN,) * query.n_outputs
-    inputs = ["" if kind is None else f"i{index}" for index, kind in enumerate(query.types)]
-    while inputs and not inputs[-1]:
-        inputs.pop()
-    outputs = [f"o{index}" for index in range(query.n_outputs)]
+    inputs, outputs = operand_names(query.types, query.n_outputs)
     types = {
         name: to_type_proto(_readable(query.op, index, kind))
         for index, (name, kind) in enumerate(zip(inputs, query.types, strict=False))
@@ -238,15 +236,11 @@ def _ask_onnx(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[
         for name, value in zip(inputs, values, strict=False)
         if name and value is not None
     }
-    opsets = [
-        onnx.helper.make_opsetid(domain, version)
-        for domain, version in opsets_for(query.op).items()
-    ]
     found: dict[str, onnx.TypeProto] = {}
     try:
         node = make_node(query.op, query.attrs, inputs, outputs)
         found = onnx.shape_inference.infer_node_outputs(
-            schema, node, types, data, opset_imports=opsets
+            schema, node, types, data, opset_imports=opset_imports(query.op)
         )
     # The package reports contradictions with exceptions of several unrelated kinds.
     except Exception as error:

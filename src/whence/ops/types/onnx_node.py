@@ -52,6 +52,19 @@ def schema_of(op: str) -> onnx.defs.OpSchema | None:
     return None
 
 
+def operand_names(given: Sequence[object], n_outputs: int) -> tuple[list[str], list[str]]:
+    """Names of the operands that are given, with gaps but none at the end, and of the outputs."""
+    inputs = ["" if each is None else f"i{index}" for index, each in enumerate(given)]
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    return inputs, [f"o{index}" for index in range(n_outputs)]
+
+
+def opset_imports(op: str) -> list[onnx.OperatorSetIdProto]:
+    """The opsets to read `op` at."""
+    return [onnx.helper.make_opsetid(domain, version) for domain, version in opsets_for(op).items()]
+
+
 def opsets_for(op: str) -> dict[str, int]:
     """The opset of each domain to read `op` at: the newest, or the last that has it."""
     domain, name = split_name(op)

@@ -258,7 +258,7 @@ def resize(query: TypeQuery) -> TensorType:
     axes = normalise_axes(
         query.op, get_ints(query.attrs, "axes") or range(len(data.shape)), len(data.shape)
     )
-    sizes, scales = const_ints(query, 3), query.values[2] if len(query.values) > 2 else None
+    sizes, scales = const_ints(query, 3), query.value(2)
     dims = list(data.shape)
     for at, axis in enumerate(axes):
         dim, dims[axis] = dims[axis], None

@@ -14,7 +14,7 @@ from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attrs, TypeQuery
 from whence.ops.neural.window import Transposition, Window, make_transposition, make_window
 from whence.ops.types.type_rules import broadcast_shapes, common_dtype, tensor_type
-from whence.types import Dim, DType, Shape, TensorType
+from whence.types import Dim, DType, Shape, TensorType, differ
 
 # Stands for an unknown length while the geometry of the known axes is worked out; every kernel fits
 # into it.
@@ -48,7 +48,7 @@ def conv(query: TypeQuery) -> TensorType:
     if x.shape is not None and w.shape is not None and len(x.shape) > 2:
         (_, inputs, *_), (_, per_group, *_) = x.shape, w.shape
         group = get_int(query.attrs, "group", 1)
-        if isinstance(inputs, int) and isinstance(per_group, int) and inputs != per_group * group:
+        if isinstance(per_group, int) and differ(inputs, per_group * group):
             raise ModelError(f"weights {w} in {group} groups do not fit an input {x}")
     return _convolved(query, None if w.shape is None else w.shape[0], make_window)
 
@@ -65,8 +65,6 @@ def _convolved(query: TypeQuery, channels: Dim, geometry: _Geometry) -> TensorTy
     x, w = tensor_type(query, 0), tensor_type(query, 1)
     if x.shape is None:
         return TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape))
-    if len(x.shape) < 3:
-        raise ModelError(f"the input needs at least three axes, found {x}")
     known = (None,) * (len(x.shape) - 2) if w.shape is None else w.shape[2:]
     kernel = get_ints(query.attrs, "kernel_shape") or known
     spatial = _spatial(query, x.shape[2:], kernel, geometry)
@@ -97,7 +95,7 @@ def gemm(query: TypeQuery) -> TensorType:
             raise ModelError(f"both operands must be matrices, found {operand}")
     rows, depth = _oriented(a.shape, bool(get_int(query.attrs, "transA", 0)))
     inner, columns = _oriented(b.shape, bool(get_int(query.attrs, "transB", 0)))
-    if isinstance(depth, int) and isinstance(inner, int) and depth != inner:
+    if differ(depth, inner):
         raise ModelError(f"inner dimensions differ, {depth} and {inner}")
     return TensorType(dtype, (rows, columns))
 

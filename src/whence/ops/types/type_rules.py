@@ -23,6 +23,7 @@ from whence.types import (
     Shape,
     TensorType,
     ValueType,
+    differ,
     same_dim,
     same_shape,
 )
@@ -45,7 +46,7 @@ def const_ints(query: TypeQuery, index: int) -> tuple[int, ...] | None:
     """The values of input `index` when it is a list of integers (or one integer) of sensible length
     that are known when compiling, as numbers or expressions, else `None`.
     """
-    value = query.values[index] if index < len(query.values) else None
+    value = query.value(index)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuO" or value.size > _MAX_LIST:
         return None
     items = tuple(value.reshape(-1).tolist())
@@ -126,7 +127,7 @@ def broadcast_shapes(op: str, left: Shape | None, right: Shape | None) -> Shape 
 
 def merge_dims(op: str, left: Dim, right: Dim) -> Dim:
     """What is known of a dimension that two tensors share."""
-    if isinstance(left, int) and isinstance(right, int) and left != right:
+    if differ(left, right):
         raise ModelError(
             f"{op}: dimensions {described(left)} and {described(right)} should be equal"
         )
@@ -274,7 +275,7 @@ def matmul(query: TypeQuery) -> TensorType:
         raise ModelError(f"inputs must have at least one axis, found {left} and {right}")
     a = left.shape if len(left.shape) > 1 else (1, *left.shape)
     b = right.shape if len(right.shape) > 1 else (*right.shape, 1)
-    if isinstance(a[-1], int) and isinstance(b[-2], int) and a[-1] != b[-2]:
+    if differ(a[-1], b[-2]):
         raise ModelError(f"inner dimensions differ in {left} and {right}")
     batch = broadcast_shapes(query.op, a[:-2], b[:-2])
     assert batch is not None
