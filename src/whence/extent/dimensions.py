@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -95,30 +96,36 @@ class Dimensions:
 
     def parse(self, text: str) -> int:
         """The extent whose text this is."""
-        return self._parsed(ast.parse(text.replace("/", "//"), mode="eval").body)
-
-    def _parsed(self, node: ast.expr) -> int:
-        match node:
-            case ast.Name(id=name):
-                return self[name]
-            case ast.Constant(value=int(number)):
-                return number
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._parsed(operand)
-            case ast.BinOp(left=left, op=operator, right=right):
-                return _OPERATORS[type(operator)](self._parsed(left), self._parsed(right))
-            case ast.Call(func=ast.Name(id=("max" | "min") as function), args=[left, right]):
-                return chosen(function, self._parsed(left), self._parsed(right))
-        raise ValueError(f"no expression over dimensions: {ast.unparse(node)}")
+        return evaluated(ast.parse(text, mode="eval").body, self.__getitem__)
 
 
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], int]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
+OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
 }
+"""What sizes are combined by. Sizes are divided rounding down, however a division is written."""
+
+
+def evaluated(tree: ast.expr, size_of: Callable[[str], int]) -> int:
+    """The value of arithmetic on names and numbers. Raises `ValueError` for what is none."""
+    match tree:
+        case ast.Name(id=name):
+            return size_of(name)
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -evaluated(operand, size_of)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
+            return OPERATORS[type(sign)](evaluated(left, size_of), evaluated(right, size_of))
+        case ast.Call(func=ast.Name(id=("max" | "min") as function), args=[left, right]):
+            return chosen(function, evaluated(left, size_of), evaluated(right, size_of))
+    raise ValueError(f"no expression over dimensions: {ast.unparse(tree)}")
+
+
 _THIS_FOLDER = str(PurePath(__file__).parent)
 
 

@@ -43,8 +43,7 @@ def _bind(graph: Graph, given: Node, made: Node) -> None:
         )
     found = graph.type_of(ref)
     if isinstance(found, TensorType) and (
-        found.dtype is not kind.dtype
-        or (found.static_shape is not None and found.static_shape != kind.static_shape)
+        found.dtype is not kind.dtype or found.static_shape not in (None, kind.static_shape)
     ):
         raise InputError(f"state: output {made.name!r} is {found}, and input {given.name!r} {kind}")
     variable = Node(graph.new_id(), "Variable", (), (kind,), {}, name=given.name)

@@ -7,7 +7,6 @@ they rely on, and what contradicts it is refused, whatever pass or file declared
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from whence.errors import ModelError
@@ -75,6 +74,6 @@ def _check_elements(node: Node, types: Sequence[ValueType | None]) -> None:
         return
     before, after = types[0], node.outputs[0]
     if isinstance(before, TensorType) and isinstance(after, TensorType):
-        sizes = before.static_shape, after.static_shape
-        if None not in sizes and math.prod(sizes[0] or ()) != math.prod(sizes[1] or ()):
+        counts = before.elements, after.elements
+        if None not in counts and counts[0] != counts[1]:
             raise ModelError(f"{node.op}: {before} does not have as many elements as {after}")

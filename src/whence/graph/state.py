@@ -142,9 +142,9 @@ def _why_assign(graph: Graph, node: Node, kind: ValueType) -> str:
         return f"{node!r} is no assignment: it reads one value and has no outputs"
     found = graph.type_of(node.inputs[0])
     assert isinstance(kind, TensorType)
-    if not isinstance(found, TensorType):
-        return f"{node!r} assigns {found} to a variable that is {kind}"
-    shape = found.static_shape
-    if found.dtype is not kind.dtype or (shape is not None and shape != kind.static_shape):
-        return f"{node!r} assigns {found} to a variable that is {kind}"
-    return ""
+    fits = (
+        isinstance(found, TensorType)
+        and found.dtype is kind.dtype
+        and found.static_shape in (None, kind.static_shape)
+    )
+    return "" if fits else f"{node!r} assigns {found} to a variable that is {kind}"

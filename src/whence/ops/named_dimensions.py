@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import difflib
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from whence.errors import InputError
 from whence.extent import is_symbolic
+from whence.extent.dimensions import OPERATORS, evaluated
 from whence.ops.binding import Port
 from whence.types import Dim, TensorType
 
@@ -96,14 +97,6 @@ def named_sizes(
 
 # ---- names that are expressions ----
 
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.floordiv,
-}
-
 
 def size_of(name: str, dims: Dims) -> int | None:
     """The size that follows for a dimension of this name; `None` where it depends on others."""
@@ -111,7 +104,7 @@ def size_of(name: str, dims: Dims) -> int | None:
         return int(dims[name])
     tree = _expression(name)
     try:
-        return None if tree is None else _value(tree, dims)
+        return None if tree is None else evaluated(tree, lambda part: int(dims[part]))
     except (KeyError, ZeroDivisionError):
         return None
 
@@ -134,22 +127,11 @@ def _expression(name: str) -> ast.expr | None:
 def _is_arithmetic(tree: ast.expr) -> bool:
     match tree:
         case ast.BinOp(left, op, right):
-            return type(op) in _OPERATORS and _is_arithmetic(left) and _is_arithmetic(right)
+            return type(op) in OPERATORS and _is_arithmetic(left) and _is_arithmetic(right)
         case ast.Constant(value):
             return type(value) is int
         case _:
             return isinstance(tree, ast.Name)
-
-
-def _value(tree: ast.expr, dims: Dims) -> int:
-    match tree:
-        case ast.BinOp(left, op, right):
-            return _OPERATORS[type(op)](_value(left, dims), _value(right, dims))
-        case ast.Constant(int() as value):
-            return value
-        case ast.Name(name):
-            return int(dims[name])
-    raise KeyError(ast.dump(tree))
 
 
 # ---- errors ----

@@ -10,9 +10,9 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_ints, get_str, get_strs
-from whence.ops.classical.linear_models import floats
+from whence.ops.classical.linear_models import classical, floats
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
-from whence.ops.operand import UNARY, named, variadic
+from whence.ops.operand import named, variadic
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import same_type, tensor_type
 from whence.types import Dim, DType, TensorType
@@ -223,20 +223,20 @@ OPS: tuple[OpDef, ...] = (
         reference=_array_feature_extractor,
         operands=named("X", "Y"),
     ),
-    OpDef("ai.onnx.ml::Binarizer", infer=same_type, reference=_binarizer, operands=UNARY),
-    OpDef("ai.onnx.ml::CastMap", reference=_cast_map, operands=UNARY),
-    OpDef("ai.onnx.ml::CategoryMapper", reference=_category_mapper, operands=UNARY),
-    OpDef("ai.onnx.ml::DictVectorizer", reference=_dict_vectorizer, operands=UNARY),
+    classical("Binarizer", _binarizer, same_type),
+    classical("CastMap", _cast_map),
+    classical("CategoryMapper", _category_mapper),
+    classical("DictVectorizer", _dict_vectorizer),
     OpDef(
         "ai.onnx.ml::FeatureVectorizer",
         infer=_feature_vectorizer_type,
         reference=_feature_vectorizer,
         operands=variadic("X"),
     ),
-    OpDef("ai.onnx.ml::Imputer", infer=same_type, reference=_imputer, operands=UNARY),
-    OpDef("ai.onnx.ml::LabelEncoder", reference=_label_encoder, operands=UNARY),
-    OpDef("ai.onnx.ml::Normalizer", infer=_as_float, reference=_normalizer, operands=UNARY),
-    OpDef("ai.onnx.ml::OneHotEncoder", reference=_one_hot_encoder, operands=UNARY),
-    OpDef("ai.onnx.ml::Scaler", infer=_as_float, reference=_scaler, operands=UNARY),
-    OpDef("ai.onnx.ml::ZipMap", reference=_zip_map, operands=UNARY),
+    classical("Imputer", _imputer, same_type),
+    classical("LabelEncoder", _label_encoder),
+    classical("Normalizer", _normalizer, _as_float),
+    classical("OneHotEncoder", _one_hot_encoder),
+    classical("Scaler", _scaler, _as_float),
+    classical("ZipMap", _zip_map),
 )

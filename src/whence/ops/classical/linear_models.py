@@ -9,7 +9,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_strs
 from whence.ops.classical.scores import pair, transform, transform_single
-from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
+from whence.ops.definition import Attrs, Call, Infer, OpDef, Reference, TypeQuery, Value
 from whence.ops.formula import sigmoid
 from whence.ops.operand import UNARY
 from whence.ops.precision import tensor
@@ -181,19 +181,18 @@ def rows_type(query: TypeQuery, columns: Dim) -> TensorType:
     return TensorType(DType.F32, (rows, columns))
 
 
+def classical(name: str, reference: Reference, infer: Infer | None = None) -> OpDef:
+    """An operator of `ai.onnx.ml` with one operand."""
+    return OpDef(f"ai.onnx.ml::{name}", infer=infer, reference=reference, operands=UNARY)
+
+
+def _linear_type(query: TypeQuery) -> TensorType:
+    return rows_type(query, get_int(query.attrs, "targets", 1))
+
+
 OPS: tuple[OpDef, ...] = (
-    OpDef("ai.onnx.ml::LinearClassifier", reference=_linear_classifier, operands=UNARY),
-    OpDef(
-        "ai.onnx.ml::LinearRegressor",
-        infer=lambda query: rows_type(query, get_int(query.attrs, "targets", 1)),
-        reference=_linear_regressor,
-        operands=UNARY,
-    ),
-    OpDef("ai.onnx.ml::SVMClassifier", reference=_svm_classifier, operands=UNARY),
-    OpDef(
-        "ai.onnx.ml::SVMRegressor",
-        infer=lambda query: rows_type(query, 1),
-        reference=_svm_regressor,
-        operands=UNARY,
-    ),
+    classical("LinearClassifier", _linear_classifier),
+    classical("LinearRegressor", _linear_regressor, _linear_type),
+    classical("SVMClassifier", _svm_classifier),
+    classical("SVMRegressor", _svm_regressor, lambda query: rows_type(query, 1)),
 )

@@ -8,10 +8,9 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_strs
-from whence.ops.classical.linear_models import class_labels, rows_type
+from whence.ops.classical.linear_models import class_labels, classical, rows_type
 from whence.ops.classical.scores import pair, transform, transform_single
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
-from whence.ops.operand import UNARY
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import tensor_type
 from whence.types import DType, TensorType, ValueType
@@ -307,29 +306,16 @@ def _classifier_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return TensorType(DType.of(labels), scores.shape[:1]), scores
 
 
+def _targets_type(query: TypeQuery) -> TensorType:
+    return rows_type(query, get_int(query.attrs, "n_targets", 1))
+
+
 def _tree_ensemble_type(query: TypeQuery) -> TensorType:
-    return TensorType(
-        tensor_type(query, 0).dtype, rows_type(query, get_int(query.attrs, "n_targets", 1)).shape
-    )
+    return TensorType(tensor_type(query, 0).dtype, _targets_type(query).shape)
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef(
-        "ai.onnx.ml::TreeEnsemble",
-        infer=_tree_ensemble_type,
-        reference=_tree_ensemble,
-        operands=UNARY,
-    ),
-    OpDef(
-        "ai.onnx.ml::TreeEnsembleClassifier",
-        infer=_classifier_type,
-        reference=_classifier,
-        operands=UNARY,
-    ),
-    OpDef(
-        "ai.onnx.ml::TreeEnsembleRegressor",
-        infer=lambda query: rows_type(query, get_int(query.attrs, "n_targets", 1)),
-        reference=_regressor,
-        operands=UNARY,
-    ),
+    classical("TreeEnsemble", _tree_ensemble, _tree_ensemble_type),
+    classical("TreeEnsembleClassifier", _classifier, _classifier_type),
+    classical("TreeEnsembleRegressor", _regressor, _targets_type),
 )
