@@ -41,6 +41,13 @@ def test_an_expression_follows_from_the_names_in_it() -> None:
         assert not set(names_in(other)) - {"a"}, other
 
 
+@pytest.mark.parametrize("terms", [1000, 2500, 100_000])
+def test_a_sum_of_thousands_is_no_expression(terms: int) -> None:
+    name = "+".join("a" * terms)
+    assert size_of(name, {"a": 1}) is None
+    assert names_in(name) == []
+
+
 def test_a_size_without_a_name_is_called_by_its_place() -> None:
     ports = [port("x", None, "?", 3), port("scalar")]
     assert [place.name for place in open_sizes(ports)] == ["x_0", "x_1"]

@@ -21,6 +21,8 @@ from whence.types import Dim, TensorType
 Dims = Mapping[str, int]
 """Sizes by the names of dimensions."""
 _SHOWN = 12
+_LONGEST = 400
+"""Characters of a name that is read as an expression: a sum of thousands would be as deep."""
 
 
 class OpenSize(NamedTuple):
@@ -117,6 +119,8 @@ def names_in(name: str) -> list[str]:
 
 def _expression(name: str) -> ast.expr | None:
     """A name as arithmetic on other names and numbers; `None` for one that is none of it."""
+    if len(name) > _LONGEST:
+        return None
     try:
         tree = ast.parse(name.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
