@@ -25,6 +25,9 @@ MAX_CONCATENATED = 128
 """Parts that a kernel chooses an element from: compilers take ever longer over each further one. A
 Concat of more is a copy of each, by the reference."""
 
+MAX_PARTS = 1 << 16
+"""Parts that an axis with fewer elements may be split into."""
+
 MAX_PATTERN_STEPS = 10_000
 """States of the automaton of a regular expression; a match costs at most so much per character."""
 MAX_REPEAT_COUNT = 1000

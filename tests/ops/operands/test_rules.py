@@ -178,6 +178,7 @@ REFUSED: dict[str, Case] = {
     "gather": ("Gather", [X, t(N, 2)], {"axis": 2}, "axis 2 does not exist"),
     "gather by floats": ("Gather", [X, t(F, 2)], {}, "it takes indices"),
     "split": ("Split", [X], {"axis": 2, "num_outputs": 1}, "axis 2 does not exist"),
+    "parts of nothing": ("Split", [t(F, 0)], {"num_outputs": 10**12}, "cannot split an axis of 0"),
     "flatten": ("Flatten", [X], {"axis": 3}, "axis 3 does not exist"),
     "one hot": ("OneHot", [t(N, 3), np.array(5), t(F, 2)], {"axis": 2}, "axis 2 does not exist"),
     "one hot values": ("OneHot", [t(N, 3), np.array(5), t(F, 3)], {}, "a list of 2"),

@@ -12,6 +12,7 @@ from whence.errors import ModelError
 from whence.extent import is_symbolic
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Attrs, TypeQuery
+from whence.ops.limits import MAX_PARTS
 from whence.ops.types.type_rules import (
     broadcast_shapes,
     const_ints,
@@ -221,8 +222,9 @@ def split(query: TypeQuery) -> tuple[ValueType, ...]:
 
 def split_sizes(op: str, dim: int, parts: int) -> tuple[int, ...]:
     """`dim` in `parts` equal parts; the last is smaller when it does not divide."""
-    if parts < 1:
-        raise ModelError(f"{op}: cannot split into {parts} parts")
+    # More than there are elements are for small numbers only: they are listed.
+    if parts < 1 or (parts > MAX_PARTS and parts > dim + 1):
+        raise ModelError(f"{op}: cannot split an axis of {dim} into {parts} parts")
     size = -(-dim // parts)
     last = dim - size * (parts - 1)
     if last < 0:
