@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from whence.attribution.connected import connected
 from whence.attribution.profile import Background, Profile
 from whence.graph import Graph, Node
 from whence.report.stacks import modules
@@ -65,27 +66,18 @@ def sync_navigation(background: Background) -> dict[str, Any]:
     part of the many-to-many relation.
     """
     left = {node.id for node in _nodes(background.source_graph)}
-    right = list(_nodes(background.program.graph))
-    leader: dict[tuple[str, int], tuple[str, int]] = {}
-
-    def find(item: tuple[str, int]) -> tuple[str, int]:
-        while leader.setdefault(item, item) != item:
-            leader[item] = leader[leader[item]]
-            item = leader[item]
-        return item
-
-    for node in right:
-        for source in node.origin & left:
-            leader[find(("left", source))] = find(("right", node.id))
-    parts: dict[tuple[str, int], dict[str, list[int]]] = {}
-    for item in list(leader):
-        parts.setdefault(find(item), {"left": [], "right": []})[item[0]].append(item[1])
+    pairs = [
+        (("left", source), ("right", node.id))
+        for node in _nodes(background.program.graph)
+        for source in node.origin & left
+    ]
+    items = dict.fromkeys(item for pair in pairs for item in pair)
     entries = [
         {
-            "leftNodeIds": [str(each) for each in sorted(part["left"])],
-            "rightNodeIds": [str(each) for each in sorted(part["right"])],
+            f"{side}NodeIds": [str(number) for where, number in sorted(part) if where == side]
+            for side in ("left", "right")
         }
-        for part in parts.values()
+        for part in connected(items, pairs)
     ]
     return {"type": "sync_navigation", "mappingEntries": entries}
 
@@ -95,18 +87,10 @@ def _before(profile: Profile, graph: Graph) -> dict[str, Any]:
     nodes = []
     for node in _nodes(graph):
         row = rows.get(node.id)
-        attrs = (
-            {}
-            if row is None
-            else {
-                "name": row.name,
-                "fate": row.fate,
-                "became": row.became,
-                "share": f"{row.share:.2%}",
-                "line": row.line,
-            }
-        )
-        namespace = "/".join(modules(row)) if row is not None else ""
+        attrs, namespace = {}, ""
+        if row is not None:
+            attrs = {name: getattr(row, name) for name in ("name", "fate", "became", "line")}
+            attrs["share"], namespace = f"{row.share:.2%}", "/".join(modules(row))
         nodes.append(_node(graph, node, namespace, attrs))
     return {"id": BEFORE, "nodes": nodes, "groupNodeAttributes": _facts(profile)}
 

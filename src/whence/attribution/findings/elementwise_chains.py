@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from whence.attribution.connected import connected
 from whence.attribution.efficiency import Bound
 from whence.attribution.findings.finding import (
     Finding,
@@ -26,9 +26,13 @@ def elementwise_chains(profile: Profile) -> Iterator[Finding]:
     """Kernels that read from each other, all of them bound by memory or cache. As one, they would
     read what the first ones read and write what the last ones make.
     """
-    light = [kernel for kernel in profile.kernels if _is_light(kernel)]
-    for kernels in _connected(light):
-        inside = {kernel.id: kernel for kernel in kernels}
+    light = {kernel.id: kernel for kernel in profile.kernels if _is_light(kernel)}
+    reading = ((number, other) for number in light for other in light[number].reads)
+    for chain in connected(light, (pair for pair in reading if pair[1] in light)):
+        if len(chain) < 2:
+            continue
+        inside = {number: light[number] for number in chain}
+        kernels = list(inside.values())
         spent = per_run(profile, *kernels)
         between = sum(_between(profile, kernel, inside) for kernel in kernels)
         moved = sum(kernel.bytes * kernel.calls for kernel in kernels)
@@ -48,26 +52,6 @@ def elementwise_chains(profile: Profile) -> Iterator[Finding]:
                 f" {between / max(1, profile.runs) / 1e6:.1f} MB from one to the next",
             ),
         )
-
-
-def _connected(kernels: Sequence[KernelRow]) -> list[list[KernelRow]]:
-    """Those that read from each other, two or more together, in order."""
-    group = {kernel.id: kernel.id for kernel in kernels}
-
-    def first(number: int) -> int:
-        while group[number] != number:
-            number = group[number] = group[group[number]]
-        return number
-
-    for kernel in kernels:
-        for other in kernel.reads:
-            if other in group:
-                one, two = sorted((first(kernel.id), first(other)))
-                group[two] = one
-    together: dict[int, list[KernelRow]] = defaultdict(list)
-    for kernel in kernels:
-        together[first(kernel.id)].append(kernel)
-    return [each for each in together.values() if len(each) > 1]
 
 
 def _between(profile: Profile, kernel: KernelRow, inside: Mapping[int, KernelRow]) -> int:
