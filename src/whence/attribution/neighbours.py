@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from whence.attribution.outcome_text import without_kernel
 from whence.building.program import Program, ProgramStep
@@ -63,9 +64,9 @@ class Neighbour:
     """Empty for an input or output of the model."""
     where: str
     """Where it runs, or what became of it."""
-    why_apart: tuple[str, ...]
+    why_apart: tuple[str, ...] = ()
     """Why it is not in the same kernel; nothing when it is, or when it does not run."""
-    through: str
+    through: str = ""
     """The operator that does not run any more and stands between, or empty."""
 
 
@@ -129,22 +130,20 @@ class Neighbourhood:
     ) -> Neighbour:
         if isinstance(other, str):
             kind, _, name = other.partition(" ")
-            return Neighbour(name, "", f"an {kind} of the model", (), through)
+            return Neighbour(name, "", f"an {kind} of the model", through=through)
         them = self._program.graph.ledger.source(other)
+        neighbour = partial(Neighbour, them.name, them.op, through=through)
         fate = self._outcomes[other - 1]
         if fate is not Outcome.LIVE:
-            return Neighbour(them.name, them.op, f"which does not run: {fate.value}", (), through)
+            return neighbour(f"which does not run: {fate.value}")
         own, theirs = self.kernels(source), self.kernels(them)
-        shared = [step for step in theirs if step in own]
-        if shared:
-            return Neighbour(
-                them.name, them.op, f"in the same kernel, {_numbers(shared)}", (), through
-            )
+        if shared := [step for step in theirs if step in own]:
+            return neighbour(f"in the same kernel, {_numbers(shared)}")
         where = f"in {_numbers(theirs)}" if theirs else self.without_kernel(them)
         if not own or not theirs:
-            return Neighbour(them.name, them.op, where, (), through)
+            return neighbour(where)
         first, second = (them, source) if feeds else (source, them)
-        return Neighbour(them.name, them.op, where, tuple(self._reasons(first, second)), through)
+        return neighbour(where, tuple(self._reasons(first, second)))
 
     def _reasons(self, first: SourceOp, second: SourceOp) -> list[str]:
         """Why the work of `first`, which `second` reads, is done in another kernel."""

@@ -114,18 +114,10 @@ def join_model(db: DebugDatabase, operators: Sequence[ModelOperator]) -> Join:
     runs_for = {
         command.scheduled: command.operator for command in commands if command.scheduled is not None
     }
-    chains = [
-        (
-            runs_for.get(groups.leader.get(command.scheduled, -1))
-            if command.scheduled is not None
-            else None
-        )
-        for command in commands
-    ]
-    commands = [
-        command._replace(chained=chain if chain != command.operator else None)
-        for command, chain in zip(commands, chains, strict=True)
-    ]
+    for position, command in enumerate(commands):
+        chain = runs_for.get(groups.leader.get(command.scheduled, -1))
+        if chain != command.operator:
+            commands[position] = command._replace(chained=chain)
     unlinked = sum(command.operator is None for command in commands)
     if unlinked:
         notes.append(
@@ -223,7 +215,7 @@ class _Groups:
         source_ids: Mapping[int, int],
     ) -> None:
         self._members: dict[int, list[tuple[str, int | None]]] = defaultdict(list)
-        self.leader: dict[int, int] = {}
+        self.leader: dict[int | None, int] = {}
         performed = {row["id"]: row for row in numbered_rows(db, "perf")}
         queued = set(_scheduled_ids(db).values())
         for row in numbered_rows(db, "group"):
