@@ -76,7 +76,12 @@ _STAGES = 6
 
 def calibrate(toolchain: Toolchain, progress: Progress | None = None) -> MachineRates:
     """Measure this machine, and keep what was found for later processes."""
-    show = _Shown(progress)
+    stage = itertools.count()
+
+    def show(what: str) -> None:
+        if progress is not None:
+            progress(f"measuring the machine: {what}", next(stage), _STAGES)
+
     show("compiling")
     bench = _Bench(toolchain)
     show("peak rates")
@@ -107,16 +112,6 @@ def calibrate(toolchain: Toolchain, progress: Progress | None = None) -> Machine
     store(toolchain, found)
     show("done")
     return found
-
-
-class _Shown:
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress, self._done = progress, 0
-
-    def __call__(self, what: str) -> None:
-        if self._progress is not None:
-            self._progress(f"measuring the machine: {what}", self._done, _STAGES)
-        self._done += 1
 
 
 class _Bench:

@@ -15,17 +15,13 @@ import numpy as np
 TRACE, MAPPINGS = "trace.json", "mappings.json"
 
 
-def load(model: Path, threads: int, inputs: dict[str, np.ndarray], folder: Path) -> InductorSession:
-    # Before torch is imported: it reads them then.
-    os.environ["TORCH_COMPILE_DEBUG"] = "1"
-    os.environ["TORCH_COMPILE_DEBUG_DIR"] = str(folder / "debug")
-    return InductorSession(model, threads, inputs, folder)
-
-
 class InductorSession:
     def __init__(
         self, model: Path, threads: int, inputs: dict[str, np.ndarray], folder: Path
     ) -> None:
+        # Before torch is imported: it reads them then.
+        os.environ["TORCH_COMPILE_DEBUG"] = "1"
+        os.environ["TORCH_COMPILE_DEBUG_DIR"] = str(folder / "debug")
         import torch
         import torch._inductor.config as settings
 
@@ -82,3 +78,6 @@ class InductorSession:
             rows += [{**row, "ts": row["ts"] - first + at} for row in events]
             at = max((row["ts"] + row["dur"] for row in rows), default=at) + 1.0
         (folder / TRACE).write_text(json.dumps({"traceEvents": rows}), encoding="utf-8")
+
+
+load = InductorSession

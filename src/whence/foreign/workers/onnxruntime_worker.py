@@ -11,12 +11,6 @@ import onnxruntime
 TRACE, OPTIMISED = "trace.json", "optimised.onnx"
 
 
-def load(
-    model: Path, threads: int, inputs: dict[str, np.ndarray], folder: Path
-) -> OnnxRuntimeSession:
-    return OnnxRuntimeSession(model, threads, inputs, folder)
-
-
 class OnnxRuntimeSession:
     version: str = onnxruntime.__version__
 
@@ -43,6 +37,9 @@ class OnnxRuntimeSession:
 
     def finish(self, folder: Path, warmup: int) -> None:
         Path(self._profiled.end_profiling()).replace(folder / TRACE)
+
+
+load = OnnxRuntimeSession
 
 
 def _options(threads: int) -> Any:

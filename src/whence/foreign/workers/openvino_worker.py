@@ -12,14 +12,12 @@ import openvino
 FILE = "openvino.json"
 
 
-def load(model: Path, threads: int, inputs: dict[str, np.ndarray], folder: Path) -> OpenVinoSession:
-    return OpenVinoSession(model, threads, inputs)
-
-
 class OpenVinoSession:
     version: str = openvino.__version__.partition("-")[0]
 
-    def __init__(self, model: Path, threads: int, inputs: dict[str, np.ndarray]) -> None:
+    def __init__(
+        self, model: Path, threads: int, inputs: dict[str, np.ndarray], folder: Path
+    ) -> None:
         core = openvino.Core()
         read = core.read_model(model)
         wanted = {name for port in read.inputs for name in port.get_names()}
@@ -60,6 +58,9 @@ class OpenVinoSession:
             "averages": self._averages[-1] if self._averages else {},
         }
         (folder / FILE).write_text(json.dumps(content), encoding="utf-8")
+
+
+load = OpenVinoSession
 
 
 def _node(op: Any) -> dict[str, Any]:
