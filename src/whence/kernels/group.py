@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from whence.errors import UnsupportedError
 from whence.extent import dimensions_of
 from whence.graph import Graph, Node, Ref
 from whence.kernels.elements import Elements, Given, Indices, Rule, static_shape
+from whence.kernels.expressions import cast, compute_type
 from whence.kernels.index import Index, ravel, unravel
 from whence.kernels.ir import Buffer, Expr, Kernel, Member, Role, Stmt, Store
 from whence.kernels.loops import rows, scatter
@@ -122,26 +122,29 @@ class Group:
             packings[position] = form.pack
         return Kernel(self.name, tuple(params), tasks, body, self.costs(), scratch_bytes, packings)
 
-    def stores(self, anchor: Node, value: Expr, flat: Index) -> tuple[Store, ...]:
+    def stores(
+        self, anchor: Node, value: Expr, flat: Index, outputs: Sequence[Ref] | None = None
+    ) -> tuple[Store, ...]:
         """What is stored for the anchor's element at position `flat`: its value, through the
-        operators fused behind it.
+        operators fused behind it. `outputs` are those it is stored in, if not in all.
         """
-        shape = self.shape(anchor.ref())
+        shape, made = self.shape(anchor.ref()), cast(value, compute_type(self.dtype(anchor.ref())))
 
         def given(index: Indices) -> Expr:
             if ravel(index, shape) != flat:
                 raise UnsupportedError(f"group '{self.name}' moves elements after '{anchor.name}'")
-            return value
+            return made
 
         tail = self.elements({anchor.ref(): given})
         found = []
-        for number, ref in enumerate(self.outputs):
-            made = self.shape(ref)
-            if math.prod(made) != math.prod(shape):
+        for ref in self.outputs if outputs is None else outputs:
+            own = self.shape(ref)
+            if math.prod(own) != math.prod(shape):
                 raise UnsupportedError(
                     f"group '{self.name}' changes how many elements '{anchor.name}' makes"
                 )
-            found.append(Store(f"out{number}", flat, tail.value(ref, unravel(flat, made))))
+            place = self.outputs.index(ref)
+            found.append(Store(f"out{place}", flat, tail.value(ref, unravel(flat, own))))
         return tuple(found)
 
     def elements(self, given: Mapping[Ref, Given] | None = None) -> Elements:
@@ -174,7 +177,7 @@ class Group:
         found = dimensions_of(
             itertools.chain(
                 (dim for kind in kinds if isinstance(kind, TensorType) for dim in kind.shape or ()),
-                (size for node in known for size in np.ravel(cast(Any, node.known_value))),
+                (size for node in known for size in np.ravel(np.asarray(node.known_value))),
             )
         )
         return () if found is None else tuple(found.sizes)

@@ -10,7 +10,7 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic, same_shape
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import both, cast, compute_type
+from whence.kernels.expressions import both
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, ravel, unravel
 from whence.kernels.ir import (
@@ -76,8 +76,7 @@ class OutputRows:
             raise UnsupportedError(
                 f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
             )
-        made = cast(value, compute_type(group.dtype(anchor.ref())))
-        return group.stores(anchor, made, ravel(self.index, self.shape))
+        return group.stores(anchor, value, ravel(self.index, self.shape))
 
 
 def _lanes(width: int) -> int:

@@ -12,9 +12,8 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, cast, compute_type, literal, select
+from whence.kernels.expressions import apply, literal, select
 from whence.kernels.group import Group
-from whence.kernels.index import ravel, unravel
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import magnitude
@@ -102,13 +101,6 @@ def lower_reduce(group: Group, anchor: Node) -> Kernel:
         raise UnsupportedError(
             f"group '{group.name}' exposes more than the result of its reduction"
         )
-    (result,) = group.outputs
-    if math.prod(group.shape(result)) != math.prod(
-        extent for axis, extent in enumerate(shape) if axis not in axes
-    ):
-        raise UnsupportedError(
-            f"group '{group.name}' broadcasts after its reduction '{anchor.name}'"
-        )
     if 0 in shape and len(axes) > 1:
         # Nothing to divide into dimensions.
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
@@ -116,20 +108,7 @@ def lower_reduce(group: Group, anchor: Node) -> Kernel:
     total = (
         _log_sum_exp(row) if anchor.op == "ReduceLogSumExp" else _folded(row, REDUCTIONS[anchor.op])
     )
-    finished = cast(total, compute_type(group.dtype(anchor.ref())))
-
-    def given(index: Indices) -> Expr:
-        if ravel(index, group.shape(anchor.ref())) != row.row_number:
-            raise UnsupportedError(
-                f"group '{group.name}' moves elements after its reduction '{anchor.name}'"
-            )
-        return finished
-
-    # The result, through whatever elementwise operators were fused after the reduction.
-    value = group.elements({anchor.ref(): given}).value(
-        result, unravel(row.row_number, group.shape(result))
-    )
-    return row.finish_numbers({result: value})
+    return row.finish_numbers(group.stores(anchor, total, row.row_number))
 
 
 def _folded(row: RowNest, reduction: Reduction) -> Expr:

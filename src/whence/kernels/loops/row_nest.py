@@ -9,12 +9,11 @@ the output. What is fused before is pulled into every pass, what is fused after 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic, surely_divides, surely_equal
-from whence.graph import Node, Ref
+from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, compute_type
 from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel, unravel
@@ -278,62 +277,35 @@ class RowNest:
         `numbers` are the anchor's further outputs.
         """
         group, anchor = self.group, self.anchor
-        shape = group.shape(self.source)
-        extra = {anchor.ref(number + 1): value for number, value in enumerate(numbers)}
-        mapped = [ref for ref in group.outputs if ref not in extra]
-        if any(math.prod(group.shape(ref)) != math.prod(shape) for ref in mapped):
-            raise UnsupportedError(f"group '{group.name}' broadcasts after '{anchor.name}'")
-        out_type = compute_type(group.dtype(anchor.ref()))
+        names = group.output_names(anchor, 1 + len(numbers))[1:]
+        mapped = [ref for ref in group.outputs if ref.node != anchor.id or ref.index == 0]
 
-        def stored(index: Indices) -> list[Expr]:
-            flat = self.flat(index)
-            result = cast(make(index), out_type)
+        def stored(index: Indices) -> tuple[Store, ...]:
+            return group.stores(anchor, make(index), self.flat(index), mapped)
 
-            def given(place: Indices) -> Expr:
-                if ravel(place, shape) != flat:
-                    raise UnsupportedError(
-                        f"group '{group.name}' moves elements after '{anchor.name}'"
-                    )
-                return result
+        index, steps = self._loops(lambda place: stored(place)[-1].value)
+        self._pass(steps, stored(index), LoopKind.VECTOR)
+        return self.finish_numbers(
+            tuple(
+                Store(name, self.row_number, value)
+                for name, value in zip(names, numbers, strict=True)
+                if name is not None
+            )
+        )
 
-            tail = group.elements({anchor.ref(): given})
-            return [tail.value(ref, unravel(flat, group.shape(ref))) for ref in mapped]
-
-        index, steps = self._loops(lambda place: stored(place)[-1])
-        stores = [
-            Store(self._out(ref), self.flat(index), value)
-            for ref, value in zip(mapped, stored(index), strict=True)
-        ]
-        self._pass(steps, tuple(stores), LoopKind.VECTOR)
-        return self.finish_numbers(extra)
-
-    def finish_numbers(self, numbers: Mapping[Ref, Expr]) -> Kernel:
-        """The kernel, storing these numbers of each row first: outputs that have one element for a
-        row.
+    def finish_numbers(self, stores: tuple[Store, ...]) -> Kernel:
+        """The kernel, storing these numbers of each row last, at `row_number`: outputs that have
+        one element for a row.
         """
-        self._store_numbers(numbers)
-        task = Var(TASK, self.tasks)
-        return self.group.kernel(self.tasks, Loop(task, tuple(self.body)))
+        if stores:
+            self.body += nested([] if self._lane is None else [self._lane], stores, LoopKind.VECTOR)
+        return self.group.kernel(self.tasks, Loop(Var(TASK, self.tasks), tuple(self.body)))
 
     @property
     def row_number(self) -> Index:
         """Which row it is, counting all rows in the order of their first elements."""
         outer = of(Var(TASK, self.tasks))
         return outer if self._lane is None else outer * self._lane.extent + of(self._lane)
-
-    def _store_numbers(self, extra: Mapping[Ref, Expr]) -> None:
-        stores = tuple(
-            Store(self._out(ref), self.row_number, value)
-            for ref, value in extra.items()
-            if ref in self.group.outputs
-        )
-        if stores:
-            self.body += (
-                stores if self._lane is None else (Loop(self._lane, stores, LoopKind.VECTOR),)
-            )
-
-    def _out(self, ref: Ref) -> str:
-        return f"out{self.group.outputs.index(ref)}"
 
     def _fits_output(self) -> bool:
         """Can the first output's memory hold the row meanwhile?"""

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 
 def _axis(group: Group, anchor: Node) -> int:
-    source = anchor.first_input
-    return get_int(anchor.attrs, "axis", -1) % max(len(group.shape(source)), 1)
+    return get_int(anchor.attrs, "axis", -1) % max(len(group.shape(anchor.first_input)), 1)
 
 
-def _along(group: Group, anchor: Node, axes: Sequence[int]) -> RowNest:
-    source = anchor.first_input
-    row = RowNest(group, anchor, group.shape(source), axes)
+def _along(
+    group: Group, anchor: Node, axes: Sequence[int], shape: Sequence[int] | None = None
+) -> RowNest:
+    """The passes along these axes of the input, or of a finer division of its dimensions."""
+    row = RowNest(group, anchor, group.shape(anchor.first_input) if shape is None else shape, axes)
     row.keep_costly()
     return row
 
@@ -95,21 +96,25 @@ def _float(count: int) -> float:
     return count if is_symbolic(count) else float(count)
 
 
-def _moments(row: RowNest, epsilon: float) -> tuple[Expr, Expr]:
-    """The mean, and 1 / sqrt(variance + epsilon)."""
-    total = row.fold("total", Fn.ADD, 0.0, row.x)
-    mean = row.hold("mean", div(total, like(_float(row.count), total)))
+def _mean(row: RowNest, total: Expr) -> Expr:
+    return div(total, like(_float(row.count), total))
+
+
+def _moments(row: RowNest) -> tuple[Expr, Expr]:
+    """The mean, and the variance."""
+    mean = row.hold("mean", _mean(row, row.fold("total", Fn.ADD, 0.0, row.x)))
 
     def square(index: Indices) -> Expr:
         centred = sub(row.x(index), mean)
         return mul(centred, centred)
 
-    power = row.fold("power", Fn.ADD, 0.0, square)
-    return mean, row.hold("inverse", _inverse_root(row, power, epsilon))
+    return mean, _mean(row, row.fold("power", Fn.ADD, 0.0, square))
 
 
-def _inverse_root(row: RowNest, power: Expr, epsilon: float) -> Expr:
-    return apply(Fn.RSQRT, add(div(power, like(_float(row.count), power)), like(epsilon, power)))
+def _inverse_root(row: RowNest, variance: Expr) -> Expr:
+    """1 / sqrt(variance + epsilon)"""
+    epsilon = get_float(row.anchor.attrs, "epsilon", 1e-5)
+    return row.hold("inverse", apply(Fn.RSQRT, add(variance, like(epsilon, variance))))
 
 
 def _scaled(
@@ -121,14 +126,14 @@ def _scaled(
 
 
 def _trailing(group: Group, anchor: Node) -> range:
-    source = anchor.first_input
-    return range(_axis(group, anchor), len(group.shape(source)))
+    return range(_axis(group, anchor), len(group.shape(anchor.first_input)))
 
 
 def _layer_norm(group: Group, anchor: Node) -> Kernel:
     # (x - mean) / sqrt(var + epsilon) · scale + bias
     row = _along(group, anchor, _trailing(group, anchor))
-    mean, inverse = _moments(row, get_float(anchor.attrs, "epsilon", 1e-5))
+    mean, variance = _moments(row)
+    inverse = _inverse_root(row, variance)
 
     def make(index: Indices) -> Expr:
         return _scaled(
@@ -146,9 +151,7 @@ def _rms_norm(group: Group, anchor: Node) -> Kernel:
     # x / sqrt(mean(x²) + epsilon) · scale
     row = _along(group, anchor, _trailing(group, anchor))
     power = row.fold("power", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
-    inverse = row.hold(
-        "inverse", _inverse_root(row, power, get_float(anchor.attrs, "epsilon", 1e-5))
-    )
+    inverse = _inverse_root(row, _mean(row, power))
 
     def make(index: Indices) -> Expr:
         return _scaled(
@@ -164,7 +167,8 @@ def _rms_norm(group: Group, anchor: Node) -> Kernel:
 
 def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
     """As a layer norm, with scale and bias for each channel."""
-    mean, inverse = _moments(row, get_float(anchor.attrs, "epsilon", 1e-5))
+    mean, variance = _moments(row)
+    inverse = _inverse_root(row, variance)
 
     def make(index: Indices) -> Expr:
         value = mul(sub(row.x(index), mean), inverse)
@@ -180,18 +184,15 @@ def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
 
 
 def _instance_norm(group: Group, anchor: Node) -> Kernel:
-    source = anchor.first_input
-    return _channel_norm(group, anchor, _along(group, anchor, range(2, len(group.shape(source)))))
+    rank = len(group.shape(anchor.first_input))
+    return _channel_norm(group, anchor, _along(group, anchor, range(2, rank)))
 
 
 def _group_norm(group: Group, anchor: Node) -> Kernel:
-    source = anchor.first_input
-    batch, channels, *rest = group.shape(source)
+    batch, channels, *rest = group.shape(anchor.first_input)
     groups = get_int(anchor.attrs, "num_groups", 1)
     shape = (batch, groups, channels // groups, *rest)
-    row = RowNest(group, anchor, shape, range(2, len(shape)))
-    row.keep_costly()
-    return _channel_norm(group, anchor, row)
+    return _channel_norm(group, anchor, _along(group, anchor, range(2, len(shape)), shape))
 
 
 def _lp_norm(group: Group, anchor: Node) -> Kernel:
@@ -212,19 +213,11 @@ def _lp_norm(group: Group, anchor: Node) -> Kernel:
 def _mean_variance_norm(group: Group, anchor: Node) -> Kernel:
     # (x - mean) / (sqrt(var) + 1e-9)
     given = get_ints(anchor.attrs, "axes", (0, 2, 3))
-    source = anchor.first_input
-    rank = len(group.shape(source))
+    rank = len(group.shape(anchor.first_input))
     row = _along(group, anchor, sorted({axis % rank for axis in given}))
-    total = row.fold("total", Fn.ADD, 0.0, row.x)
-    mean = row.hold("mean", div(total, like(_float(row.count), total)))
-
-    def square(index: Indices) -> Expr:
-        centred = sub(row.x(index), mean)
-        return mul(centred, centred)
-
-    power = row.fold("power", Fn.ADD, 0.0, square)
-    deviation = add(apply(Fn.SQRT, div(power, like(_float(row.count), power))), like(1e-9, power))
-    inverse = row.hold("inverse", div(like(1.0, power), deviation))
+    mean, variance = _moments(row)
+    deviation = add(apply(Fn.SQRT, variance), like(1e-9, variance))
+    inverse = row.hold("inverse", div(like(1.0, variance), deviation))
     return row.finish(lambda index: mul(sub(row.x(index), mean), inverse))
 
 
@@ -247,10 +240,7 @@ def lower_rows(group: Group, anchor: Node) -> Kernel:
     values.
     """
     source = anchor.first_input
-    if not compute_type(group.dtype(source)).is_float or compute_type(group.dtype(source)) not in (
-        DType.F32,
-        DType.F64,
-    ):
+    if compute_type(group.dtype(source)) not in (DType.F32, DType.F64):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of {group.dtype(source)}")
     if 0 in group.shape(source):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")

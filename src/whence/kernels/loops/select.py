@@ -71,7 +71,7 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
         return select(hit, position(index[axis]), nowhere)
 
     found = row.fold("found", Fn.MAX if last else Fn.MIN, int(nowhere.value), place, DType.I64)
-    return row.finish_numbers({anchor.ref(): found})
+    return row.finish_numbers((Store("out0", row.row_number, found),))
 
 
 def lower_running(group: Group, anchor: Node) -> Kernel:
