@@ -52,7 +52,15 @@ class OpenAxis:
         middle = div(add(number, half), scale)
         return middle if transform == "tf_half_pixel_for_nn" else sub(middle, half)
 
-    def nearest(self, transform: str, mode: str, place: Index) -> Index:
+    def places(self, node: Node, at: Index) -> tuple[tuple[Index, Expr | None], ...]:
+        """The input elements that output place `at` is made of, with their weights."""
+        transform = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
+        if get_str(node.attrs, "mode", "nearest") == "linear":
+            return self._linear(transform, at)
+        nearest = get_str(node.attrs, "nearest_mode", "round_prefer_floor")
+        return ((self._nearest(transform, nearest, at), None),)
+
+    def _nearest(self, transform: str, mode: str, place: Index) -> Index:
         """The one pixel that an output element is."""
         repeats = self._repeats(transform, mode)
         if repeats:
@@ -66,7 +74,7 @@ class OpenAxis:
         }[mode]()
         return self._pixel(rounded)
 
-    def linear(self, transform: str, place: Index) -> tuple[tuple[Index, Expr], ...]:
+    def _linear(self, transform: str, place: Index) -> tuple[tuple[Index, Expr], ...]:
         """The two pixels that an output element lies between, and their weights."""
         real = self._clipped(self.at(transform, place))
         first = apply(Fn.FLOOR, real)

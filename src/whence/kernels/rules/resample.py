@@ -8,8 +8,9 @@ are looked up in tables in the code.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -58,41 +59,35 @@ class _Resized:
     outside: np.ndarray | None
     """Where the region leaves the input and the extrapolation value stands instead."""
 
+    def places(self, node: Node, at: Index) -> Iterator[tuple[Index, Expr | None]]:
+        """The input elements that output place `at` is made of, with their weights."""
+        for tap in self.taps:
+            weight = None if tap.weights is None else _looked_up(tap.weights, at)
+            yield _place(tap, at, self.size), weight
+
 
 def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.first_input
     if node.attrs.get("mode", "nearest") != "nearest" and not elements.dtype(source).is_float:
         raise UnsupportedError(f"Resize '{node.name}' interpolates {elements.dtype(source)}")
-    opened = _open_axes(elements, node)
-    if opened is not None:
-        return _resize_open(elements, node, opened, index)
-    axes = _axes(elements, node)
-    if math.prod(len(axis.taps) for axis in axes) > _MOST_TAPS:
-        raise UnsupportedError(
-            f"Resize '{node.name}' reads more than {_MOST_TAPS} elements for each of its own"
-        )
+    axes: Sequence[OpenAxis | _Resized] | None = _open_axes(elements, node)
+    axes = _axes(elements, node) if axes is None else axes
 
-    def combined(rest: Sequence[_Resized], moved: Indices) -> Expr:
+    def combined(rest: Sequence[OpenAxis | _Resized], moved: Indices) -> Expr:
         if not rest:
             return elements.value(source, moved)
         # The last axis is combined last, as the reference does it.
         *inner, axis = rest
-        total: Expr | None = None
-        for tap in axis.taps:
-            place = _place(tap, index[axis.axis], axis.size)
-            part = combined(inner, (*moved[: axis.axis], place, *moved[axis.axis + 1 :]))
-            if tap.weights is not None:
-                part = mul(part, _looked_up(tap.weights, index[axis.axis], part.dtype))
-            total = part if total is None else add(total, part)
-        assert total is not None
-        if axis.outside is None:
+        at, parts = axis.axis, []
+        for place, weight in axis.places(node, index[at]):
+            part = combined(inner, (*moved[:at], place, *moved[at + 1 :]))
+            parts.append(part if weight is None else mul(part, cast(weight, part.dtype)))
+        total = reduce(add, parts)
+        if not isinstance(axis, _Resized) or axis.outside is None:
             return total
-        hidden = cast(
-            _looked_up(axis.outside.astype(np.uint8), index[axis.axis], DType.U8), DType.BOOL
-        )
-        return select(
-            hidden, literal(get_float(node.attrs, "extrapolation_value", 0.0), total.dtype), total
-        )
+        hidden = cast(_looked_up(axis.outside.astype(np.uint8), index[at]), DType.BOOL)
+        instead = get_float(node.attrs, "extrapolation_value", 0.0)
+        return select(hidden, literal(instead, total.dtype), total)
 
     return combined(axes, index)
 
@@ -105,28 +100,6 @@ def _open_axes(elements: Elements, node: Node) -> list[OpenAxis] | None:
     if factors is None and (sizes is None or not sizes.size):
         return None
     return open_axes(node, elements.shape(source), elements.shape(node.ref()), factors)
-
-
-def _resize_open(elements: Elements, node: Node, axes: Sequence[OpenAxis], index: Indices) -> Expr:
-    source = node.first_input
-    transform = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
-    if get_str(node.attrs, "mode", "nearest") == "nearest":
-        nearest, moved = get_str(node.attrs, "nearest_mode", "round_prefer_floor"), list(index)
-        for axis in axes:
-            moved[axis.axis] = axis.nearest(transform, nearest, index[axis.axis])
-        return elements.value(source, tuple(moved))
-
-    def combined(rest: Sequence[OpenAxis], moved: Indices) -> Expr:
-        if not rest:
-            return elements.value(source, moved)
-        *inner, axis = rest
-        at = axis.axis
-        (first, one), (second, two) = axis.linear(transform, index[at])
-        left = combined(inner, (*moved[:at], first, *moved[at + 1 :]))
-        right = combined(inner, (*moved[:at], second, *moved[at + 1 :]))
-        return add(mul(left, cast(one, left.dtype)), mul(right, cast(two, right.dtype)))
-
-    return combined(axes, index)
 
 
 def _axes(elements: Elements, node: Node) -> list[_Resized]:
@@ -162,6 +135,10 @@ def _axes(elements: Elements, node: Node) -> list[_Resized]:
                 _taps(node, mode, positions, plan),
                 outside if outside is not None and outside.any() else None,
             )
+        )
+    if math.prod(len(axis.taps) for axis in found) > _MOST_TAPS:
+        raise UnsupportedError(
+            f"Resize '{node.name}' reads more than {_MOST_TAPS} elements for each of its own"
         )
     return found
 
@@ -205,17 +182,17 @@ def _place(tap: _Tap, at: Index, size: int) -> Index:
         return at * tap.step + int(tap.places[0])
     if tap.repeats:
         return at // tap.repeats
-    return of(Looked(cast(_looked_up(tap.places, at, DType.I32), DType.I64), size))
+    return of(Looked(cast(_looked_up(tap.places, at), DType.I64), size))
 
 
-def _looked_up(values: np.ndarray, at: Index, dtype: DType) -> Expr:
+def _looked_up(values: np.ndarray, at: Index) -> Expr:
     """A number for each output place."""
-    kind = DType.of(values)
+    dtype = DType.of(values)
     if (values == values[0]).all():
         return literal(values[0].item(), dtype)
     if not at.terms:
         return literal(values[at.const].item(), dtype)
-    return cast(LookupTable(values.tobytes(), at, kind), dtype)
+    return LookupTable(values.tobytes(), at, dtype)
 
 
 RULES: Mapping[str, Rule] = {"Resize": _resize}
