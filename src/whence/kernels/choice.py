@@ -9,7 +9,7 @@ it or added to it, is left out, so that a layer finds what was learnt from anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -40,6 +40,14 @@ _KINDS: Mapping[str, type[Choice]] = {
     "depthwise": SlidePlan,
     "product": GemmPlan,
     "product by bf16x2": Bf16x2GemmPlan,
+}
+_LOWERINGS: Mapping[type[Choice], Callable[[Group, Node, Tile, Any], Kernel]] = {
+    ConvPlan: lower_conv,
+    WinogradPlan: lower_winograd,
+    Bf16x2ConvPlan: lower_bf16x2_conv,
+    SlidePlan: lower_depthwise,
+    GemmPlan: lower_gemm,
+    Bf16x2GemmPlan: lower_bf16x2_gemm,
 }
 _TUNABLE = GEMM_OPS | {"BlockedConv"}
 # What is done to each sum, not how it is summed; and what the weights' shape says already.
@@ -123,19 +131,7 @@ def chosen(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Choice |
 
 def lower_choice(group: Group, anchor: Node, tile: Tile, choice: Choice) -> Kernel:
     """The kernel of the group, divided as was chosen."""
-    match choice:
-        case ConvPlan():
-            return lower_conv(group, anchor, tile, choice)
-        case WinogradPlan():
-            return lower_winograd(group, anchor, tile, choice)
-        case Bf16x2ConvPlan():
-            return lower_bf16x2_conv(group, anchor, tile, choice)
-        case SlidePlan():
-            return lower_depthwise(group, anchor, tile, choice)
-        case Bf16x2GemmPlan():
-            return lower_bf16x2_gemm(group, anchor, tile, choice)
-        case GemmPlan():
-            return lower_gemm(group, anchor, tile, choice)
+    return _LOWERINGS[type(choice)](group, anchor, tile, choice)
 
 
 def kind_of(choice: Choice) -> str:

@@ -77,19 +77,13 @@ class Group:
     """
 
     def params(self) -> tuple[Buffer, ...]:
-        found = [
-            self._buffer(
-                f"in{number}", ref, Role.CONST if self.graph[ref.node].is_const else Role.INPUT
-            )
-            for number, ref in enumerate(self.inputs)
-        ]
-        return (
-            *found,
-            *(
-                self._buffer(f"out{number}", ref, Role.OUTPUT)
-                for number, ref in enumerate(self.outputs)
-            ),
-        )
+        found = []
+        for number, ref in enumerate(self.inputs):
+            role = Role.CONST if self.graph[ref.node].is_const else Role.INPUT
+            found.append(self._buffer(f"in{number}", ref, role))
+        for number, ref in enumerate(self.outputs):
+            found.append(self._buffer(f"out{number}", ref, Role.OUTPUT))
+        return tuple(found)
 
     def _buffer(self, name: str, ref: Ref, role: Role) -> Buffer:
         kind = self.graph.type_of(ref)
@@ -189,16 +183,9 @@ class Group:
         found = []
         for node in self.members:
             whole = cost(self.graph.query(node), node.outputs)
-            traffic = sum(
-                self.graph.nbytes(ref)
-                for ref in node.inputs
-                if ref is not None and ref.node not in inside
-            )
-            traffic += sum(
-                self.graph.nbytes(node.ref(index))
-                for index in range(len(node.outputs))
-                if node.ref(index) in exposed
-            )
+            read = [ref for ref in node.inputs if ref is not None and ref.node not in inside]
+            made = [ref for ref in map(node.ref, range(len(node.outputs))) if ref in exposed]
+            traffic = sum(map(self.graph.nbytes, (*read, *made)))
             found.append(Member(node.id, node.op, whole.flops if whole is not None else 0, traffic))
         return tuple(found)
 

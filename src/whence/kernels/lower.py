@@ -124,20 +124,18 @@ def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile, choices: Choices) -
         return [_lower_member(graph, entry, node, tile, choices) for node in entry.members]
     group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
     try:
-        return [
-            Step(
-                entry.name,
-                entry.id,
-                entry.members,
-                entry.inputs,
-                entry.outputs,
-                lower_group(group, entry.anchor, tile, choices),
-            )
-        ]
+        return [_kernel_step(entry, group, entry.anchor, tile, choices)]
     except UnsupportedError as error:
         if len(entry.members) == 1:
             return [_reference_step(entry, entry.members[0], str(error))]
     return [_lower_member(graph, entry, node, tile, choices) for node in entry.members]
+
+
+def _kernel_step(
+    entry: FuseEntry, group: Group, anchor: Node, tile: Tile, choices: Choices
+) -> Step:
+    kernel = lower_group(group, anchor, tile, choices)
+    return Step(group.name, entry.id, group.members, group.inputs, group.outputs, kernel)
 
 
 def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile, choices: Choices) -> Step:
@@ -154,17 +152,10 @@ def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile, choice
             if ref is not None and (graph[ref.node].is_const or not is_inlined(graph, node, index))
         )
     )
-    group = Group(
-        graph,
-        f"op_{node.op.lower().replace('::', '_').replace('.', '_')}",
-        (node,),
-        inputs,
-        outputs,
-    )
+    name = f"op_{node.op.lower().replace('::', '_').replace('.', '_')}"
     try:
-        return Step(
-            group.name, entry.id, (node,), inputs, outputs, lower_group(group, node, tile, choices)
-        )
+        group = Group(graph, name, (node,), inputs, outputs)
+        return _kernel_step(entry, group, node, tile, choices)
     except UnsupportedError as error:
         return _reference_step(entry, node, str(error))
 
