@@ -52,35 +52,32 @@ class Var:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quotient:
+class _Division:
+    of: Index
+    by: int
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Division)
+            and type(self) is type(other)
+            and surely_equal(self.by, other.by)
+            and self.of == other.of
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.of, self.by))
+
+
+class Quotient(_Division):
     """`of // by`, rounding towards minus infinity."""
 
-    of: Index
-    by: int
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Quotient) and surely_equal(self.by, other.by) and self.of == other.of
-        )
-
-    def __hash__(self) -> int:
-        return hash(("Quotient", self.of, self.by))
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Remainder:
+class Remainder(_Division):
     """`of mod by`, always in `0 .. by-1`."""
 
-    of: Index
-    by: int
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Remainder) and surely_equal(self.by, other.by) and self.of == other.of
-        )
-
-    def __hash__(self) -> int:
-        return hash(("Remainder", self.of, self.by))
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

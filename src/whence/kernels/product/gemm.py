@@ -12,20 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.cost import chunk_size
-from whence.kernels.expressions import apply, literal
+from whence.kernels.expressions import literal
 from whence.kernels.group import Group, Packed
 from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import Expr, Fn, Kernel, Store
+from whence.kernels.ir import Expr, Kernel, Store
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
 from whence.kernels.product.packing import PackPanels
-from whence.kernels.rules.elementwise import activated
+from whence.kernels.rules.elementwise import activated, add, mul
 from whence.kernels.tile import Tile
+from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import operators, plain_name
 from whence.ops.traits import Trait
 from whence.types import DType
@@ -63,27 +63,12 @@ class Product:
 
 
 def product_of(node: Node) -> Product:
-    a, b = node.first_input, node.required("B")
-    attrs: Any = node.attrs
-    if plain_name(node.op) == "Gemm":
-        return Product(
-            a,
-            b,
-            bool(attrs.get("transA", 0)),
-            bool(attrs.get("transB", 0)),
-            attrs.get("alpha", 1.0),
-            node.operand("C"),
-            attrs.get("beta", 1.0),
-        )
-    return Product(
-        a,
-        b,
-        bool(attrs.get("trans_a", 0)),
-        bool(attrs.get("trans_b", 0)),
-        attrs.get("alpha", 1.0),
-        node.operand("Z"),
-        1.0,
-    )
+    attrs = node.attrs
+    names = ("transA", "transB") if plain_name(node.op) == "Gemm" else ("trans_a", "trans_b")
+    trans_a, trans_b = (bool(get_int(attrs, name, 0)) for name in names)
+    alpha, beta = get_float(attrs, "alpha", 1.0), get_float(attrs, "beta", 1.0)
+    a, b, bias = node.first_input, node.required("B"), node.operand("C", "Z")
+    return Product(a, b, trans_a, trans_b, alpha, bias, beta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,15 +287,11 @@ def epilogue(
     index = unravel(flat, out_shape)
     total: Expr = ACCUMULATOR
     if product.alpha != 1.0:
-        total = apply(Fn.MUL, total, literal(float(product.alpha), DType.F32))
+        total = mul(total, literal(product.alpha, DType.F32))
     if product.bias is not None and product.beta != 0.0:
         bias = elements.broadcast(product.bias, index)
-        total = apply(
-            Fn.ADD,
-            total,
-            bias
-            if product.beta == 1.0
-            else apply(Fn.MUL, bias, literal(float(product.beta), DType.F32)),
-        )
+        if product.beta != 1.0:
+            bias = mul(bias, literal(product.beta, DType.F32))
+        total = add(total, bias)
     (store,) = group.stores(anchor, activated(anchor, total), flat)
     return store
