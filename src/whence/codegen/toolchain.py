@@ -113,19 +113,13 @@ class Toolchain:
         """
         if not units:
             raise CompileError("there are no functions to make a library of")
-        keys = self._keys(units)
-        key = cache_key(
-            "library", self._version, *self._link_flags(link_libc, soname, links_later), *keys
-        )
+        flags = self._link_flags(link_libc, soname, links_later)
+        key = cache_key("library", self._version, *flags, *self._keys(units))
         if (found := self.cache.get(key)) is not None:
             return found
         try:
             with self.cache.workspace() as work:
-                data = self._link(
-                    self._objects(units, work, progress),
-                    self._link_flags(link_libc, soname, links_later),
-                    work,
-                )
+                data = self._link(self._objects(units, work, progress), flags, work)
         except OSError as error:
             raise self.cache.explain(error) from error
         path = self.cache.put(key, data)
@@ -151,17 +145,9 @@ class Toolchain:
 
     def key(self) -> str:
         """A string that is the same exactly where the same code is made, in the same form."""
-        machine = self.target
+        machine, flags = self.target, (*self._compile_flags, *self._link_flags(False, None))
         sizes = (machine.l1d, machine.l2, machine.l3, machine.lanes, machine.vector_registers)
-        return "\n".join(
-            [
-                self._version,
-                *self._compile_flags,
-                *self._link_flags(False, None),
-                machine.key(),
-                *map(str, sizes),
-            ]
-        )
+        return "\n".join([self._version, *flags, machine.key(), *map(str, sizes)])
 
     def _keys(self, units: Sequence[SourceUnit]) -> list[str]:
         """What the content of a library follows from."""
@@ -211,11 +197,7 @@ class Toolchain:
 
     @property
     def _compile_flags(self) -> tuple[str, ...]:
-        return (
-            *COMPILE_FLAGS,
-            *self.target.flags,
-            *(SANITIZE_FLAGS if self.sanitize else ()),
-        )
+        return COMPILE_FLAGS + self.target.flags + (SANITIZE_FLAGS if self.sanitize else ())
 
     def _compile(
         self, units: dict[str, SourceUnit], work: Path, progress: Progress | None
@@ -250,10 +232,8 @@ class Toolchain:
     def _compile_one(self, key: str, unit: SourceUnit, work: Path) -> Path:
         folder = work / key[:32]
         folder.mkdir()
-        source, output = folder / "unit.c", folder / "unit.o"
-        for name, text in unit.headers:
-            (folder / name).write_text(text, encoding="utf-8")
-        source.write_text(unit.source, encoding="utf-8")
+        output = folder / "unit.o"
+        _write_source(unit, folder / "unit.c")
         run = self._run(["-c", "unit.c", "-o", "unit.o", *self._compile_flags], folder)
         if run.returncode != 0 or not output.exists():
             raise CompileError(
@@ -270,9 +250,7 @@ class Toolchain:
                 tempfile.mkdtemp(prefix="whence-failed-")
             )  # it is to be read after this process has ended
         path = folder / f"{stem}-{key[:12]}.c"
-        for name, text in unit.headers:
-            (folder / name).write_text(text, encoding="utf-8")
-        path.write_text(unit.source, encoding="utf-8")
+        _write_source(unit, path)
         return path
 
     # ---- linking ----
@@ -343,6 +321,12 @@ class Toolchain:
     @functools.cached_property
     def _zig_folder(self) -> Path:
         return self.cache.subfolder("zig")
+
+
+def _write_source(unit: SourceUnit, path: Path) -> None:
+    """The unit's source, and beside it what it includes."""
+    for name, text in (*unit.headers, (path.name, unit.source)):
+        path.with_name(name).write_text(text, encoding="utf-8")
 
 
 def _find_zig() -> tuple[Path, str]:
