@@ -177,7 +177,7 @@ def test_no_element_divides_by_an_open_size(name: str) -> None:
     nests = [kernel for kernel in kernels if kernel and isinstance(kernel.body[0], Loop)]
     assert any(loop.digits for kernel in nests for loop in kernel.body if isinstance(loop, Loop))
     for kernel in nests:
-        text = render_kernel(kernel, "kernel", ())
+        text = render_kernel(kernel, "kernel")
         inner = text.partition("for (int64_t task")[2]
         assert not re.search(r"[/%] \(+dim_|[/%] \(\d+\*", inner), text
 
@@ -197,7 +197,7 @@ def test_places_of_a_resize_are_computed_once_for_each_column() -> None:
     (kernel,) = (step.step.kernel for step in lowered.steps)
     assert kernel is not None
     assert is_symbolic(kernel.scratch_bytes)
-    before, _, inner = render_kernel(kernel, "kernel", ()).partition("for (int64_t task")
+    before, _, inner = render_kernel(kernel, "kernel").partition("for (int64_t task")
     assert "(float)(i2)" in before
     assert "(float)(i2)" not in inner
     # Of rows, once for a row: it is the same in all of the inner loop.
@@ -247,7 +247,7 @@ def test_channels_that_leave_their_blocks_are_transposed_in_registers() -> None:
     lowered = _lowered(graph, _opened(graph, {"x": (1, 32, 8, 6)}))
     kernel = lowered.steps[-1].step.kernel
     assert kernel is not None
-    text = render_kernel(kernel, "kernel", ())
+    text = render_kernel(kernel, "kernel")
     assert "w_transpose_f32x16" in text
     assert not re.search(r"[/%] dim_", text)
 
@@ -260,5 +260,5 @@ def test_a_convolution_without_padding_asks_no_element_where_it_lies() -> None:
     lowered = _lowered(graph, _opened(graph, {"x": (1, 16, 4, 84)}))
     (kernel,) = (step.step.kernel for step in lowered.steps)
     assert kernel is not None
-    (inner,) = re.findall(r"total\[lane\] = .*", render_kernel(kernel, "kernel", ()))[1:2]
+    (inner,) = re.findall(r"total\[lane\] = .*", render_kernel(kernel, "kernel"))[1:2]
     assert "?" not in inner

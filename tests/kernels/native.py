@@ -59,10 +59,7 @@ def run_native(cases: Sequence[NativeCase]) -> list[list[np.ndarray]]:
     another.
     """
     kernels = [case.kernel() for case in cases]
-    texts = [
-        render_kernel(kernel, f"case{number}", (case.name,))
-        for number, (case, kernel) in enumerate(zip(cases, kernels, strict=True))
-    ]
+    texts = [render_kernel(kernel, f"case{number}") for number, kernel in enumerate(kernels)]
     batches = [
         texts[start : start + _CASES_PER_UNIT] for start in range(0, len(texts), _CASES_PER_UNIT)
     ]

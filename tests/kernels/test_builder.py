@@ -88,7 +88,7 @@ def test_a_program_reads_like_the_algorithm() -> None:
     build = Builder()
     with build.tasks(4) as task:
         _row_sums(build, task)
-    text = render_kernel(_kernel(build.finish()), "sums", ())
+    text = render_kernel(_kernel(build.finish()), "sums")
     assert text.splitlines()[4:-1] == [
         "  for (int64_t task = begin; task < end; task++) {",
         "    const float *restrict row = in0 + task * 64;",
@@ -128,7 +128,7 @@ def test_arrays_as_long_as_a_cache_line_begin_at_one() -> None:
     build.array("tile", 3, 2, lanes=16)
     build.array("line", 64, dtype=DType.U8)
     build.array("few", 63, dtype=DType.U8)
-    text = render_kernel(_kernel(build.finish()), "sums", ())
+    text = render_kernel(_kernel(build.finish()), "sums")
     assert "w_f32x16 tile[3][2] __attribute__((aligned(64)));" in text
     assert "uint8_t line[64] __attribute__((aligned(64)));" in text
     assert "uint8_t few[63];" in text
@@ -176,7 +176,7 @@ def test_bytes_are_words_and_looked_up() -> None:
     above = build.choose_pointer("above", i < 3, x, i * 8, x)
     build.let("first", above[0])
     params = (Buffer("in0", DType.U8, 64, Role.OUTPUT), Buffer("in1", DType.U8, 256, Role.CONST))
-    text = render_kernel(Kernel("bytes", params, 1, build.finish()), "bytes", ())
+    text = render_kernel(Kernel("bytes", params, 1, build.finish()), "bytes")
     assert text.splitlines()[4:-1] == [
         "  const w_table table = w_table_of(in1);",
         "  const w_i32x8 sums = w_dot_x8((w_i32x8)(0), (w_i32x8)(((w_i32x1)(*(const w_u8x4 *)(in0 + 4)))[0]),"

@@ -66,8 +66,8 @@ def test_a_single_row_reads_its_weights_in_several_streams():
     for tile in (AVX2, NEON):
         for depth, columns in ((1024, 64), (1031, 70)):
             case = _single_row(tile, depth, columns)
-            assert f"sum[4][{tile.vectors}]" in render_kernel(case.kernel(), "row", ())
-    wide = render_kernel(_single_row(AVX512, 1024, 512).kernel(), "row", ())
+            assert f"sum[4][{tile.vectors}]" in render_kernel(case.kernel(), "row")
+    wide = render_kernel(_single_row(AVX512, 1024, 512).kernel(), "row")
     assert "sum[1][2]" in wide
     assert "prefetch" in wide
 

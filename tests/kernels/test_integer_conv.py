@@ -432,7 +432,7 @@ def test_tails_are_written_as_vectors() -> None:
     kernels = [step.kernel for step in steps if step.kernel is not None]
     assert len(kernels) == 2
     for kernel in kernels:
-        assert "vectorize" not in render_kernel(kernel, "kernel", ())
+        assert "vectorize" not in render_kernel(kernel, "kernel")
 
 
 def test_tables_alone() -> None:

@@ -222,7 +222,7 @@ def test_a_shuffle_of_channels_divides_no_index_for_every_element():
     cases = [_shuffle(*sizes) for sizes in ((24, 4, 8), (40, 5, 6), (136, 4, 14), (32, 2, 3))]
     for case, (made,) in zip(cases, run_native(cases), strict=True):
         np.testing.assert_array_equal(made, np.asarray(case.graph.run(case.feeds)[0]))
-    text = render_kernel(_shuffle(136, 4, 14).kernel(), "shuffle", ())
+    text = render_kernel(_shuffle(136, 4, 14).kernel(), "shuffle")
     # The innermost loop is over pixels, and no index is divided by anything it counts.
     innermost = text[: text.index("out0[")].rsplit("for (int64_t ", 1)[1].split()[0]
     assert not re.search(rf"\(?\b{innermost}\b\)? [/%]", text)
@@ -230,7 +230,7 @@ def test_a_shuffle_of_channels_divides_no_index_for_every_element():
 
 def test_a_shuffle_loads_together_what_lies_side_by_side():
     """Groups of 28 channels: 4 of them in a row are in one block, whichever they are."""
-    text = render_kernel(_shuffle(112, 4, 14).kernel(), "shuffle", ())
+    text = render_kernel(_shuffle(112, 4, 14).kernel(), "shuffle")
     loads = re.findall(r"= in0\[(.*)\];", text)
     assert len(loads) == 16
     assert len({re.sub(r"\s*\+ \d+$", "", load) for load in loads}) == 4
@@ -268,7 +268,7 @@ def test_a_concatenation_of_blocked_channels():
 def test_no_channel_of_a_block_asks_where_it_is():
     """Seams may lie between blocks or within them: no comparison and no division is left."""
     for sizes in ((24, 24, 24, 24), (16, 32), (12, 20)):
-        text = render_kernel(_joined_blocks(*sizes).kernel(), "joined", ())
+        text = render_kernel(_joined_blocks(*sizes).kernel(), "joined")
         assert "?" not in text.replace("> 0 ?", "")
         assert not re.search(r"\b[bi]\d+\b\)? [/%]", text)
 

@@ -220,7 +220,7 @@ def test_all_channels_of_a_tile_come_before_the_next_tile() -> None:
         kernel_shape=(2, 2),
         strides=(2, 2),
     )
-    text = render_kernel(case.kernel(), "pool", ())
+    text = render_kernel(case.kernel(), "pool")
     loops = re.findall(r"for \(int64_t (\w+) =", text)
     assert loops.index("row") < loops.index("column") < loops.index("lane0")
 

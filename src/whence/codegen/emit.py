@@ -110,11 +110,12 @@ class _Text(NamedTuple):
 def _written(kernel: Kernel) -> _Text:
     shared = with_size_arguments(kernel)
     if shared is None:
-        return _Text(render_kernel(with_look_up_loops(kernel), _NAME, ()))
-    body = render_kernel(shared.kernel, _NAME, (), sizes_are_given=True)
+        return _Text(render_kernel(with_look_up_loops(kernel), _NAME))
+    common, sizes = shared
+    body = render_kernel(common, _NAME, sizes_are_given=True)
     symbol = f"shared_{_digest(body)}"
     function = KernelFunction(symbol, body.replace(_NAME, symbol))
-    return _Text(render_call(_NAME, symbol, shared.sizes), (function,))
+    return _Text(render_call(_NAME, symbol, sizes), (function,))
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 from whence.codegen.c_expressions import ExpressionWriter
 from whence.codegen.c_text import (
     OUTSIDE,
-    c_comment,
     c_condition,
     c_index,
     c_literal,
@@ -302,26 +301,21 @@ class CWriter(ExpressionWriter):
 _PARAMETERS = "void *const *restrict buf, int64_t begin, int64_t end, void *restrict scratch"
 
 
-def render_kernel(
-    kernel: ir.Kernel, name: str, comments: Sequence[str], *, sizes_are_given: bool = False
-) -> str:
-    """One C function, opened by comment lines that say where it came from. Sizes of the kernel's
-    dimensions are the last of its buffers; with `sizes_are_given`, an argument of their own.
+def render_kernel(kernel: ir.Kernel, name: str, *, sizes_are_given: bool = False) -> str:
+    """One C function. Sizes of the kernel's dimensions are the last of its buffers; with
+    `sizes_are_given`, an argument of their own.
     """
     writer = CWriter(kernel)
-    for comment in comments:
-        writer.line(f"/* {c_comment(comment)} */")
     writer.open(_shared(name) if sizes_are_given else f"void {name}({_PARAMETERS})")
-    head = len(writer.lines)
     if not kernel.scratch_bytes:
         writer.line("(void)scratch;")
     writer.statements(kernel.body)
-    checks = any(f"&{OUTSIDE})" in line for line in writer.lines[head:])
+    checks = any(f"&{OUTSIDE})" in line for line in writer.lines[1:])
     if checks:
         # A variable, so that loops stay free of stores: nobody but the runtime asks, and only once.
         writer.line(f"if ({OUTSIDE}) w_note_fault((char *)scratch - {HEADER});")
     # A constant of one number is written as that number, and its parameter then read by nobody.
-    words = set(re.findall(r"\w+", "\n".join(writer.lines[head:])))
+    words = set(re.findall(r"\w+", "\n".join(writer.lines[1:])))
     declared = []
     for position, param in enumerate(kernel.params):
         if param.name in words:
@@ -337,7 +331,7 @@ def render_kernel(
         if C_PREFIX + name in words
     ]
     noted = [f"  int64_t {OUTSIDE} = 0;"] if checks else []
-    writer.lines[head:head] = [*declared, *writer.tables(), *noted]
+    writer.lines[1:1] = [*declared, *writer.tables(), *noted]
     writer.close()
     return "\n".join(writer.lines) + "\n"
 

@@ -10,7 +10,7 @@ kernels share a function if all their answers make the same text.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from whence.extent import LEAST, Dimensions, is_symbolic
 from whence.kernels.index import Index, Var
@@ -78,19 +78,9 @@ class SizeArguments:
         return made
 
 
-@dataclass(frozen=True, slots=True)
-class SharedKernel:
-    """A kernel whose `dimensions` are sizes of its own, which every call of its function hands
-    over.
-    """
-
-    kernel: Kernel
-    sizes: tuple[int, ...]
-
-
-def with_size_arguments(kernel: Kernel) -> SharedKernel | None:
-    """The kernel as one that others may share the function of, if its micro-kernel has such a
-    form.
+def with_size_arguments(kernel: Kernel) -> tuple[Kernel, tuple[int, ...]] | None:
+    """The kernel as one that others may share the function of, if its micro-kernel has such a form:
+    its `dimensions` are sizes of its own. They come with it; every call hands over those it has.
     """
     if len(kernel.body) != 1 or kernel.dimensions:
         return None
@@ -101,4 +91,4 @@ def with_size_arguments(kernel: Kernel) -> SharedKernel | None:
     body = micro.shared_program(kernel, sizes)
     if body is None or not sizes.names:
         return None
-    return SharedKernel(replace(kernel, body=body, dimensions=sizes.names), sizes.values)
+    return replace(kernel, body=body, dimensions=sizes.names), sizes.values
