@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder, Pointer
-from whence.kernels.expressions import apply, both, cast, compute_type
+from whence.kernels.expressions import apply, both, cast, compute_type, precedes
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, unravel
 from whence.kernels.ir import (
@@ -102,14 +102,14 @@ class Distinct(Micro):
             # Without a second run, an element is compared with one of its own, which comes before
             # it.
             after = keys[least(middle, n - 1)]
-            with build.when(Holds(self._precedes(after, keys[middle - 1])) & (middle < end)):
+            with build.when(Holds(precedes(after, keys[middle - 1])) & (middle < end)):
                 i, j = build.count_variable("i", begin), build.count_variable("j", middle)
                 with build.loop("k", end, begin=begin) as k:
                     left, right = keys[least(i, n - 1)], keys[least(j, n - 1)]
                     is_left = build.count(
                         "is_left",
                         chosen(
-                            (i < middle) & ((j >= end) | Not(Holds(self._precedes(right, left)))),
+                            (i < middle) & ((j >= end) | Not(Holds(precedes(right, left)))),
                             1,
                             0,
                         ),
@@ -126,7 +126,7 @@ class Distinct(Micro):
     def _in_order(self, build: Builder, ordered: Sequence[Pointer], found: Count) -> None:
         keys, at = ordered
         with build.loop("k", self.length) as k:
-            with build.when((k < 1) | Not(Holds(self._is_same(keys[k], keys[_before(k)])))):
+            with build.when((k < 1) | Not(Holds(_is_same(keys[k], keys[_before(k)])))):
                 self._list(build, found, keys[k], ValueCount(at[k]))
                 build.set(found, found + 1)
             self._note(build, ValueCount(at[k]), found - 1)
@@ -145,7 +145,7 @@ class Distinct(Micro):
         keys, at = ordered
         begin = build.count_variable("begin", 0)
         with build.loop("k", self.length) as k:
-            with build.when(Not(Holds(self._is_same(keys[k], keys[_before(k)])))):
+            with build.when(Not(Holds(_is_same(keys[k], keys[_before(k)])))):
                 build.set(begin, k)
             build.assign(number[ValueCount(at[k])], at[begin])
         with build.loop(_STEP, self.length) as step:
@@ -181,19 +181,13 @@ class Distinct(Micro):
             for row in rows:
                 build.assign(row[rest], row[found - 1])
 
-    # ---- order, NaN behind all others and the same as another ----
 
-    def _precedes(self, x: Expr, y: Expr) -> Expr:
-        if not x.dtype.is_float:
-            return apply(Fn.LT, x, y)
-        only_behind = both(apply(Fn.ISNAN, y), apply(Fn.NOT, apply(Fn.ISNAN, x)))
-        return apply(Fn.OR, apply(Fn.LT, x, y), only_behind)
-
-    def _is_same(self, x: Expr, y: Expr) -> Expr:
-        if not x.dtype.is_float:
-            return apply(Fn.EQ, x, y)
-        neither = both(apply(Fn.ISNAN, x), apply(Fn.ISNAN, y))
-        return apply(Fn.OR, apply(Fn.EQ, x, y), neither)
+def _is_same(x: Expr, y: Expr) -> Expr:
+    """A NaN is the same as another."""
+    if not x.dtype.is_float:
+        return apply(Fn.EQ, x, y)
+    neither = both(apply(Fn.ISNAN, x), apply(Fn.ISNAN, y))
+    return apply(Fn.OR, apply(Fn.EQ, x, y), neither)
 
 
 def _before(k: Count) -> Count:

@@ -117,6 +117,15 @@ def within(index: Index, low: int, high: int) -> Expr:
     return both(lower, upper)
 
 
+def precedes(x: Expr, y: Expr) -> Expr:
+    """`x < y` in an order of all numbers, in which a NaN is larger than every other."""
+    is_less = apply(Fn.LT, x, y)
+    if not x.dtype.is_float:
+        return is_less
+    only_behind = both(apply(Fn.ISNAN, y), apply(Fn.NOT, apply(Fn.ISNAN, x)))
+    return apply(Fn.OR, is_less, only_behind)
+
+
 def both(left: Expr, right: Expr) -> Expr:
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Literal):

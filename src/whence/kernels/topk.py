@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder
-from whence.kernels.expressions import apply, both, compute_type
+from whence.kernels.expressions import compute_type, precedes
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Var, of, unravel
-from whence.kernels.ir import TASK, CountValue, Expr, Fn, Holds, Kernel, Micro, Stmt, least
+from whence.kernels.ir import TASK, CountValue, Expr, Holds, Kernel, Micro, Stmt, least
 from whence.ops.attributes import get_int
 from whence.types import DType
 
@@ -70,12 +70,7 @@ class TopK(Micro):
 
     def _beats(self, x: Expr, y: Expr) -> Expr:
         """Does `x` stand before `y`? A NaN is larger than every number."""
-        above, below = (x, y) if self.largest else (y, x)
-        is_larger = apply(Fn.LT, below, above)
-        if not self.dtype.is_float:
-            return is_larger
-        only_above = both(apply(Fn.ISNAN, above), apply(Fn.NOT, apply(Fn.ISNAN, below)))
-        return apply(Fn.OR, is_larger, only_above)
+        return precedes(y, x) if self.largest else precedes(x, y)
 
 
 def lower_topk(group: Group, anchor: Node) -> Kernel:

@@ -170,11 +170,9 @@ class _Nest:
         goes over into another block of what is read: begins, and the variable of a loop each.
         Empty if it need not be cut, or is worth no vectors then.
         """
-        last = Var(f"b{len(extents) - 1}", extents[-1])
-        if is_symbolic(last.extent):
+        if is_symbolic(extents[-1]):
             return []
-        positions = [of(Var(f"b{place}", extent)) for place, extent in enumerate(extents[:-1])]
-        values = self._values(self._blocked_index(self.blocks, [*positions, of(last)]))
+        (*_, last), values = self._by_block(extents)
         cuts = sorted({0, last.extent, *_cuts(values, last)})
         spans = [(begin, end - begin) for begin, end in itertools.pairwise(cuts)]
         if not 1 < len(spans) <= _SPANS or min(extent for _, extent in spans) < _SHORT:
@@ -209,8 +207,7 @@ class _Nest:
         """
         if len(extents) < 2 or any(map(is_symbolic, extents)):
             return None
-        variables = [Var(f"b{number}", extent) for number, extent in enumerate(extents)]
-        values = self._values(self._blocked_index(self.blocks, [of(var) for var in variables]))
+        variables, values = self._by_block(extents)
         divided = [
             Index(0, ((atom, 1),))
             for part in walk(*values)
@@ -258,8 +255,7 @@ class _Nest:
         """The block along which loads run that stride through memory along the innermost one."""
         if len(extents) < 2 or estimate(extents[-1]) < SIDE:
             return None
-        variables = [Var(f"b{number}", extent) for number, extent in enumerate(extents)]
-        values = self._values(self._blocked_index(self.blocks, [of(var) for var in variables]))
+        variables, values = self._by_block(extents)
         loads = strided_loads(values, variables[-1])
         rows = [
             place
@@ -333,6 +329,12 @@ class _Nest:
             if block:
                 at[block[0]] = rest
         return self._index(at)
+
+    def _by_block(self, extents: Sequence[int]) -> tuple[list[Var], list[Expr]]:
+        """A variable for each block, and the values of the element that they name."""
+        variables = [Var(f"b{number}", extent) for number, extent in enumerate(extents)]
+        positions = [of(var) for var in variables]
+        return variables, self._values(self._blocked_index(self.blocks, positions))
 
     def _values(self, index: Indices) -> list[Expr]:
         elements = self.group.elements()
