@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from whence.codegen.target import usable_cores
 
@@ -84,13 +84,17 @@ class FileDigest:
         self._waiting = threading.Lock()
         with contextlib.suppress(OSError):
             status = path.stat()
-            self._found, self._status = _listed(status), _settled(status)
+            self._found, self._status = stat_signature(status), _settled(status)
             if _IN_BACKGROUND.acquire(blocking=False):
                 self._content = _OpenFile(path, _IN_BACKGROUND)
 
-    def __reduce__(self) -> tuple[Callable[..., FileDigest], tuple[object, ...]]:
+    def __getstate__(self) -> tuple[Any, ...]:
         """For another process, which need not read the files once more."""
-        return _known_digest, (self.path, self.value, self._found, self._status, self.beside)
+        return self.path, self.value, self._found, self._status, self.beside
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.path, self._value, self._found, self._status, self.beside = state
+        self._content, self._is_read, self._waiting = None, True, threading.Lock()
 
     def of_beside(self, name: str, *, anew: bool = False) -> FileDigest:
         """Of a file in the same folder, which is read once however often it is asked for, unless it
@@ -102,7 +106,7 @@ class FileDigest:
 
     def is_of(self, status: os.stat_result) -> bool:
         """Is it of the file that the system said this of?"""
-        return self._found == _listed(status)
+        return self._found == stat_signature(status)
 
     def is_current(self) -> bool:
         """Does the file still hold what it held when it was read? Read again only if its times do
@@ -134,22 +138,7 @@ class FileDigest:
         return self._value
 
 
-def _known_digest(
-    path: Path,
-    value: str,
-    found: tuple[int, ...],
-    status: tuple[int, ...],
-    beside: dict[str, FileDigest],
-) -> FileDigest:
-    made = FileDigest.__new__(FileDigest)
-    made.path, made.beside = path, beside
-    made._value, made._found, made._status = value, found, status
-    made._content, made._is_read = None, True
-    made._waiting = threading.Lock()
-    return made
-
-
-def _listed(status: os.stat_result) -> tuple[int, ...]:
+def stat_signature(status: os.stat_result) -> tuple[int, ...]:
     """What changes when a file does."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
@@ -157,7 +146,7 @@ def _listed(status: os.stat_result) -> tuple[int, ...]:
 def _settled(status: os.stat_result) -> tuple[int, ...]:
     """The same; nothing for a file so new that its times may not show a change."""
     last = max(status.st_mtime_ns, status.st_ctime_ns)
-    return () if time.time_ns() - last < _SETTLED_NS else _listed(status)
+    return () if time.time_ns() - last < _SETTLED_NS else stat_signature(status)
 
 
 class _Pieces:
@@ -213,7 +202,7 @@ class _OpenFile:
         self._path, self._permit, self._handle = path, permit, -1
         try:
             self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self.status = _listed(path.stat())
+            self.status = stat_signature(path.stat())
             self._size = os.fstat(self._handle).st_size
         except OSError:
             self._close()

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from whence.codegen.digest import MOST_THREADS, digest_of_file
+from whence.codegen.digest import MOST_THREADS, digest_of_file, stat_signature
 
 FOLDER = "starts"
 """Of the lists, in the folder of the cache."""
@@ -160,6 +160,5 @@ def _read(path: Path, boot: str) -> dict[str, tuple[int, ...]]:
 
 
 def entry_status(path: Path) -> tuple[int, ...]:
-    """What changes when a file does. Entries are never written again, only replaced or removed."""
-    status = path.stat()
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    """What changes when its file does. Entries are never written again, only replaced or removed."""
+    return stat_signature(path.stat())
