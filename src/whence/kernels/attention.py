@@ -34,7 +34,9 @@ from whence.kernels.group import Group
 from whence.kernels.index import Index, Looked, Var, of, strided, unravel
 from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Store
 from whence.kernels.product.gemm_program import Matrix
+from whence.kernels.rules.elementwise import add, div, mul, sub
 from whence.kernels.tile import Tile
+from whence.ops.attributes import get_float, get_int
 from whence.types import DType
 
 # What a work item costs besides its rows, in tiles of rows: packing the keys.
@@ -72,16 +74,12 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
 
     elements = group.elements()
     depth, column = Var("d", shapes.size), Var(COLUMN, shapes.width)
-    q = _view(
-        elements, anchor, 0, shapes.heads, (of(batch), query_head, query, of(depth)), row, depth
-    )
-    k = _view(
-        elements, anchor, 1, shapes.kv_heads, (of(batch), kv_head, of(key), of(depth)), key, depth
-    )
-    v = _view(
-        elements, anchor, 2, shapes.kv_heads, (of(batch), kv_head, of(key), of(column)), key, column
-    )
-    score, scale, reach = _score(elements, anchor, shapes, (of(batch), query_head, query, of(key)))
+    q = _view(elements, anchor, 0, (of(batch), query_head, query, of(depth)), row, depth)
+    k = _view(elements, anchor, 1, (of(batch), kv_head, of(key), of(depth)), key, depth)
+    v = _view(elements, anchor, 2, (of(batch), kv_head, of(key), of(column)), key, column)
+    length = _length(elements, anchor, of(batch))
+    place = (of(batch), query_head, query, of(key))
+    score, scale, reach = _score(elements, anchor, shapes, place, length)
     output = _result(group, anchor, shapes, (of(batch), query_head, query, of(column)))
 
     if not is_symbolic(rows):
@@ -90,10 +88,6 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
     block_tiles = chunk_size(
         tiles, estimate(shapes.batch * heads), tile.threads, overhead=_ITEM_TILES
     )
-    lengths = anchor.operand("nonpad_kv_seqlen")
-    length = None
-    if lengths is not None:
-        length = cast(elements.value(lengths, (of(batch),)), DType.I64)
     micro = Attention(
         shapes.batch, heads, rows, shapes.keys, shapes.size, shapes.width, q, k, v, score, scale,
         None if stacked else reach, tile, block_tiles, output, length, shapes.queries,
@@ -135,8 +129,9 @@ class _Shapes:
         if len(q) == 4:
             found = cls(q[0], q[1], k[1], q[2], k[2], q[3], v[3])
         else:
-            attrs: Any = anchor.attrs
-            heads, kv_heads = int(attrs.get("q_num_heads", 0)), int(attrs.get("kv_num_heads", 0))
+            heads, kv_heads = (
+                get_int(anchor.attrs, f"{whose}_num_heads", 0) for whose in ("q", "kv")
+            )
             if heads <= 0 or kv_heads <= 0:
                 raise UnsupportedError(
                     f"Attention '{anchor.name}' does not say how many heads it has"
@@ -161,7 +156,7 @@ def _packed(index: Indices, size: int, rank: int) -> Indices:
 
 
 def _view(
-    elements: Elements, anchor: Node, slot: int, heads: int, index: Indices, row: Var, column: Var
+    elements: Elements, anchor: Node, slot: int, index: Indices, row: Var, column: Var
 ) -> Matrix:
     ref = anchor.inputs[slot]
     assert ref is not None
@@ -170,41 +165,35 @@ def _view(
         raise UnsupportedError(
             f"Attention '{anchor.name}': input {slot} is not a view of a stored value"
         )
-    base = (
-        value.index
-        - of(row) * value.index.coefficient(row)
-        - of(column) * value.index.coefficient(column)
-    )
+    by_row, by_column = (value.index.coefficient(var) for var in (row, column))
+    base = value.index - of(row) * by_row - of(column) * by_column
     if any(base.depends_on(var) for var in (row, column) if var.extent > 1):
         raise UnsupportedError(f"Attention '{anchor.name}': input {slot} is not a strided view")
-    return Matrix(value.buffer, base, value.index.coefficient(row), value.index.coefficient(column))
+    return Matrix(value.buffer, base, by_row, by_column)
 
 
-def _number(anchor: Node, name: str, default: float) -> float:
-    value: Any = anchor.attrs.get(name, default)
-    return float(value)
+def _length(elements: Elements, anchor: Node, batch: Index) -> Expr | None:
+    """How many keys there are, if that is given."""
+    lengths = anchor.operand("nonpad_kv_seqlen")
+    return None if lengths is None else cast(elements.value(lengths, (batch,)), DType.I64)
 
 
 def _score(
-    elements: Elements, anchor: Node, shapes: _Shapes, index: Indices
+    elements: Elements, anchor: Node, shapes: _Shapes, index: Indices, length: Expr | None
 ) -> tuple[Expr, Literal, int | None]:
     """What softmax sees of a product up to a factor, the factor, and how far past its own number a
     query sees at most.
     """
-    batch, _, query, key = index
+    attrs, (_, _, query, key) = anchor.attrs, index
     score: Expr = SCORE
-    scale = literal(_number(anchor, "scale", 1 / math.sqrt(shapes.size)), DType.F32)
+    scale = literal(get_float(attrs, "scale", 1 / math.sqrt(shapes.size)), DType.F32)
     one = literal(1.0, DType.F32)
     if not _is_plain(anchor):
-        score, scale = apply(Fn.MUL, score, scale) if scale != one else score, one
-    softcap = _number(anchor, "softcap", 0.0)
-    if softcap > 0:
-        score = apply(
-            Fn.MUL,
-            apply(Fn.TANH, apply(Fn.DIV, score, literal(softcap, DType.F32))),
-            literal(softcap, DType.F32),
-        )
-    seen, reach = _visible(elements, anchor, shapes, batch, query, key)
+        score, scale = mul(score, scale) if scale != one else score, one
+    if (softcap := get_float(attrs, "softcap", 0.0)) > 0:
+        cap = literal(softcap, DType.F32)
+        score = mul(apply(Fn.TANH, div(score, cap)), cap)
+    seen, reach = _visible(anchor, shapes, query, key, length)
     mask = anchor.operand("attn_mask")
     if mask is not None:
         extent = elements.shape(mask)[-1]
@@ -221,8 +210,8 @@ def _score(
             seen = both(both(seen, covered), value)
         else:
             seen = both(seen, covered)
-            score = apply(Fn.ADD, score, cast(value, DType.F32))
-    precision = DType(int(_number(anchor, "softmax_precision", 0)))
+            score = add(score, cast(value, DType.F32))
+    precision = DType(get_int(attrs, "softmax_precision", 0))
     if precision in (DType.F16, DType.BF16):
         score = cast(cast(score, precision), DType.F32)
     return select(seen, score, literal(-math.inf, DType.F32)), scale, reach
@@ -230,33 +219,29 @@ def _score(
 
 def _is_plain(anchor: Node) -> bool:
     """Is the score a positive multiple of the product where it is not hidden by position alone?"""
-    changed = (
-        anchor.operand("attn_mask") is not None or _number(anchor, "softmax_precision", 0) != 0
-    )
+    attrs = anchor.attrs
     return (
-        not changed and _number(anchor, "softcap", 0.0) <= 0 and _number(anchor, "scale", 1.0) > 0
+        anchor.operand("attn_mask") is None
+        and get_int(attrs, "softmax_precision", 0) == 0
+        and get_float(attrs, "softcap", 0.0) <= 0
+        and get_float(attrs, "scale", 1.0) > 0
     )
 
 
 def _visible(
-    elements: Elements, anchor: Node, shapes: _Shapes, batch: Index, query: Index, key: Index
+    anchor: Node, shapes: _Shapes, query: Index, key: Index, length: Expr | None
 ) -> tuple[Expr, int | None]:
     """Whether a query sees a key that is there, as far as positions and lengths tell."""
-    causal = bool(_number(anchor, "is_causal", 0))
-    left = int(_number(anchor, "left_window_size", -1))
-    right = int(_number(anchor, "right_window_size", -1))
-    lengths = anchor.operand("nonpad_kv_seqlen")
+    causal = bool(get_int(anchor.attrs, "is_causal", 0))
+    left, right = (get_int(anchor.attrs, f"{side}_window_size", -1) for side in ("left", "right"))
     seen: Expr = Literal(True, DType.BOOL)
     distance = position(key - query)
-    if lengths is not None:
-        length = cast(elements.value(lengths, (batch,)), DType.I64)
+    if length is not None:
         # The queries are the last of the valid keys.
-        distance = apply(
-            Fn.ADD, apply(Fn.SUB, distance, length), literal(shapes.queries, DType.I64)
-        )
+        distance = add(sub(distance, length), literal(shapes.queries, DType.I64))
     farthest = 0 if causal and right < 0 else min(right, 0) if causal else right
     # A single query behind the valid keys sees all of them.
-    is_last = lengths is not None and surely_equal(shapes.queries, 1)
+    is_last = length is not None and surely_equal(shapes.queries, 1)
     if (causal or right >= 0) and not (is_last and farthest >= 0):
         seen = both(seen, apply(Fn.LE, distance, literal(farthest, DType.I64)))
     if left >= 0:

@@ -307,11 +307,11 @@ def _deciding(body: Sequence[ir.Stmt]) -> set[str]:
                     needed |= _names(value)
             case ir.For():
                 needed |= _deciding(stmt.body) - {stmt.counter}
-                needed |= _names(stmt.begin) | _names(stmt.end) | _names(stmt.step)
+                needed |= _names(stmt.begin, stmt.end, stmt.step)
             case ir.Loop(_, inner):
                 needed |= _deciding(inner) | (set() if stmt.end is None else _names(stmt.end))
             case ir.If(condition, then, otherwise):
-                needed |= _asked(condition) | _deciding(then) | _deciding(otherwise)
+                needed |= _names(condition) | _deciding(then) | _deciding(otherwise)
             case ir.Scope(inner):
                 needed |= _deciding(inner)
             case ir.Fill(_, _, elements, _):
@@ -335,27 +335,23 @@ def _inside(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
                 yield from _inside(otherwise)
 
 
-def _names(count: ir.Count) -> set[str]:
-    match count:
-        case ir.Counter(name):
-            return {name}
-        case ir.Arithmetic(_, left, right):
-            return _names(left) | _names(right)
-        case ir.Chosen(condition, then, otherwise):
-            return _asked(condition) | _names(then) | _names(otherwise)
-        case ir.IndexCount(index):
-            return {var.name for var in index.variables()}
-        case ir.ValueCount(ir.Item(_, at, _, _)):
-            return {name for each in at for name in _names(each)}
-    return set()
-
-
-def _asked(condition: ir.Condition) -> set[str]:
-    match condition:
-        case ir.CountComparison(_, left, right):
-            return _names(left) | _names(right)
-        case ir.Both(left, right) | ir.Either(left, right):
-            return _asked(left) | _asked(right)
-        case ir.Not(of):
-            return _asked(of)
-    return set()
+def _names(*wholes: ir.Count | ir.Condition) -> set[str]:
+    """The counters that they depend on."""
+    names: set[str] = set()
+    for whole in wholes:
+        match whole:
+            case ir.Counter(name):
+                names.add(name)
+            case ir.IndexCount(index):
+                names |= {var.name for var in index.variables()}
+            case ir.Arithmetic(_, left, right) | ir.CountComparison(_, left, right):
+                names |= _names(left, right)
+            case ir.Both(left, right) | ir.Either(left, right):
+                names |= _names(left, right)
+            case ir.Chosen(condition, then, otherwise):
+                names |= _names(condition, then, otherwise)
+            case ir.ValueCount(ir.Item(_, at, _, _)):
+                names |= _names(*at)
+            case ir.Not(of):
+                names |= _names(of)
+    return names

@@ -66,7 +66,7 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
     shape = group.shape(data)
     if 0 in shape or 0 in group.shape(indices) or 0 in group.shape(updates):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
-    outer, rows, columns = _division(group, anchor, shape, group.shape(indices))
+    outer, rows, columns = _division(anchor, shape, group.shape(indices))
     chunk = _chunk(columns)
     chunks = -(-columns // chunk)
     task = Var(TASK, outer * chunks)
@@ -104,9 +104,7 @@ def _is_state(group: Group, anchor: Node, data: Ref) -> bool:
     )
 
 
-def _division(
-    group: Group, anchor: Node, shape: Sequence[int], indices: Sequence[int]
-) -> tuple[int, int, int]:
+def _division(anchor: Node, shape: Sequence[int], indices: Sequence[int]) -> tuple[int, int, int]:
     """The data as outer × rows × columns: updates choose a row, and keep to their own outer place
     and column.
     """

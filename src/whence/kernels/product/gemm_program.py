@@ -176,11 +176,9 @@ def _even_tiles(build: Builder, item: _WorkItem, first: Count, last: Count, k0: 
 
 def _remainders(gemm: Gemm) -> set[int]:
     """The heights of the tile that ends a block of rows."""
-    ends = {
-        gemm.rows - first if gemm.rows - first < gemm.block_rows else gemm.block_rows
-        for first in range(0, gemm.rows, gemm.block_rows)
-    }
-    return {end % gemm.tile.rows for end in ends} - {0}
+    blocks = range(0, gemm.rows, gemm.block_rows)
+    sizes = {min(gemm.block_rows, gemm.rows - first) for first in blocks}
+    return {size % gemm.tile.rows for size in sizes} - {0}
 
 
 def _pack(build: Builder, gemm: Gemm, n0: Count, columns: Count) -> Pointer:
