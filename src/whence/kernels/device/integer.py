@@ -78,14 +78,14 @@ def integer_slide_on_device(it: IntegerSlide) -> tuple[Stmt, ...]:
         vector, lane = _vector(channel, it.channels, it.lanes)
         row_bytes = it.lanes * 4
         base = build.count("base", vector * it.packing.vector_bytes + lane * 4)
-        factor = build.let("factor", _factor(w, base + row_bytes, it.packing.has_sums))
+        factor = build.let("factor", _factor(w, base + row_bytes, it.packing.zeros.has_sums))
         total = build.variable("total", Literal(0, DType.I32))
         with build.loop("kh", rows.kernel) as kh, build.loop("kw", columns.kernel) as kw:
             y = build.count("y", _place(rows, pixel // columns.out, kh))
             z = build.count("z", _place(columns, pixel % columns.out, kw))
             with on_the_image(build, rows, y, columns, z):
                 code = x[((image * rows.size + y) * columns.size + z) * it.channels + channel]
-                number = 1 + it.packing.has_sums + kw * it.quads + kh // 4
+                number = 1 + it.packing.zeros.has_sums + kw * it.quads + kh // 4
                 weight = cast(w[base + number * row_bytes + kh % 4], DType.I32) + factor
                 build.accumulate(total, (cast(code, DType.I32) - x_zero) * weight)
         build.bind(ROW, image * (rows.out * columns.out) + pixel)
@@ -137,8 +137,8 @@ def _packed(build: Builder, it: IntegerProduct, k: Count, n: Count) -> Expr:
     )
     base = build.count("base", first + lane * 4)
     w = build.buffer(it.weights, DType.I8)
-    head = (1 + packing.has_sums) * (count(size) * row_bytes)
+    head = (1 + packing.zeros.has_sums) * (count(size) * row_bytes)
     weight = cast(w[base + head + (k // 4 * size + j) * row_bytes + k % 4], DType.I32)
-    if not packing.has_sums:
+    if not packing.zeros.has_sums:
         return weight
     return weight + _factor(w, base + (count(size) + j) * row_bytes, True)

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from whence.errors import UnsupportedError
 from whence.extent import surely_equal
 from whence.graph import Node
@@ -18,18 +16,18 @@ from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise import is_depthwise, lower_integer_depthwise
 from whence.kernels.integer.epilogue import ACCUMULATOR, BATCH, COLUMN, ROW
 from whence.kernels.integer.gather import Gather
-from whence.kernels.integer.packing import PackBytes, centre
+from whence.kernels.integer.packing import PackBytes
 from whence.kernels.integer.product import (
     CODES,
     FLOPS_PER_NS,
-    constants,
     packed_kernel,
     plan,
     zero_point,
+    zero_points,
 )
 from whence.kernels.integer.product_program import IntegerProduct
 from whence.kernels.integer.window import fields, lower_integer_window
-from whence.kernels.ir import Kernel, Literal
+from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 from whence.types import DType
@@ -64,15 +62,9 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
     pixels = math.prod(out_shape[:-1])
     shape = plan(groups, pixels, made, depth, tile)
     x_zero = zero_point(group, anchor.operand("x_zero_point"))
-    signed = group.dtype(source) is DType.I8
-    w_zero = constants(group, anchor, anchor.operand("w_zero_point"))
-    has_sums = bool(
-        np.any(centre(values.reshape(groups, made, depth).transpose(0, 2, 1), w_zero)[1])
-    )
-    known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
-    packing = PackBytes(
-        groups, depth, made, True, shape.lanes, shape.panels, known, w_zero, has_sums
-    )
+    matrix = values.reshape(groups, made, depth).transpose(0, 2, 1)
+    zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
+    packing = PackBytes(groups, depth, made, True, shape.lanes, shape.panels, zeros)
     lies_ready = groups == 1 and _is_pointwise(rows) and _is_pointwise(columns)
     flat = (
         of(Var(ROW, pixels)) * out_shape[-1] + of(Var(BATCH, groups)) * made + of(Var(COLUMN, made))
@@ -83,7 +75,7 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
         base=of(0) if groups == 1 else of(Var(BATCH, groups)) * taken,
         row_stride=channels,
         gather=None if lies_ready else Gather(rows, columns, channels, taken),
-        is_signed=signed,
+        is_signed=group.dtype(source) is DType.I8,
         x_zero=x_zero,
         weights=input_buffer(group, anchor, weights),
         packing=packing,

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from whence.extent import estimate
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
@@ -23,10 +21,10 @@ from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.epilogue import ACCUMULATOR, COLUMN, ROW
-from whence.kernels.integer.packing import PackChannels, centre
-from whence.kernels.integer.product import constants, packed_kernel, zero_point
+from whence.kernels.integer.packing import PackChannels
+from whence.kernels.integer.product import packed_kernel, zero_point, zero_points
 from whence.kernels.integer.window import fields
-from whence.kernels.ir import Kernel, Literal
+from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 from whence.types import DType
@@ -60,13 +58,11 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     rows, columns = fields(anchor, x_shape[1:-1], values.shape[1:-1])
     lanes = next(size for size in (16, 8, 4) if size <= min(tile.lanes, channels))
     x_zero = zero_point(group, anchor.operand("x_zero_point"))
-    signed = group.dtype(source) is DType.I8
-    w_zero = constants(group, anchor, anchor.operand("w_zero_point"))
-    has_sums = bool(np.any(centre(values.reshape(1, channels, -1).transpose(0, 2, 1), w_zero)[1]))
-    known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
-    packing = PackChannels(channels, (rows.kernel, columns.kernel), lanes, known, w_zero, has_sums)
+    matrix = values.reshape(1, channels, -1).transpose(0, 2, 1)
+    zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
+    packing = PackChannels(channels, (rows.kernel, columns.kernel), lanes, zeros)
     held = min(columns.kernel * -(-rows.kernel // 4), _MOST_WEIGHTS)
-    pixels = max((_REGISTERS[tile.lanes] - held) // (1 + has_sums), 1)
+    pixels = max((_REGISTERS[tile.lanes] - held) // (1 + zeros.has_sums), 1)
     # No tile holds pixels of two rows.
     tiles: Cover | OpenCover
     if columns.is_open:
@@ -89,7 +85,7 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
         chunks=chunks,
         parts=parts,
         source=input_buffer(group, anchor, source),
-        is_signed=signed,
+        is_signed=group.dtype(source) is DType.I8,
         x_zero=x_zero,
         weights=input_buffer(group, anchor, weights),
         packing=packing,

@@ -153,11 +153,11 @@ def _vector(build: Builder, item: _WorkItem, vector: Count) -> None:
         return words(w.vector(number * lanes * 4, lanes * 4))
 
     start = read(0)
-    if it.packing.x_zero is None:
+    if it.packing.zeros.x is None:
         start = start * -item.zero
     start = build.let("start", start)
-    factor = build.let("factor", read(1)) if it.packing.has_sums else None
-    head = 1 + it.packing.has_sums
+    factor = build.let("factor", read(1)) if it.packing.zeros.has_sums else None
+    head = 1 + it.packing.zeros.has_sums
     taps: dict[tuple[int, int], Expr] = {
         (tap, quad): build.let(f"w{tap}_{quad}", read(head + tap * it.quads + quad))
         for tap in range(it.columns.kernel)

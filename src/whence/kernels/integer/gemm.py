@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.conv.direct import input_buffer
@@ -15,17 +13,17 @@ from whence.kernels.expressions import cast
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Index, Var, of
 from whence.kernels.integer.epilogue import ACCUMULATOR, BATCH, COLUMN, ROW
-from whence.kernels.integer.packing import PackBytes, centre
+from whence.kernels.integer.packing import PackBytes
 from whence.kernels.integer.product import (
     CODES,
     FLOPS_PER_NS,
-    constants,
     packed_kernel,
     plan,
     zero_point,
+    zero_points,
 )
 from whence.kernels.integer.product_program import IntegerProduct
-from whence.kernels.ir import Expr, Kernel, Literal
+from whence.kernels.ir import Expr, Kernel
 from whence.kernels.product.gemm import batch_base, broadcast
 from whence.kernels.tile import Tile
 from whence.types import DType
@@ -52,15 +50,16 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     batch = Var(BATCH, math.prod(batch_shape))
     weights = None if batch.extent > 1 else group.graph.const_value(b)
     shape = plan(batch.extent, rows, columns, depth, tile, packed=weights is not None)
-    x_zero, signed = zero_point(group, anchor.operand("a_zero_point")), group.dtype(a) is DType.I8
-    packing = None
+    x_zero, b_zero = (
+        zero_point(group, anchor.operand("a_zero_point")),
+        anchor.operand("b_zero_point"),
+    )
+    packing = w_zero = None
     if weights is not None:
-        w_zero = constants(group, anchor, anchor.operand("b_zero_point"))
-        known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
-        has_sums = bool(np.any(centre(weights.reshape(1, depth, columns), w_zero)[1]))
-        packing = PackBytes(
-            1, depth, columns, False, shape.lanes, shape.panels, known, w_zero, has_sums
-        )
+        zeros = zero_points(group, anchor, x_zero, b_zero, weights.reshape(1, depth, columns))
+        packing = PackBytes(1, depth, columns, False, shape.lanes, shape.panels, zeros)
+    elif b_zero is not None:
+        w_zero = _column_zero(group, anchor, b_zero, columns)
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
     micro = IntegerProduct(
         shape=shape,
@@ -68,22 +67,19 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
         base=batch_base(of(batch), batch_shape, a_shape),
         row_stride=depth,
         gather=None,
-        is_signed=signed,
+        is_signed=group.dtype(a) is DType.I8,
         x_zero=x_zero,
         weights=input_buffer(group, anchor, b),
         packing=packing,
         weights_base=batch_base(of(batch), batch_shape, b_shape),
         weights_signed=group.dtype(b) is DType.I8,
-        w_zero=None
-        if weights is not None or anchor.operand("b_zero_point") is None
-        else _column_zero(group, anchor, anchor.operand("b_zero_point"), columns),
+        w_zero=w_zero,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
     return packed_kernel(group, anchor, micro, micro.scratch_bytes, FLOPS_PER_NS)
 
 
-def _column_zero(group: Group, anchor: Node, ref: Ref | None, columns: int) -> Expr:
-    assert ref is not None
+def _column_zero(group: Group, anchor: Node, ref: Ref, columns: int) -> Expr:
     shape = group.shape(ref)
     if math.prod(shape) == 1:
         return zero_point(group, ref)

@@ -10,6 +10,25 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
+class ZeroPoints:
+    """Of both sides, as far as packed weights depend on them."""
+
+    x: int | None
+    """Of the unsigned bytes; `None` if it is known only at run time, and starting values are to be
+    multiplied by it.
+    """
+    w: tuple[int, ...]
+    """One, or one for each column of all batch items."""
+    has_sums: bool
+    """Is the sum of each row needed, since weights are not centred?"""
+
+    def start(self, matrix: np.ndarray, left: np.ndarray) -> np.ndarray:
+        """What sums start with, for weights as `centre` gives them."""
+        total: np.ndarray = matrix.sum(axis=1, dtype=np.int64) - matrix.shape[1] * left
+        return total if self.x is None else total * -self.x
+
+
+@dataclass(frozen=True, slots=True)
 class PackBytes:
     """Weights in panels. Each is a row of starting values, a row of factors if sums are needed,
     then the depth in fours, column by column.
@@ -22,33 +41,25 @@ class PackBytes:
     """The weights are [batch, columns, depth], else [batch, depth, columns]."""
     lanes: int
     panels: tuple[int, ...]
-    x_zero: int | None
-    """Of the unsigned bytes; `None` if it is known only at run time, and starting values are to be
-    multiplied by it.
-    """
-    w_zero: tuple[int, ...]
-    """One, or one for each column of all batch items."""
-    has_sums: bool
+    zeros: ZeroPoints
 
     @property
     def vector_bytes(self) -> int:
         """Of a vector's columns in all rows."""
-        return self.lanes * 4 * (1 + self.has_sums + -(-self.depth // 4))
+        return self.lanes * 4 * (1 + self.zeros.has_sums + -(-self.depth // 4))
 
     @property
     def elements(self) -> int:
         return self.batch * sum(self.panels) * self.vector_bytes
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
-        matrix, left = centre(self._matrix(weights), self.w_zero)
-        start = matrix.sum(axis=1, dtype=np.int64) - self.depth * left
-        start = start if self.x_zero is None else start * -self.x_zero
+        matrix, left = centre(self._matrix(weights), self.zeros.w)
         words = -(-self.depth // 4)
         width = max(self.columns, self.lanes)
         codes = np.zeros((self.batch, words * 4, width), np.int8)
         codes[:, : self.depth, : self.columns] = matrix
         head = np.zeros((self.batch, 2, width), np.int32)
-        head[:, 0, : self.columns] = start.astype(np.int32)
+        head[:, 0, : self.columns] = self.zeros.start(matrix, left).astype(np.int32)
         head[:, 1, : self.columns] = -left
         pieces, first = [], 0
         for panel in self.panels:
@@ -59,7 +70,7 @@ class PackBytes:
                 ]
             )
             rows = (
-                np.ascontiguousarray(head[:, : 1 + self.has_sums, at])
+                np.ascontiguousarray(head[:, : 1 + self.zeros.has_sums, at])
                 .reshape(self.batch, -1)
                 .view(np.int8)
             )
@@ -88,13 +99,12 @@ class PackChannels:
     channels: int
     kernel: tuple[int, int]
     lanes: int
-    x_zero: int | None
-    w_zero: tuple[int, ...]
-    has_sums: bool
+    zeros: ZeroPoints
 
     @property
     def vector_bytes(self) -> int:
-        return self.lanes * 4 * (1 + self.has_sums + self.kernel[1] * -(-self.kernel[0] // 4))
+        quads = -(-self.kernel[0] // 4)
+        return self.lanes * 4 * (1 + self.zeros.has_sums + self.kernel[1] * quads)
 
     @property
     def elements(self) -> int:
@@ -103,10 +113,9 @@ class PackChannels:
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         rows, columns = self.kernel
         matrix, left = centre(
-            weights.reshape(1, self.channels, rows * columns).transpose(0, 2, 1), self.w_zero
+            weights.reshape(1, self.channels, rows * columns).transpose(0, 2, 1), self.zeros.w
         )
-        start = matrix[0].sum(axis=0, dtype=np.int64) - rows * columns * left[0]
-        start = start if self.x_zero is None else start * -self.x_zero
+        (start,) = self.zeros.start(matrix, left)
         quads = -(-rows // 4)
         codes = np.zeros((quads * 4, columns, self.channels), np.int8)
         codes[:rows] = matrix[0].reshape(rows, columns, self.channels)
@@ -114,7 +123,7 @@ class PackChannels:
         for first in range(0, self.channels, self.lanes):
             at = min(first, self.channels - self.lanes) + np.arange(self.lanes)
             pieces.append(start[at].astype(np.int32).view(np.int8))
-            if self.has_sums:
+            if self.zeros.has_sums:
                 pieces.append((-left[0, at]).astype(np.int32).view(np.int8))
             pieces.append(
                 codes[:, :, at]

@@ -22,6 +22,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic
 from whence.graph import Node, Ref
@@ -29,8 +31,9 @@ from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.expressions import cast, literal
 from whence.kernels.group import Group, Packed, data_operands
 from whence.kernels.integer.depthwise_program import IntegerSlide
+from whence.kernels.integer.packing import ZeroPoints, centre
 from whence.kernels.integer.product_program import IntegerProduct, ProductShape
-from whence.kernels.ir import Expr, Kernel
+from whence.kernels.ir import Expr, Kernel, Literal
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -134,16 +137,21 @@ def zero_point(group: Group, ref: Ref | None) -> Expr:
     return cast(group.elements().only(ref), DType.I32)
 
 
-def constants(group: Group, anchor: Node, ref: Ref | None, default: int = 0) -> tuple[int, ...]:
-    """The integers of a constant zero point."""
-    if ref is None:
-        return (default,)
-    value = group.graph.const_value(ref)
+def zero_points(
+    group: Group, anchor: Node, x_zero: Expr, ref: Ref | None, weights: np.ndarray
+) -> ZeroPoints:
+    """Those of an anchor with constant weights [batch, depth, columns], whose zero point is at
+    `ref`.
+    """
+    value = np.zeros(1, np.int64) if ref is None else group.graph.const_value(ref)
     if value is None:
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' has constant weights with a zero point that is not"
         )
-    return tuple(int(item) for item in value.reshape(-1))
+    w_zero = tuple(int(item) for item in value.reshape(-1))
+    signed = group.dtype(anchor.first_input) is DType.I8
+    known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
+    return ZeroPoints(known, w_zero, bool(np.any(centre(weights, w_zero)[1])))
 
 
 def packed_kernel(

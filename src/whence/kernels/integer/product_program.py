@@ -85,10 +85,6 @@ class ProductShape:
     def tasks(self) -> int:
         return self.batch * self.blocks * self.parts
 
-    def starts(self, vectors: range) -> list[int]:
-        """The first column of each vector."""
-        return [min(vector * self.lanes, max(self.columns - self.lanes, 0)) for vector in vectors]
-
 
 @dataclass(frozen=True, slots=True)
 class IntegerProduct(Micro):
@@ -128,7 +124,7 @@ class IntegerProduct(Micro):
     def has_sums(self) -> bool:
         """Is the sum of each row needed?"""
         if self.packing is not None:
-            return self.packing.has_sums
+            return self.packing.zeros.has_sums
         return self.w_zero is not None or not self.weights_signed
 
     @property
@@ -261,7 +257,7 @@ def _panel(
     factor: list[Expr] = []
     for j in range(vectors):
         from_weights = words(head.vector(j * row, row))
-        scaled = from_weights * -item.zero if it.packing.x_zero is None else from_weights
+        scaled = from_weights * -item.zero if it.packing.zeros.x is None else from_weights
         start.append(build.let(f"start{j}", scaled))
         if it.has_sums:
             read = words(head.vector((vectors + j) * row, row))
