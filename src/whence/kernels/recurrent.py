@@ -9,9 +9,8 @@ sequences.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from whence.kernels.recurrent_layer import BEFORE, CELL, HIDDEN, NEW_CELL, RESET
 from whence.kernels.recurrent_program import Recurrent
 from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.tile import Tile
+from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs
 from whence.ops.neural.activation import ACTIVATIONS
 from whence.ops.neural.recurrent import CELLS
 from whence.types import DType
@@ -41,7 +41,6 @@ _GANG_WEIGHTS = 1 << 17
 def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a single-precision RNN, GRU or LSTM with constant weights."""
     x, w, r = (ref for ref in anchor.inputs[:3] if ref is not None)
-    attrs: Any = anchor.attrs
     if (
         any(group.dtype(ref) is not DType.F32 for ref in (x, w, r))
         or group.graph.const_value(w) is None
@@ -50,7 +49,7 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' has weights that are not constants of single precision"
         )
-    batch_first = bool(attrs.get("layout", 0))
+    batch_first = bool(get_int(anchor.attrs, "layout", 0))
     time, batch, inputs = group.shape(x)
     if batch_first:
         time, batch = batch, time
@@ -64,8 +63,8 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         for count in range(min(batch, tile.rows_beside(gates * vectors)), 0, -1)
         if batch % count == 0
     )
-    way = str(attrs.get("direction", "forward"))
-    reverse = (False, True) if directions == 2 else (way == "reverse",)
+    is_reverse = get_str(anchor.attrs, "direction", "forward") == "reverse"
+    reverse = (False, True) if directions == 2 else (is_reverse,)
     peepholes = anchor.operand("P")
     phases = tuple(
         _phases(anchor, functions, peepholes is not None)
@@ -95,38 +94,37 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
 # ---- what happens in a unit ----
 
 
-class _Function:
+_Function = Callable[[Expr], Expr]
+
+
+def _function(
+    name: str, alphas: Iterator[float], betas: Iterator[float], limit: float
+) -> _Function:
     """An activation with its numbers, its argument clipped where the layer says so."""
+    known = next((each for each in ACTIVATIONS if each.lower() == name.lower()), None)
+    if known is None:
+        raise UnsupportedError(f"a recurrent layer asks for the unknown activation {name!r}")
+    usual = ACTIVATIONS[known]
+    alpha = 0.0 if usual.alpha is None else next(alphas, usual.alpha)
+    beta = 0.0 if usual.beta is None else next(betas, usual.beta)
 
-    def __init__(
-        self, name: str, alphas: Iterator[float], betas: Iterator[float], limit: float
-    ) -> None:
-        self.name = next((known for known in ACTIVATIONS if known.lower() == name.lower()), "")
-        if not self.name:
-            raise UnsupportedError(f"a recurrent layer asks for the unknown activation {name!r}")
-        known = ACTIVATIONS[self.name]
-        self._alpha = 0.0 if known.alpha is None else next(alphas, known.alpha)
-        self._beta = 0.0 if known.beta is None else next(betas, known.beta)
-        self._limit = limit
+    def function(x: Expr) -> Expr:
+        return activate(known, clip(x, -limit, limit) if math.isfinite(limit) else x, alpha, beta)
 
-    def __call__(self, x: Expr) -> Expr:
-        if math.isfinite(self._limit):
-            x = clip(x, -self._limit, self._limit)
-        return activate(self.name, x, self._alpha, self._beta)
+    return function
 
 
 def _functions(anchor: Node, directions: int) -> list[list[_Function]]:
-    attrs: Any = anchor.attrs
+    attrs = anchor.attrs
     defaults = CELLS[anchor.op].functions
-    names = attrs.get("activations") or defaults * directions
-    alphas = iter(attrs.get("activation_alpha") or ())
-    betas = iter(attrs.get("activation_beta") or ())
-    limit = float(attrs.get("clip", math.inf))
+    names = get_strs(attrs, "activations") or defaults * directions
+    alphas, betas = (iter(get_floats(attrs, f"activation_{name}")) for name in ("alpha", "beta"))
+    limit = get_float(attrs, "clip", math.inf)
     if len(names) < len(defaults) * directions:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' names too few activations")
     # The cell state on its way through the third function is not clipped.
     made = [
-        _Function(str(name), alphas, betas, limit if at % len(defaults) < 2 else math.inf)
+        _function(name, alphas, betas, limit if at % len(defaults) < 2 else math.inf)
         for at, name in enumerate(names)
     ]
     return [made[at * len(defaults) : (at + 1) * len(defaults)] for at in range(directions)]
@@ -137,12 +135,11 @@ def _sum(gate: int) -> Expr:
 
 
 def _phases(anchor: Node, functions: Sequence[_Function], peepholes: bool) -> tuple[Phase, ...]:
-    attrs: Any = anchor.attrs
     if anchor.op == "RNN":
         return (Phase((0,), False, ((HIDDEN, functions[0](_sum(0))),)),)
     if anchor.op == "LSTM":
-        return (_lstm(functions, peepholes, bool(attrs.get("input_forget", 0))),)
-    return _gru(functions, bool(attrs.get("linear_before_reset", 0)))
+        return (_lstm(functions, peepholes, bool(get_int(anchor.attrs, "input_forget", 0))),)
+    return _gru(functions, bool(get_int(anchor.attrs, "linear_before_reset", 0)))
 
 
 def _lstm(functions: Sequence[_Function], peepholes: bool, coupled: bool) -> Phase:

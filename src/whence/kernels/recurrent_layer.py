@@ -91,8 +91,10 @@ class RecurrentLayer(Micro):
         return self.panels * self.units
 
     @property
-    def has_cell(self) -> bool:
-        return self.gates == 4
+    def input_strides(self) -> tuple[int, int]:
+        """From step to step, and from sequence to sequence."""
+        step, row = self.batch * self.inputs, self.inputs
+        return (row, self.time * row) if self.batch_first else (step, row)
 
     @property
     def scratch(self) -> tuple[int, int]:

@@ -98,7 +98,7 @@ def _start(build: Builder, layer: LayerState) -> None:
     it = layer.it
     check_lengths(build, layer, it.rows)
     for target, source in ((layer.now, it.start), (layer.cells, it.start_cell)):
-        if target is layer.cells and not it.has_cell:
+        if target is layer.cells and it.gates < 4:  # only an LSTM has cells
             continue
         with build.loop("i", it.rows) as i:
             if source is not None:
@@ -118,9 +118,7 @@ def _start(build: Builder, layer: LayerState) -> None:
 def _project(build: Builder, layer: LayerState, low: Count, steps: Count) -> None:
     """The input's share of every gate for the next steps, biases included."""
     it = layer.it
-    step, row = (
-        (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
-    )
+    step, row = it.input_strides
     height = min(it.tile.rows_beside(it.gates * it.vectors), it.steps)
     with build.loop("panel", layer.panels[1], begin=layer.panels[0]) as panel:
         bias = _bias(build, layer, panel)

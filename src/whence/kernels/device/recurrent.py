@@ -78,9 +78,7 @@ def _unit(
     """The sums of a unit's gates, and what it makes of them."""
     it, phase = layer.it, phases[number]
     panel = build.count("panel", u // it.units)
-    step, row = (
-        (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
-    )
+    step, row = it.input_strides
     x = build.pointer("x", build.buffer(it.x), t * step + layer.first * row)
     state = layer.resets if phase.from_reset else layer.now
     shares: dict[int, Expr] = {}
