@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from whence.codegen.c_text import c_comment
 from whence.codegen.functions import KernelFunction
@@ -62,11 +61,11 @@ def emit(
     """
     found: list[str] = []
     refused: dict[int, str] = {}
-    bodies: dict[_Text, str] = {}
+    bodies: dict[KernelFunction, str] = {}
     served: dict[str, list[str]] = {}
     called: set[str] = set()
     # Layers that repeat are written once; whom a kernel is for is not part of its text.
-    texts: dict[Kernel, _Text] = {}
+    texts: dict[Kernel, KernelFunction] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
         plain = replace(kernel, name="", members=(), packings={})
         try:
@@ -100,22 +99,16 @@ def emit(
     return Emitted(tuple(found), pack(functions), refused)
 
 
-class _Text(NamedTuple):
-    """A kernel in C, under `_NAME`, and what it calls."""
-
-    text: str
-    calls: tuple[KernelFunction, ...] = ()
-
-
-def _written(kernel: Kernel) -> _Text:
+def _written(kernel: Kernel) -> KernelFunction:
+    """A kernel in C, under `_NAME`."""
     shared = with_size_arguments(kernel)
     if shared is None:
-        return _Text(render_kernel(with_look_up_loops(kernel), _NAME))
+        return KernelFunction(_NAME, render_kernel(with_look_up_loops(kernel), _NAME))
     common, sizes = shared
     body = render_kernel(common, _NAME, sizes_are_given=True)
     symbol = f"shared_{_digest(body)}"
     function = KernelFunction(symbol, body.replace(_NAME, symbol))
-    return _Text(render_call(_NAME, symbol, sizes), (function,))
+    return KernelFunction(_NAME, render_call(_NAME, symbol, sizes), (function,))
 
 
 def _digest(text: str) -> str:

@@ -88,18 +88,10 @@ class Target:
             features.add(Feature.NEON)  # part of the architecture
         if features & _MATRIX and not _may_use_matrix_tiles():
             features -= _MATRIX
-        l1d, l2, l3 = _linux_caches() if system is System.LINUX else _macos_caches()
+        caches = _linux_caches() if system is System.LINUX else _macos_caches()
         digest = hashlib.sha256("\n".join([cpu, *sorted(flags)]).encode()).hexdigest()[:16]
         return cls(
-            arch,
-            system,
-            frozenset(features),
-            "native",
-            digest,
-            l1d=l1d,
-            l2=l2,
-            l3=l3,
-            cores=usable_cores(),
+            arch, system, frozenset(features), "native", digest, *caches, cores=usable_cores()
         )
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from whence.kernels.builder import Builder
@@ -40,10 +41,7 @@ def packed_product_on_device(it: PackedProduct, kernel: Kernel) -> tuple[Stmt, .
                             k = b * it.block + w * (it.quads * 4) + quad * 4 + byte
                             code = code_of(it.bits, word, quad, byte)
                             product = a[row * it.depth + k] * ((code - zero) * scale)
-                            if it.pads:
-                                with build.when(k < it.depth):
-                                    build.accumulate(total, product)
-                            else:
+                            with build.when(k < it.depth) if it.pads else nullcontext():
                                 build.accumulate(total, product)
             build.bind(ROW, row)
             build.bind(COLUMN, panel * it.width + lane)

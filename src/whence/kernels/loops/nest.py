@@ -391,12 +391,10 @@ class _Nest:
         if not blocks:
             return [[]]
         allowed = self._divisions(blocks)
-        place = len(blocks) - 1
-        while place > 0:
+        for place in range(len(blocks) - 1, 0, -1):
             trial = [*blocks[: place - 1], blocks[place - 1] + blocks[place], *blocks[place + 1 :]]
             if self._divisions(trial) <= allowed:
                 blocks = trial
-            place -= 1
         return blocks
 
     def _divisions(self, blocks: Sequence[Sequence[tuple[int, int]]]) -> int:

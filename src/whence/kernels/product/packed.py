@@ -83,14 +83,14 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
         shares_rows,
         epilogue(group, anchor, product, flat, shape),
     )
-    layout = _Panels(columns, micro.blocks, micro.width)
+    layout = (columns, micro.blocks, micro.width)
     elements = micro.panels * micro.blocks * micro.width
     packed = {
-        b: Packed(_Words(layout, micro.bits), elements * micro.block_words, DType.I32),
-        scales: Packed(_Scales(layout), elements),
+        b: Packed(_Words(*layout, micro.bits), elements * micro.block_words, DType.I32),
+        scales: Packed(_Scales(*layout), elements),
     }
     if zeros is not None:
-        packed[zeros] = Packed(_Zeros(layout, micro.bits), elements, DType.U8)
+        packed[zeros] = Packed(_Zeros(*layout, micro.bits), elements, DType.U8)
     scratch = 4 * sum(micro.scratch)
     return group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
 
@@ -126,40 +126,36 @@ class _Panels:
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(_Panels):
     """Codes as words of 32 bits: byte j of quad q of a word holds code 4·q + j, at bit `bits`·q."""
 
-    panels: _Panels
     bits: int
 
     def __call__(self, packed: np.ndarray) -> np.ndarray:
         bits, each = self.bits, 32 // self.bits
         # Whole words at a time: code i of a word moves from bit `bits`·i.
         words = np.ascontiguousarray(packed).view("<u4")
-        words = words.reshape(self.panels.columns, self.panels.blocks, -1)
+        words = words.reshape(self.columns, self.blocks, -1)
         if bits < 8:
             source, mask = words, np.uint32((1 << bits) - 1)
             words = np.zeros_like(source)
             for code in range(each):
                 place = 8 * (code % 4) + bits * (code // 4)
                 words |= ((source >> np.uint32(bits * code)) & mask) << np.uint32(place)
-        return self.panels.divided(words).view(np.int32)
+        return self.divided(words).view(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scales:
-    panels: _Panels
-
+class _Scales(_Panels):
     def __call__(self, scales: np.ndarray) -> np.ndarray:
-        by_column = scales.reshape(self.panels.columns, self.panels.blocks)
-        return self.panels.divided(by_column.astype(np.float32, copy=False))
+        by_column = scales.reshape(self.columns, self.blocks)
+        return self.divided(by_column.astype(np.float32, copy=False))
 
 
 @dataclass(frozen=True, slots=True)
-class _Zeros:
-    panels: _Panels
+class _Zeros(_Panels):
     bits: int
 
     def __call__(self, packed: np.ndarray) -> np.ndarray:
-        rows = packed.view(np.uint8).reshape(self.panels.columns, -1)
-        return self.panels.divided(unpack(rows, self.bits, self.panels.blocks))
+        rows = packed.view(np.uint8).reshape(self.columns, -1)
+        return self.divided(unpack(rows, self.bits, self.blocks))
