@@ -12,7 +12,7 @@ import numpy as np
 from whence.building.location import Location
 from whence.building.packed_weights import PackedWeights
 from whence.building.program import Details, Plan, Program
-from whence.codegen.opencl.emit import Launch
+from whence.codegen.opencl.render_cl import Launch
 from whence.graph import Ref
 from whence.graph.guards import Guards
 

@@ -7,29 +7,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whence.codegen.emit import served_comment
 from whence.codegen.functions import KernelFunction
 from whence.codegen.opencl.prelude import prelude
-from whence.codegen.opencl.render_cl import Device, Geometry, render_opencl
+from whence.codegen.opencl.render_cl import NAME, Device, Launch, render_opencl
 from whence.errors import UnsupportedError
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 
 TILE = Tile(rows=8, vectors=2, lanes=16, cache_bytes=1 << 18, transforms=False)
 """How constants are packed. The division into work items is the device programs' own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How a kernel is started."""
-
-    symbol: str
-    geometry: Geometry
-    scratch_bytes: int
-    checks: bool
-    """Does it want to be told where to note indices outside their axis?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +46,19 @@ def emit_opencl(
     served: dict[str, list[str]] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
         try:
-            made = render_opencl(kernel, device)
+            text, launch = render_opencl(kernel, device)
         except UnsupportedError as error:
             refused[number] = str(error)
             launches.append(None)
             continue
         # The kernel is named after operators, whose names the model may have made up.
         stem = re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100]
-        symbol = symbols.setdefault(
-            made.text, f"{stem}_{hashlib.sha256(made.text.encode()).hexdigest()[:16]}"
-        )
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        symbol = symbols.setdefault(text, f"{stem}_{digest}")
         served.setdefault(symbol, []).append(" + ".join(names))
-        launches.append(Launch(symbol, made.geometry, made.scratch_bytes, made.checks))
+        launches.append(replace(launch, symbol=symbol))
     functions = tuple(
-        KernelFunction(symbol, served_comment(served[symbol]) + text.replace("@name@", symbol))
+        KernelFunction(symbol, served_comment(served[symbol]) + text.replace(NAME, symbol))
         for text, symbol in symbols.items()
     )
     source = "\n".join(

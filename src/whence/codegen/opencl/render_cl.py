@@ -35,6 +35,8 @@ _FOLDS = frozenset({ir.Fn.ADD, ir.Fn.MUL, ir.Fn.MAX, ir.Fn.MIN})
 _GROUP = 32
 """Work items in a group at most: enough for a vector unit, few enough for short rows."""
 _FAR = 1 << 31
+NAME = "@name@"
+"""Stands for a kernel's name in its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,20 @@ class Geometry:
 
     def __post_init__(self) -> None:
         assert all(many % few == 0 for many, few in zip(self.items, self.group, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a kernel is started."""
+
+    symbol: str
+    geometry: Geometry
+    scratch_bytes: int
+    """Of global memory, which is the next argument when it is not 0."""
+    checks: bool
+    """Does it note indices outside their axis? Where to, and as which number, are then the last
+    arguments.
+    """
 
 
 class ClWriter(CWriter):
@@ -221,7 +237,7 @@ class ClWriter(CWriter):
 
     def constants_array(self, table: ir.ConstantArray) -> None:
         self._spaces[table.name] = "__constant "
-        made, kind = f"@name@_{table.name}{len(self.constants)}", c_type(table.dtype)
+        made, kind = f"{NAME}_{table.name}{len(self.constants)}", c_type(table.dtype)
         numbers = c_literals(table.values, table.dtype)
         self.constants.append(f"__constant {kind} {made}[] = {{{numbers}}};")
         self.line(f"__constant {kind} *{table.name} = {made};")
@@ -309,7 +325,7 @@ class ClWriter(CWriter):
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
 
     def table_name(self, number: int) -> str:
-        return f"@name@_table{number}"
+        return f"{NAME}_table{number}"
 
 
 def _loops(body: Sequence[ir.Stmt]) -> Iterator[ir.Loop]:
@@ -378,23 +394,9 @@ def _identity(fn: ir.Fn, dtype: DType) -> ir.Literal:
     return ir.Literal(low if fn is ir.Fn.MAX else high, dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedKernel:
-    """A kernel as text, in which `@name@` stands for its name."""
-
-    text: str
-    geometry: Geometry
-    scratch_bytes: int
-    """Of global memory, which is the next argument when it is not 0."""
-    checks: bool
-    """Does it note indices outside their axis? Where to, and as which number, are then the last
-    arguments.
-    """
-
-
-def render_opencl(kernel: ir.Kernel, device: Device) -> RenderedKernel:
-    """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it
-    the parameter begins.
+def render_opencl(kernel: ir.Kernel, device: Device) -> tuple[str, Launch]:
+    """One OpenCL kernel, under `NAME`. Its arguments are, for each parameter, a buffer and how many
+    bytes into it the parameter begins.
     """
     writer = ClWriter(kernel, device)
     writer.require({param.dtype for param in kernel.params})
@@ -422,10 +424,10 @@ def render_opencl(kernel: ir.Kernel, device: Device) -> RenderedKernel:
     if checks:
         arguments.append("volatile __global int *w_fault, const int w_step")
     lines = [*writer.constants, *writer.tables()]
-    lines.append(f"__kernel void @name@({', '.join(arguments)}) {{")
+    lines.append(f"__kernel void {NAME}({', '.join(arguments)}) {{")
     for param in kernel.params:
         kind = f"__global {'' if param.role is ir.Role.OUTPUT else 'const '}{c_type(param.dtype)} *"
         lines.append(f"  {kind}{param.name} = ({kind})({param.name}_base + {param.name}_at);")
     lines += [f"  {each}" for each in writer.locals]
     text = "\n".join([*lines, *head, *body, "}"]) + "\n"
-    return RenderedKernel(text, geometry, writer.scratch_bytes, checks)
+    return text, Launch(NAME, geometry, writer.scratch_bytes, checks)
