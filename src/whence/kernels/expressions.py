@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from whence.extent import Relation, decide, is_symbolic
 from whence.kernels.index import Index
@@ -124,6 +125,13 @@ def precedes(x: Expr, y: Expr) -> Expr:
         return is_less
     only_behind = both(apply(Fn.ISNAN, y), apply(Fn.NOT, apply(Fn.ISNAN, x)))
     return apply(Fn.OR, is_less, only_behind)
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr:
+    total: Expr = Literal(True, DType.BOOL)
+    for condition in conditions:
+        total = both(total, condition)
+    return total
 
 
 def both(left: Expr, right: Expr) -> Expr:

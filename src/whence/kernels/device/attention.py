@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.kernels.builder import Builder
-from whence.kernels.device.fold import fold
+from whence.kernels.builder import Builder, Memory
 from whence.kernels.expressions import apply, choose
-from whence.kernels.ir import Fn, Literal, Op, Stmt, count
+from whence.kernels.ir import Count, Fn, Literal, Name, Op, Stmt, count, lanewise
 from whence.types import DType
 
 if TYPE_CHECKING:
@@ -55,13 +54,13 @@ def attention_on_device(
         score = build.let("made", it.score)
         build.assign(scores[n], score)
         build.assign(top, choose(apply(Fn.LT, top, score), score, top))
-    fold(build, Fn.MAX, top, parts, _ITEMS, item)
+    _fold(build, Fn.MAX, top, parts, item)
     with build.loop("n", used, begin=item, step=_ITEMS) as n:
         scaled = (scores[n] - top) * it.scale
         weight = build.let("weight", Op(Fn.EXP_DOWN, (scaled,), DType.F32))
         build.assign(scores[n], weight)
         build.accumulate(total, weight)
-    fold(build, Fn.ADD, total, parts, _ITEMS, item)
+    _fold(build, Fn.ADD, total, parts, item)
     inverse = build.let("inverse", choose(apply(Fn.EQ, total, _ZERO), _ONE, _ONE / total))
     with build.loop(column, it.width, begin=item, step=_ITEMS) as c:
         made = build.variable("sum", _ZERO)
@@ -70,3 +69,19 @@ def attention_on_device(
         build.bind_value("acc", made * inverse)
         build.add(it.output)
     return build.finish()
+
+
+def _fold(build: Builder, fn: Fn, value: Name, parts: Memory, item: Count) -> None:
+    """The values of all work items of the group, folded into one that all of them have. `parts` is
+    shared memory for one of each.
+    """
+    build.assign(parts[item], value)
+    build.barrier()
+    half = _ITEMS // 2
+    while half:
+        with build.when(item < half):
+            build.assign(parts[item], lanewise(fn, parts[item], parts[item + half]))
+        build.barrier()
+        half //= 2
+    build.assign(value, parts[0])
+    build.barrier()

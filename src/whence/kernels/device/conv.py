@@ -71,9 +71,8 @@ def conv_on_device(conv: Conv) -> tuple[Stmt, ...]:
             )
             source = own if is_last else chosen(k < end, own, source)
         tap, source = build.count("tap", tap), build.count("from", source)
-        row, column = _position(
-            build, rows, columns, m, tap // columns.kernel, tap % columns.kernel
-        )
+        kh, kw = tap // columns.kernel, tap % columns.kernel
+        row, column = position_of(build, rows, columns, m, kh, kw)
         with on_the_image(build, rows, row, columns, column):
             place = row * conv.row_stride + column * conv.pixel_stride
             build.assign(value, x[base + source + place])
@@ -97,13 +96,19 @@ def conv_on_device(conv: Conv) -> tuple[Stmt, ...]:
     return build.finish()
 
 
-def _position(
-    build: Builder, rows: Field, columns: Field, pixel: Count, kh: Count, kw: Count
+def position_of(
+    build: Builder,
+    rows: Field,
+    columns: Field,
+    pixel: Count,
+    kh: Count,
+    kw: Count,
+    names: str = "yx",
 ) -> tuple[Count, Count]:
     """Where a tap of a pixel's window lies."""
     row = pixel // columns.out * rows.stride + kh * rows.dilation - rows.begin
     column = pixel % columns.out * columns.stride + kw * columns.dilation - columns.begin
-    return build.count("y", row), build.count("x", column)
+    return build.count(names[0], row), build.count(names[1], column)
 
 
 def slide_on_device(slide: Slide) -> tuple[Stmt, ...]:
@@ -124,7 +129,7 @@ def slide_on_device(slide: Slide) -> tuple[Stmt, ...]:
     start = 0.0 if slide.fn is Fn.ADD else -math.inf
     total = build.variable("total", Literal(start, DType.F32))
     with build.loop("kh", rows.kernel) as kh, build.loop("kw", columns.kernel) as kw:
-        y, x = _position(build, rows, columns, pixel, kh, kw)
+        y, x = position_of(build, rows, columns, pixel, kh, kw)
         with on_the_image(build, rows, y, columns, x):
             at = ((place * rows.size + y) * columns.size + x) * slide.block + lane
             value: Expr = build.buffer(slide.source)[at]

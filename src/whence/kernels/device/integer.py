@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whence.kernels.builder import Builder, Pointer
-from whence.kernels.conv.tiles import Field
-from whence.kernels.device.conv import on_the_image
+from whence.kernels.device.conv import on_the_image, position_of
 from whence.kernels.device.tiled import TiledProduct
 from whence.kernels.expressions import cast
 from whence.kernels.integer.byte_vectors import words
@@ -38,8 +37,8 @@ def integer_product_on_device(it: IntegerProduct) -> tuple[Stmt, ...]:
             return
         rows, columns = gather.rows, gather.columns
         tap, pixel = build.count("tap", k // gather.taken), m % (rows.out * columns.out)
-        row = build.count("y", _place(rows, pixel // columns.out, tap // columns.kernel))
-        column = build.count("x", _place(columns, pixel % columns.out, tap % columns.kernel))
+        kh, kw = tap // columns.kernel, tap % columns.kernel
+        row, column = position_of(build, rows, columns, pixel, kh, kw)
         # Padding is the zero point, of which nothing is left.
         with on_the_image(build, rows, row, columns, column):
             image = m // (rows.out * columns.out)
@@ -81,8 +80,7 @@ def integer_slide_on_device(it: IntegerSlide) -> tuple[Stmt, ...]:
         factor = build.let("factor", _factor(w, base + row_bytes, it.packing.zeros.has_sums))
         total = build.variable("total", Literal(0, DType.I32))
         with build.loop("kh", rows.kernel) as kh, build.loop("kw", columns.kernel) as kw:
-            y = build.count("y", _place(rows, pixel // columns.out, kh))
-            z = build.count("z", _place(columns, pixel % columns.out, kw))
+            y, z = position_of(build, rows, columns, pixel, kh, kw, "yz")
             with on_the_image(build, rows, y, columns, z):
                 code = x[((image * rows.size + y) * columns.size + z) * it.channels + channel]
                 number = 1 + it.packing.zeros.has_sums + kw * it.quads + kh // 4
@@ -97,10 +95,6 @@ def integer_slide_on_device(it: IntegerSlide) -> tuple[Stmt, ...]:
 
 def _codes(build: Builder, buffer: str, *, is_signed: bool) -> Pointer:
     return build.buffer(buffer, DType.I8 if is_signed else DType.U8)
-
-
-def _place(field: Field, position: Count, tap: Count) -> Count:
-    return position * field.stride + tap * field.dilation - field.begin
 
 
 def _vector(column: Count, columns: int, lanes: int) -> tuple[Count, Count]:

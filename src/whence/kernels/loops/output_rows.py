@@ -4,13 +4,13 @@ side: windows over plain tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic, same_shape
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import both
+from whence.kernels.expressions import all_of
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, ravel, unravel
 from whence.kernels.ir import (
@@ -20,7 +20,6 @@ from whence.kernels.ir import (
     Expr,
     Kernel,
     LetCount,
-    Literal,
     Loop,
     LoopKind,
     Stmt,
@@ -28,7 +27,6 @@ from whence.kernels.ir import (
     least,
     nested,
 )
-from whence.types import DType
 
 # Results kept side by side while a window passes over a row: enough to fill vectors, few enough for
 # the nearest cache.
@@ -90,10 +88,3 @@ def _lanes(width: int) -> int:
         return lanes
     # Of a row of prime length, better one array than single elements.
     return width if width <= _MOST_LANES else _LANES
-
-
-def all_of(conditions: Iterable[Expr]) -> Expr:
-    total: Expr = Literal(True, DType.BOOL)
-    for condition in conditions:
-        total = both(total, condition)
-    return total

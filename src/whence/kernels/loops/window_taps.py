@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, both, literal, position, within
+from whence.kernels.expressions import all_of, apply, both, literal, position, within
 from whence.kernels.index import Var, of
 from whence.kernels.ir import Expr, Fn, Literal
-from whence.kernels.loops.output_rows import all_of
 from whence.ops.attributes import get_int
 from whence.ops.neural.window import Transposition, Window
 from whence.types import DType

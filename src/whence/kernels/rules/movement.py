@@ -11,7 +11,7 @@ from whence.errors import UnsupportedError
 from whence.extent import Relation, decide, larger, smaller, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, below, both, cast, literal, position, select, within
+from whence.kernels.expressions import all_of, apply, below, cast, literal, position, select, within
 from whence.kernels.index import Index, Looked, of, ravel, unravel
 from whence.kernels.ir import Expr, Fn, Literal, Op, looked, walk
 from whence.ops.attributes import get_int
@@ -119,9 +119,9 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     mode = node.attrs.get("mode", "constant")
     moved = [place - begin for place, begin in zip(index, begins, strict=True)]
     if mode == "constant":
-        inside: Expr = Literal(True, DType.BOOL)
-        for place, extent in zip(moved, shape, strict=True):
-            inside = both(inside, within(place, 0, extent))
+        inside = all_of(
+            within(place, 0, extent) for place, extent in zip(moved, shape, strict=True)
+        )
         value = elements.value(source, tuple(moved))
         fill_ref = node.operand("constant_value")
         fill = elements.only(fill_ref) if fill_ref is not None else literal(0, value.dtype)
