@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.building.layers import Layers, small_cache
 from tests.cpu_backend import cpu_backend
 from tests.runtime.models import assert_same, relu
 from tests.runtime.zig import zig_cc
 from whence.backends.cpu.generator import build_program
 from whence.building.export import export
+from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.runtime.engine import Engine
@@ -48,15 +50,20 @@ def _network() -> Graph:
 class Model:
     """An exported model, loaded and created."""
 
-    def __init__(self, graph: Graph, engine: Engine, folder: Path, threads: int = 2) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        engine: Engine,
+        folder: Path,
+        threads: int = 2,
+        toolchain: Toolchain | None = None,
+    ) -> None:
         self.graph = graph
+        toolchain = toolchain or cpu_backend(engine).toolchain
         self.given_away: list[np.ndarray] = []
         """What executions may still be writing to, whether or not the test looks at it."""
         library, header, _, self.weights, _ = export(
-            build_program(graph, cpu_backend(engine).toolchain, load=False),
-            cpu_backend(engine).toolchain,
-            folder,
-            "net",
+            build_program(graph, toolchain, load=False), toolchain, folder, "net"
         )
         self.code = ctypes.CDLL(str(library))
         for name in ("whence_input_bytes", "whence_output_bytes"):
@@ -127,6 +134,23 @@ def model(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 X = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_layers_that_are_interleaved_where_one_thread_runs_them(
+    engine: Engine, tmp_path: Path, threads: int
+) -> None:
+    layers = Layers(16, 33, 29)
+    graph = layers.finish(layers.inverted_residual(layers.x, 16, 48))
+    toolchain = small_cache(cpu_backend(engine).toolchain)
+    model = Model(graph, engine, tmp_path, threads, toolchain)
+    text = (tmp_path / "src" / "net.c").read_text()
+    assert re.search(r"wh_range ranges\[\] = \{(\n  \{\d+, \d+, \d+\},){9}", text)
+    stream = model.stream()
+    (found,) = model.run(stream, layers.data())
+    (expected,) = graph.run([layers.data()])
+    np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-4, atol=1e-4)
+    assert model.count(stream) == (SUCCESS, 1)
 
 
 def test_results_are_those_of_the_interpreter(model: Model) -> None:

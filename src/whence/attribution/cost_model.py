@@ -48,6 +48,8 @@ class Traffic(NamedTuple):
     """What other kernels of the run have just written, or will read soon,"""
     far: int
     """and what was last used a whole run ago: weights, inputs and outputs of the model."""
+    slices: int = 1
+    """Of the near part, which other kernels write and read in between."""
 
     @property
     def bytes(self) -> int:
@@ -110,7 +112,7 @@ class CostModel:
 
     def levels(self, traffic: Traffic) -> tuple[MemoryLevel, MemoryLevel]:
         """Where its near and its far part lie."""
-        return self.rates.level(traffic.near), self._far_level(traffic.bytes)
+        return self._near_level(traffic), self._far_level(traffic.bytes)
 
     def byte_ps(self, traffic: Traffic) -> float:
         """What a byte of it costs, on average."""
@@ -146,6 +148,9 @@ class CostModel:
         usual = [known[family + name] for name in self.rates.element_ps if family + name in known]
         middle = statistics.median(usual) if usual else 1.0
         return sum(known.get(family + name, middle) for name in measured) / len(measured)
+
+    def _near_level(self, traffic: Traffic) -> MemoryLevel:
+        return self.rates.level(traffic.near // traffic.slices)
 
     def _far_level(self, kernel_bytes: int) -> MemoryLevel:
         """Where data lies that was used a run ago. The caller works between two runs, too."""

@@ -25,8 +25,9 @@ def traffic_of(graph: Graph, step: ProgramStep, executed: ExecutedWork | None = 
         counted = min(counted, executed.bytes)
     if counted < near + far:
         # Who reads a part of a tensor reads that part.
-        return Traffic(counted * near // (near + far), counted - counted * near // (near + far))
-    return Traffic(near, far)
+        part = counted * near // (near + far)
+        return Traffic(part, counted - part, step.slices)
+    return Traffic(near, far, step.slices)
 
 
 def footprint(program: Program) -> int:

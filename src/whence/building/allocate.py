@@ -40,9 +40,10 @@ def allocate(
     steps: Sequence[Step],
     aliasing: Aliasing | None = None,
     plan: Planner = plan_arena,
+    together: Sequence[tuple[int, int]] = (),
 ) -> MemoryLayout:
     """Place all values. `steps` are in order, views among them; every view is of a planned value or
-    a constant.
+    a constant. Steps from and to the numbers in `together`, views not counted, are interleaved.
     """
     aliasing = aliasing or Aliasing()
     views = {
@@ -82,7 +83,7 @@ def allocate(
             assert made.get(owner)
             assert owner not in places
             places[owner] = Location(MemoryRegion.NEXT, numbers[str(node.attrs["variable"])])
-    lives = _lifetimes(running, owners, aliasing.parts)
+    lives = _joined(_lifetimes(running, owners, aliasing.parts), together)
     _check_sizes(graph, [*places, *lives])
     blocks: dict[Ref, list[Lifetime]] = {}
     for ref, (first, last) in lives.items():
@@ -119,6 +120,18 @@ def allocate(
         _in_place(graph, running, within, places, lives),
         tuple(map(tuple, blocks.values())) if is_open else (),
     )
+
+
+def _joined(
+    lives: Mapping[Ref, tuple[int, int]], together: Sequence[tuple[int, int]]
+) -> dict[Ref, tuple[int, int]]:
+    """Lifetimes when steps that are interleaved begin with the first of them and end with the last."""
+    begins = {number: first for first, last in together for number in range(first, last + 1)}
+    ends = {number: last for first, last in together for number in range(first, last + 1)}
+    return {
+        ref: (begins.get(first, first), ends.get(last, last))
+        for ref, (first, last) in lives.items()
+    }
 
 
 def _in_place(

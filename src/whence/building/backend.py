@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from whence.building.arena import Planner
     from whence.building.memory_layout import MemoryLayout
     from whence.building.packed_weights import PackedWeights
-    from whence.building.program import Program
+    from whence.building.program import Chain, Program
     from whence.codegen.cache import Cache
     from whence.codegen.emit import KernelUnit
     from whence.fusion import FusedGraph
@@ -91,6 +91,8 @@ class Lowered(NamedTuple):
     steps: tuple[LoweredStep, ...]
     layout: MemoryLayout
     rendered: Rendered
+    chains: tuple[Chain, ...] = ()
+    """Steps that are interleaved."""
     weights_ready: Callable[[PackedWeights], None] | None = None
     """To be told of the constants as soon as they are packed, while the compiler may still run."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from whence.building.allocate import allocate
 from whence.building.backend import CodeGenerator, Lowered, LoweredStep, Progress, Rendered
+from whence.building.chains import find_chains
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing
 from whence.building.packed_weights import PackedWeights
@@ -80,18 +81,25 @@ def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "domina
     }
     steps = with_reference_steps(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
+    guards = guards_of(graph, steps, before)
+    chains = find_chains(graph, running, guards, tile)
     return Lowered(
         graph,
         fused,
         tile,
         tuple(
-            LoweredStep(number, step, code.get(id(step)), guards)
-            for number, (step, guards) in enumerate(
-                zip(running, guards_of(graph, steps, before), strict=True)
-            )
+            LoweredStep(number, step, code.get(id(step)), guard)
+            for number, (step, guard) in enumerate(zip(running, guards, strict=True))
         ),
-        allocate(graph, steps, aliasing, generator.plan_arena),
+        allocate(
+            graph,
+            steps,
+            aliasing,
+            generator.plan_arena,
+            [(chain.first, chain.last) for chain in chains],
+        ),
         rendered,
+        chains,
     )
 
 

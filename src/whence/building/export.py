@@ -190,6 +190,8 @@ def model_source(program: Program, stem: str) -> str:
     steps: list[str] = []
     slots: list[str] = []
     symbols: list[str] = []
+    chains: list[str] = []
+    ranges: list[str] = []
     for action in program.actions:
         assert isinstance(action, Segment)
         plan = action.plan
@@ -197,6 +199,12 @@ def model_source(program: Program, stem: str) -> str:
         slots += [
             f"{{{slot.region}, {slot.index}, {slot.offset}}}" for slot in plan.slots[: plan.n_slots]
         ]
+        for chain in action.chains:
+            ends = f"{chain.first + len(steps)}, {chain.last + len(steps)}"
+            chains.append(f"{{{ends}, {len(ranges)}, {len(chain.ranges)}}}")
+            ranges += [
+                f"{{{each.step + len(steps)}, {each.begin}, {each.end}}}" for each in chain.ranges
+            ]
         for number in range(plan.n_steps):
             step, described = plan.steps[number], program.steps[plan.first_step + number]
             symbols.append(described.symbol)
@@ -209,9 +217,11 @@ def model_source(program: Program, stem: str) -> str:
     tables = [
         *table("wh_step steps", steps, "{0}"),
         *table("wh_slot slots", slots, "{0}"),
+        *table("wh_chain chains", chains, "{0}"),
+        *table("wh_range ranges", ranges, "{0}"),
         (
             f"static const wh_plan plan = {{steps, slots, {len(steps)}, {len(slots)},"
-            f" {program.plan.scratch_bytes}, 0}};"
+            f" {program.plan.scratch_bytes}, 0, chains, ranges, {len(chains)}}};"
         ),
     ]
     return described_model(program, stem, [*declarations, "", *tables], "&plan, 0")

@@ -15,6 +15,9 @@ from whence.errors import UnsupportedError
 
 GANG = -1
 """The grain of a step whose workers meet, as in whence_runtime.h."""
+LONGEST_CHAIN = 6
+"""Steps of a chain at most, as in whence_runtime.h: what they make is in memory all at the same time.
+"""
 
 
 class NativeSlot(ctypes.Structure):
@@ -37,6 +40,19 @@ class NativeStep(ctypes.Structure):
     )
 
 
+class NativeRange(ctypes.Structure):
+    _fields_ = (("step", ctypes.c_int64), ("begin", ctypes.c_int64), ("end", ctypes.c_int64))
+
+
+class NativeChain(ctypes.Structure):
+    _fields_ = (
+        ("first", ctypes.c_int64),
+        ("last", ctypes.c_int64),
+        ("first_range", ctypes.c_int64),
+        ("n_ranges", ctypes.c_int64),
+    )
+
+
 class NativePlan(ctypes.Structure):
     _fields_ = (
         ("steps", ctypes.POINTER(NativeStep)),
@@ -45,6 +61,9 @@ class NativePlan(ctypes.Structure):
         ("n_slots", ctypes.c_int64),
         ("scratch_bytes", ctypes.c_int64),
         ("first_step", ctypes.c_int64),
+        ("chains", ctypes.POINTER(NativeChain)),
+        ("ranges", ctypes.POINTER(NativeRange)),
+        ("n_chains", ctypes.c_int64),
     )
 
 

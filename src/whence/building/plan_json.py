@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from whence.building.native_code import Library, NativeSlot, NativeStep
-from whence.building.program import Block, Plan, ReferenceStep, Segment, Variable, make_segment
+from whence.building.program import (
+    Block,
+    Chain,
+    Plan,
+    ReferenceStep,
+    Segment,
+    Variable,
+    WorkRange,
+    make_segment,
+)
 from whence.extent import is_symbolic
 from whence.types import DType
 
@@ -75,6 +84,11 @@ def decode_variable(row: Sequence[Any]) -> Variable:
     return Variable(block, int(row[1]), int(row[2]), bool(row[3]), bool(row[4]))
 
 
+def decode_chain(row: Sequence[Any]) -> Chain:
+    first, last, ranges = row
+    return Chain(int(first), int(last), tuple(WorkRange(*map(int, each)) for each in ranges))
+
+
 def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
     if isinstance(action, ReferenceStep):
         return {"number": action.number, "node": action.node}
@@ -88,6 +102,7 @@ def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
             for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
         ],
         "conditional_steps": [(step.number, step.node) for step in action.conditional_steps],
+        "chains": action.chains,
         "slots": [(slot.region, slot.index, slot.offset) for slot in plan.slots[: plan.n_slots]],
     }
 
@@ -113,4 +128,5 @@ def _decode_action(row: Mapping[str, Any], library: Library | None) -> Segment |
         row["scratch_bytes"],
         row["first_step"],
         conditional_steps,
+        [decode_chain(chain) for chain in row["chains"]],
     )

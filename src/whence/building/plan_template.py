@@ -15,7 +15,15 @@ from whence.building.arena import LARGEST, Lifetime, Planner, plan_arena
 from whence.building.arena import Block as ArenaBlock
 from whence.building.location import Location, MemoryRegion
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
-from whence.building.program import Block, Plan, ReferenceStep, Segment, Variable, make_segment
+from whence.building.program import (
+    Block,
+    Chain,
+    Plan,
+    ReferenceStep,
+    Segment,
+    Variable,
+    make_segment,
+)
 from whence.errors import UnsupportedError
 from whence.extent import evaluate
 
@@ -86,6 +94,7 @@ class PlanTemplate:
     variables: tuple[Variable, ...] = ()
     dimensions: tuple[str, ...] = ()
     """In the order in which kernels get their sizes."""
+    chains: tuple[Chain, ...] = ()
 
 
 def dims_location(inputs: int) -> Location:
@@ -109,7 +118,9 @@ def plan_at(
             raise UnsupportedError(f"{arena_bytes} bytes: no machine has that much memory")
     addresses: dict[str, int] = {}
     steps = [size.step(step, offsets) for step in template.steps]
-    actions, n_slots = _actions(steps, lambda symbol: _address(addresses, library, symbol))
+    actions, n_slots = _actions(
+        steps, template.chains, lambda symbol: _address(addresses, library, symbol)
+    )
     return Plan(
         inputs=tuple(size.block(block) for block in template.inputs),
         outputs=tuple(size.block(block) for block in template.outputs),
@@ -176,7 +187,9 @@ def _address(known: dict[str, int], library: Library | None, symbol: str) -> int
 
 
 def _actions(
-    steps: Sequence[StepTemplate], address: Callable[[str], int | None]
+    steps: Sequence[StepTemplate],
+    chains: Sequence[Chain],
+    address: Callable[[str], int | None],
 ) -> tuple[tuple[Segment | ReferenceStep, ...], int]:
     """Native steps that follow each other as one call of the run-time library, and the slots of the
     call that has the most.
@@ -186,7 +199,7 @@ def _actions(
 
     def flush() -> None:
         if native:
-            actions.append(_segment(native, address))
+            actions.append(_segment(native, chains, address))
             native.clear()
 
     for step in steps:
@@ -202,7 +215,11 @@ def _actions(
     return tuple(actions), max((segment.plan.n_slots for segment in segments), default=0)
 
 
-def _segment(steps: Sequence[StepTemplate], address: Callable[[str], int | None]) -> Segment:
+def _segment(
+    steps: Sequence[StepTemplate],
+    chains: Sequence[Chain],
+    address: Callable[[str], int | None],
+) -> Segment:
     native: list[NativeStep] = []
     slots: list[NativeSlot] = []
     work: dict[tuple[_Condition, ...], float] = {}
@@ -229,7 +246,17 @@ def _segment(steps: Sequence[StepTemplate], address: Callable[[str], int | None]
         max((step.scratch_bytes for step in steps), default=0),
         steps[0].number,
         tuple(ReferenceStep(step.number, step.node) for step in steps if step.is_reference),
+        [
+            _counted_from(steps[0].number, chain)
+            for chain in chains
+            if steps[0].number <= chain.first <= steps[-1].number
+        ],
     )
+
+
+def _counted_from(first: int, chain: Chain) -> Chain:
+    ranges = (each._replace(step=each.step - first) for each in chain.ranges)
+    return Chain(chain.first - first, chain.last - first, tuple(ranges))
 
 
 _Condition = tuple[tuple[int, int], bool]

@@ -7,15 +7,23 @@ cache loads it when somebody asks.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
+from whence.building.native_code import (
+    Library,
+    NativeChain,
+    NativePlan,
+    NativeRange,
+    NativeSlot,
+    NativeStep,
+)
 
 if TYPE_CHECKING:
     from whence.building.arena import ArenaPlan
@@ -48,6 +56,8 @@ class ProgramStep:
     """For a step that is no operator's: what its time is called."""
     reduced_precision: bool = False
     """Are its products made by matrix units, less exact than those of float32 and quicker?"""
+    slices: int = 1
+    """In which it is interleaved with its neighbours, where one thread runs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,23 @@ class Segment:
     """The function of each step; empty for one of `conditional_steps`."""
     conditional_steps: tuple[ReferenceStep, ...] = ()
     """Reference steps on conditional paths: native code returns to Python to run them."""
+    chains: tuple[Chain, ...] = ()
+
+
+class WorkRange(NamedTuple):
+    """Work items of one step of a chain."""
+
+    step: int
+    begin: int
+    end: int
+
+
+class Chain(NamedTuple):
+    """Steps that are interleaved where one thread runs them: all their work items, in order."""
+
+    first: int
+    last: int
+    ranges: tuple[WorkRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +350,36 @@ def make_segment(
     scratch_bytes: int,
     first_step: int,
     conditional_steps: tuple[ReferenceStep, ...] = (),
+    chains: Sequence[Chain] = (),
 ) -> Segment:
-    """Native steps that follow each other as one plan for the run-time library."""
+    """Native steps that follow each other as one plan for the run-time library. Those of the chains
+    are counted from the first.
+    """
     step_array = (NativeStep * len(steps))(*steps)
     slot_array = (NativeSlot * max(len(slots), 1))(*slots)
+    ranges = [NativeRange(*each) for chain in chains for each in chain.ranges]
+    range_array = (NativeRange * max(len(ranges), 1))(*ranges)
+    firsts = itertools.accumulate((len(chain.ranges) for chain in chains), initial=0)
+    chain_array = (NativeChain * max(len(chains), 1))(
+        *(
+            NativeChain(chain.first, chain.last, first, len(chain.ranges))
+            for chain, first in zip(chains, firsts, strict=False)
+        )
+    )
     return Segment(
-        NativePlan(step_array, slot_array, len(steps), len(slots), scratch_bytes, first_step),
-        (step_array, slot_array),
+        NativePlan(
+            step_array,
+            slot_array,
+            len(steps),
+            len(slots),
+            scratch_bytes,
+            first_step,
+            chain_array,
+            range_array,
+            len(chains),
+        ),
+        (step_array, slot_array, chain_array, range_array),
         symbols,
         conditional_steps,
+        tuple(chains),
     )

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from whence.building.allocate import is_planned, nbytes
 from whence.building.backend import Lowered, LoweredStep
+from whence.building.chains import slices_of
 from whence.building.kernel_programs import written_kernels
 from whence.building.location import Location, MemoryRegion, written
 from whence.building.memory_layout import MemoryLayout
 from whence.building.packed_weights import Packing
-from whence.building.program import Block, Copy, Details, ProgramStep
+from whence.building.program import Block, Chain, Copy, Details, ProgramStep
 from whence.building.weights import Weights
 from whence.extent import Dimensions, dimensions_of, is_symbolic
 from whence.graph import Graph, Ref
@@ -70,7 +71,7 @@ def details_of(
     return Details(
         graph=lowered.graph,
         fused=lowered.fused,
-        steps=(*(_described(each) for each in lowered.steps), *more),
+        steps=(*(_described(each, lowered.chains) for each in lowered.steps), *more),
         layout=lowered.layout,
         copies=tuple(copies),
         units=lowered.rendered.units,
@@ -85,7 +86,7 @@ def details_of(
     )
 
 
-def _described(lowered: LoweredStep) -> ProgramStep:
+def _described(lowered: LoweredStep, chains: Sequence[Chain]) -> ProgramStep:
     number, step, code, _ = lowered
     members = (
         step.kernel.members
@@ -95,6 +96,8 @@ def _described(lowered: LoweredStep) -> ProgramStep:
     origin = Origin().union(*(node.origin for node in step.members))
     reduced_precision = step.kernel is not None and step.kernel.reduced_precision
     nodes = tuple(node.id for node in step.members)
+    is_interleaved = any(chain.first <= number <= chain.last for chain in chains)
+    slices = slices_of(step) if is_interleaved else None
     return ProgramStep(
         number,
         step.name,
@@ -104,6 +107,7 @@ def _described(lowered: LoweredStep) -> ProgramStep:
         members,
         step.why_reference,
         reduced_precision=reduced_precision,
+        slices=1 if slices is None else len(slices.parts),
     )
 
 

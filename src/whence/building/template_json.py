@@ -9,6 +9,7 @@ from whence.building.arena import Lifetime
 from whence.building.location import Location, MemoryRegion
 from whence.building.plan_json import (
     decode_block,
+    decode_chain,
     decode_variable,
     encode_block,
     encode_size,
@@ -51,6 +52,7 @@ def encode_template(template: ProgramTemplate) -> dict[str, Any]:
         ],
         "arena_bytes": plan.arena_bytes,
         "variables": [encode_variable(each) for each in plan.variables],
+        "chains": plan.chains,
     }
 
 
@@ -77,6 +79,7 @@ def decode_template(record: Mapping[str, Any], details: Any) -> ProgramTemplate:
         arena_bytes=int(record["arena_bytes"]),
         variables=tuple(decode_variable(row) for row in record["variables"]),
         dimensions=tuple(sizes),
+        chains=tuple(decode_chain(row) for row in record["chains"]),
     )
     shapes = {
         str(name): None if shape is None else [read(size) for size in shape]

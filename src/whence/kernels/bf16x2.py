@@ -46,7 +46,7 @@ FLOPS_PER_NS = 300
 # A step: twelve products of tiles, eight tiles loaded. Then, by vector: splitting input into two
 # bfloat16, what is done to sums, and products when matrix units are not used.
 _STEP_CYCLES = 240
-_SPLIT_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 6, 8, 0.6
+_SPLIT_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 12, 8, 0.6
 # Of weights from beyond the cache.
 _BYTES_PER_CYCLE = 5
 

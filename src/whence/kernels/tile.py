@@ -22,6 +22,19 @@ class Tile:
     """Are there matrix units, and may float32 products be made of bfloat16 ones?"""
     threads: int = 1
     """That share the work of a kernel, for choosing how to divide it."""
+    interleaved: bool = False
+    """Can a run go back and forth between kernels, slice by slice (`kernels/ir/slices.py`)?"""
+
+    def is_large(self, size: int) -> bool:
+        """Does a value of so many bytes leave the cache before the next kernel reads it?"""
+        return size > self.cache_bytes // 2
+
+    @property
+    def slice_bytes(self) -> int:
+        """What a slice of a large image and of what is made of it may take: those of several
+        kernels, and weights, are in the cache together.
+        """
+        return self.cache_bytes // 8
 
     @property
     def width(self) -> int:

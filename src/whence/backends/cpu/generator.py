@@ -54,6 +54,8 @@ def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) ->
         toolchain.target.l2,
         bf16x2=bf16x2 and has_units,
         threads=threads,
+        # Threads that share each kernel would have to wait for each other at every slice.
+        interleaved=threads == 1,
     )
 
 
@@ -132,6 +134,7 @@ class CpuGenerator(CodeGenerator):
             arena_bytes=layout.memory.arena_bytes,
             variables=variables_of(graph, layout, weights),
             dimensions=() if dimensions is None else tuple(dimensions.sizes),
+            chains=lowered.chains,
         )
         details = details_of(lowered, copies_of(graph, layout, weights))
         block = weights.finish()

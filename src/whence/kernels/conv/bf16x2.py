@@ -37,6 +37,7 @@ from whence.kernels.conv.direct import (
     packed_weights,
     require_floats,
 )
+from whence.kernels.conv.slices import least_slices
 from whence.kernels.cost import ITEMS_PER_THREAD, imbalance
 from whence.kernels.group import Group, data_operands
 from whence.kernels.ir import Kernel, Store
@@ -123,7 +124,11 @@ def _plans(whole: Bf16x2Conv, tile: Tile) -> Iterator[Bf16x2ConvPlan]:
     parts.
     """
     seen = set()
-    for chunks in range(1, whole.rows.out + 1):
+    vectors = whole.blocks_in * whole.rows.size * whole.columns.size
+    vectors += whole.group_vectors * whole.rows.out * whole.columns.out
+    weights = packed_floats(TILE * whole.group_vectors, len(whole.taps), whole.channels)
+    least = least_slices(tile, whole.images, 4 * TILE * vectors, 4 * weights)
+    for chunks in range(min(least, whole.rows.out), whole.rows.out + 1):
         rows = -(-whole.rows.out // chunks)
         chunk = replace(whole, chunk=rows)
         if rows in seen or (rows > 1 and 4 * chunk.split_floats > tile.cache_bytes // 2):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whence.extent import surely_equal
 from whence.kernels.bf16x2 import DEPTH, GROUP, PANEL, STEP_FLOATS, TILE, lines_ahead
 from whence.kernels.bf16x2_program import (
     multiply_step,
@@ -16,6 +17,7 @@ from whence.kernels.bf16x2_program import (
 )
 from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, splat
 from whence.kernels.conv.epilogue import IMAGE, Epilogue
+from whence.kernels.conv.slices import image_slices
 from whence.kernels.conv.tiles import Field
 from whence.kernels.ir import (
     Bits,
@@ -36,6 +38,7 @@ from whence.kernels.ir import (
     lanewise,
     least,
 )
+from whence.kernels.ir.slices import Slices
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
@@ -140,6 +143,22 @@ class Bf16x2Conv(Micro):
         channel.
         """
         return self.depths * 2 * self.half * DEPTH // 2
+
+    @property
+    def slices(self) -> Slices | None:
+        if not surely_equal(self.images, 1):
+            return None
+        ends = [
+            min((number + 1) * self.chunk, self.rows.out) * self.columns.out
+            for number in range(self.chunks)
+        ]
+        return image_slices(
+            self.source,
+            self.rows,
+            self.columns,
+            ends,
+            lambda chunk: [(chunk * self.parts, (chunk + 1) * self.parts)],
+        )
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()

@@ -11,7 +11,7 @@ image.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,7 @@ from whence.kernels.conv.direct import (
     packed_weights,
     require_floats,
 )
+from whence.kernels.conv.slices import least_slices
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
 from whence.kernels.conv.winograd import WinogradPlan, lower_winograd
 from whence.kernels.cost import chunk_size
@@ -116,13 +117,14 @@ def slide(
 ) -> Slide:
     """The sliding window of an anchor whose first input is blocked."""
     source = anchor.first_input
-    images, blocks, height, width, block = group.shape(source)
+    shape = group.shape(source)
+    images, blocks, height, width, block = shape
     if block % tile.lanes:
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}"
         )
     rows, columns = fields(anchor, (height, width), kernel, ceil_mode)
-    plan = _divided(rows, columns, images * blocks, tile) if plan is None else plan
+    plan = _divided(rows, columns, shape, tile) if plan is None else plan
     return Slide(
         images=images,
         blocks=blocks,
@@ -155,27 +157,32 @@ def _usual_pixels(tile: Tile) -> int:
 
 
 def _divided(
-    rows: Field, columns: Field, others: int, tile: Tile, pixels: int | None = None
+    rows: Field, columns: Field, shape: Sequence[int], tile: Tile, pixels: int | None = None
 ) -> SlidePlan:
-    """Tiles of so many pixels, in work items of which there are `others` without dividing the
-    image.
-    """
+    """Tiles of so many pixels, over a blocked tensor of this shape."""
+    images, blocks, *_, block = shape
+    image_bytes = 4 * blocks * block * (rows.size * columns.size + rows.out * columns.out)
     pixels = _usual_pixels(tile) if pixels is None else pixels
     units = estimate(_cover(rows, columns, pixels).units)
-    return SlidePlan(
-        pixels, chunk_size(units, estimate(others), tile.threads, overhead=_ITEM_UNITS)
+    chunk = chunk_size(
+        units,
+        estimate(images * blocks),
+        tile.threads,
+        overhead=_ITEM_UNITS,
+        least_parts=least_slices(tile, images, image_bytes),
     )
+    return SlidePlan(pixels, chunk)
 
 
 def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePlan]:
     """What is worth timing, what the cost model takes first; some may come twice."""
     source, weights = data_operands(anchor)
-    images, blocks, height, width, _ = group.shape(source)
-    rows, columns = fields(anchor, (height, width), group.shape(weights)[2:])
-    usual, budget = _divided(rows, columns, images * blocks, tile), tile.rows * tile.vectors
+    shape = group.shape(source)
+    rows, columns = fields(anchor, shape[2:4], group.shape(weights)[2:])
+    usual, budget = _divided(rows, columns, shape, tile), tile.rows * tile.vectors
     yield usual
     for pixels in (max(budget // 4, 1), max(budget // 2, 1), max(budget * 6 // 7, 1)):
-        yield _divided(rows, columns, images * blocks, tile, pixels)
+        yield _divided(rows, columns, shape, tile, pixels)
     units = cover(rows, columns, usual.pixels).units
     for chunk in {-(-usual.chunk // 4), min(4 * usual.chunk, units)} - {usual.chunk}:
         yield SlidePlan(usual.pixels, chunk)

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, splat
 from whence.kernels.conv.epilogue import IMAGE, Epilogue
+from whence.kernels.conv.slices import chunk_ends, image_slices
 from whence.kernels.conv.tile_loops import (
     EdgeAt,
     TileAt,
@@ -38,6 +40,7 @@ from whence.kernels.ir import (
     least,
     most,
 )
+from whence.kernels.ir.slices import Slices
 from whence.types import DType
 
 # Of a pixel in an edge tile, in eighths of one in another tile.
@@ -80,6 +83,17 @@ class Slide(Micro):
     @property
     def tasks(self) -> int:
         return self.images * self.blocks * self.chunks
+
+    @property
+    def slices(self) -> Slices | None:
+        ends = chunk_ends(self.cover, self.columns, self.chunk)
+        if ends is None or not surely_equal(self.images, 1):
+            return None
+
+        def tasks(chunk: int) -> Iterable[tuple[int, int]]:
+            return ((place, place + 1) for place in range(chunk, self.tasks, self.chunks))
+
+        return image_slices(self.source, self.rows, self.columns, ends, tasks)
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, shared_outputs
+from whence.kernels.conv.slices import chunk_ends, image_slices
 from whence.kernels.conv.tile_loops import (
     EdgeAt,
     TileAt,
@@ -32,6 +33,7 @@ from whence.kernels.ir import (
     least,
     most,
 )
+from whence.kernels.ir.slices import Slices
 from whence.kernels.size_arguments import SizeArguments
 from whence.machine import CACHE_LINE
 from whence.types import DType
@@ -112,6 +114,21 @@ class Conv(Micro):
     @property
     def tasks(self) -> int:
         return self.images * self.groups * self.panels * self.chunks
+
+    @property
+    def slices(self) -> Slices | None:
+        ends = chunk_ends(self.cover, self.columns, self.chunk)
+        # Weights of panels that are outside are too many to be read again for each chunk.
+        if ends is None or self.panels_outside or not surely_equal(self.images, 1):
+            return None
+        panels = self.groups * self.panels
+        return image_slices(
+            self.source,
+            self.rows,
+            self.columns,
+            ends,
+            lambda chunk: [(chunk * panels, (chunk + 1) * panels)],
+        )
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         return self._statements(kernel, Builder())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from whence.extent import estimate
+from whence.kernels.conv.slices import least_slices
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
 from whence.kernels.cost import chunk_size
 from whence.kernels.tile import Tile
@@ -157,6 +158,10 @@ class ConvSizes:
         """
         fitting = max(1, units * (self.tile.cache_bytes // 2) // max(self.input_bytes, 1))
         least, others = -(-units // fitting), self.images * self.groups * panels
+        if not self.is_open:
+            weights = self.groups * self.weight_bytes
+            slices = least_slices(self.tile, self.images, self._image_bytes, weights)
+            least = min(max(least, slices), units)
         return chunk_size(
             units,
             others,
@@ -165,6 +170,12 @@ class ConvSizes:
             least_parts=least,
             most_parts=max(least, self.flops // _ITEM_FLOPS // others),
         )
+
+    @property
+    def _image_bytes(self) -> int:
+        """Of the source and the result."""
+        made = 4 * self.group_vectors * self.tile.lanes * self.rows.out * self.columns.out
+        return self.groups * (self.input_bytes + made)
 
     def _rounds(self, tiles: Cover | OpenCover, chunk: int) -> int:
         """Work items of a panel."""

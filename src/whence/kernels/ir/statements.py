@@ -23,6 +23,7 @@ from whence.types import DType
 
 if TYPE_CHECKING:
     from whence.kernels.ir.kernel import Kernel
+    from whence.kernels.ir.slices import Slices
     from whence.kernels.size_arguments import SizeArguments
 
 
@@ -112,6 +113,11 @@ class Micro:
     """
 
     __slots__ = ()
+
+    @property
+    def slices(self) -> Slices | None:
+        """Its work items by rows of the image; `None` where they are not."""
+        return None
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         """The statements it stands for, in a kernel with these parameters."""

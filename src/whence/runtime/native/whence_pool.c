@@ -468,6 +468,14 @@ uint64_t wh_pool_do(const wh_session *session, const wh_step *step, void *const 
   return 0;
 }
 
+int wh_pool_is_alone(const wh_session *session, int64_t threads) {
+  return session->own || session->pool->threads == 1 || session->pool->cores == 1 || threads == 1;
+}
+
+void wh_pool_do_part(const wh_session *session, const wh_step *step, void *const *buf, int64_t begin, int64_t end) {
+  step->kernel(buf, begin, end, session->own ? session->own->scratch : session->pool->workers[0].scratch);
+}
+
 void wh_pool_leave(const wh_session *session) {
   wh_pool *pool = session->pool;
   if (session->own) {

@@ -20,6 +20,12 @@ int wh_pool_enter(wh_pool *pool, int64_t scratch_bytes, wh_session *session);
    time is taken only if `timed`. `busy`, if not NULL, is filled by each worker that has a part in it. */
 uint64_t wh_pool_do(const wh_session *session, const wh_step *step, void *const *buf, int64_t threads, int timed, wh_busy *busy);
 
+/* Does the run have one thread, if it is to use at most so many (0: any number)? */
+int wh_pool_is_alone(const wh_session *session, int64_t threads);
+
+/* Work items [begin, end) of a step, in a run that is alone. */
+void wh_pool_do_part(const wh_session *session, const wh_step *step, void *const *buf, int64_t begin, int64_t end);
+
 void wh_pool_leave(const wh_session *session);
 
 #endif

@@ -73,6 +73,28 @@ static int is_wanted(const wh_step *step, void *const *buf) {
   return 1;
 }
 
+/* A chain, slice by slice. Each of its steps is noted as if all its work items had followed each other. */
+static uint64_t run_chain(const wh_plan *plan, const wh_chain *chain, const wh_session *session, void *const *pointers, wh_profiler *profiler,
+                          uint64_t mark) {
+  uint64_t spent[WH_LONGEST_CHAIN] = {0}, now = mark;
+  for (const wh_range *range = plan->ranges + chain->first_range, *end = range + chain->n_ranges; range < end; range++) {
+    const wh_step *step = &plan->steps[range->step];
+    wh_pool_do_part(session, step, pointers + step->first_slot, range->begin, range->end);
+    if (!profiler) continue;
+    const uint64_t since = now;
+    now = wh_now();
+    spent[range->step - chain->first] += now - since;
+  }
+  for (int64_t i = chain->first; profiler && i <= chain->last; i++) {
+    wh_busy *busy = next_busy(profiler, session->pool);
+    const uint64_t begin = mark;
+    mark += spent[i - chain->first];
+    if (busy) busy[0] = (wh_busy){begin, mark};
+    note(profiler, begin, mark, (int64_t)profiler->first_step + plan->first_step + i, 0);
+  }
+  return mark;
+}
+
 int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memory *memory, wh_profiler *profiler) {
   void **pointers = memory->pointers;
   for (int64_t i = 0; i < plan->n_slots && !first; i++) pointers[i] = wh_address(&plan->slots[i], memory);
@@ -80,7 +102,14 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
   if (wh_pool_enter(pool, plan->scratch_bytes, &session)) return WH_NO_MEMORY;
   uint64_t mark = profiler ? wh_now() : 0;
   int64_t i = first;
+  const wh_chain *chain = plan->chains, *last = chain + (wh_pool_is_alone(&session, memory->threads) ? plan->n_chains : 0);
   for (; i < plan->n_steps; i++) {
+    while (chain < last && chain->first < i) chain++;
+    if (chain < last && chain->first == i) {
+      mark = run_chain(plan, chain, &session, pointers, profiler, mark);
+      i = chain->last;
+      continue;
+    }
     const wh_step *step = &plan->steps[i];
     if (step->tasks < 1) continue; /* empty tensors: nothing runs, and the profile does not say that something did */
     void *const *buf = pointers + step->first_slot;

@@ -41,6 +41,19 @@ typedef struct {
   uint32_t wanted;      /* the step runs only if each has the value of its bit, the first the lowest. */
 } wh_step;
 
+/* Steps first to last, interleaved where one thread runs them, so that what one makes is still in the cache when the next one reads it. */
+typedef struct {
+  int64_t first, last;
+  int64_t first_range, n_ranges;
+} wh_chain;
+
+/* Work items [begin, end) of a step. */
+typedef struct {
+  int64_t step, begin, end;
+} wh_range;
+
+enum { WH_LONGEST_CHAIN = 6 }; /* steps */
+
 typedef struct {
   const wh_step *steps;
   const wh_slot *slots;
@@ -48,6 +61,9 @@ typedef struct {
   int64_t n_slots;
   int64_t scratch_bytes; /* per worker */
   int64_t first_step;    /* the number of steps[0] in the whole model, for the profile */
+  const wh_chain *chains; /* in order; steps of a chain have no conditions */
+  const wh_range *ranges;
+  int64_t n_chains;
 } wh_plan;
 
 /* When one step ran, in nanoseconds of the monotonic clock. `execution` counts runs on the profiler since its reset. */

@@ -1,0 +1,84 @@
+"""Slices of convolutions and pools: chunks of the output's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from whence.extent import is_symbolic, surely_equal
+from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover
+from whence.kernels.ir.slices import Slice, Slices
+from whence.kernels.tile import Tile
+
+
+def least_slices(tile: Tile, images: int, image_bytes: int, weight_bytes: int = 0) -> int:
+    """Into how many slices, at least, a kernel is divided whose source and results take so many
+    bytes. Each slice reads all weights again.
+    """
+    if (
+        not tile.interleaved
+        or is_symbolic(image_bytes)
+        or not surely_equal(images, 1)
+        or not tile.is_large(image_bytes)
+        or weight_bytes > tile.slice_bytes
+    ):
+        return 1
+    return -(-image_bytes // tile.slice_bytes)
+
+
+def image_slices(
+    source: str,
+    rows: Field,
+    columns: Field,
+    ends: Sequence[int],
+    tasks: Callable[[int], Iterable[tuple[int, int]]],
+) -> Slices:
+    """Slices that end behind so many pixels of the output, each with its work items."""
+    return Slices(
+        source,
+        tuple(
+            Slice(_joined(tasks(number)), _read(rows, columns, end), end)
+            for number, end in enumerate(ends)
+        ),
+    )
+
+
+def chunk_ends(cover: Cover | OpenCover, columns: Field, chunk: int) -> list[int] | None:
+    """Pixels of the output before the end of each chunk; `None` where only run time can tell."""
+    if isinstance(cover, OpenCover):
+        return None
+    return [
+        _unit_end(cover, columns, min(first + chunk, cover.units) - 1)
+        for first in range(0, cover.units, chunk)
+    ]
+
+
+def _unit_end(cover: Cover, columns: Field, unit: int) -> int:
+    if cover.axis is Axis.ROWS:
+        return (unit + 1) * columns.out
+    run = next(run for run in cover.runs if run.first <= unit < run.first + run.count)
+    start = run.start + (unit - run.first) * run.step
+    if cover.axis is Axis.TILES:
+        return start + run.shape.columns
+    return (start + run.shape.rows) * columns.out
+
+
+def _read(rows: Field, columns: Field, end: int) -> int:
+    """Pixels of the source up to the last one that so many pixels of the output are made of."""
+    if rows.size == 1:
+        return _reach(columns, end)
+    return _reach(rows, -(-end // columns.out)) * columns.size
+
+
+def _reach(field: Field, end: int) -> int:
+    last = (end - 1) * field.stride + (field.kernel - 1) * field.dilation - field.begin
+    return max(0, min(last + 1, field.size))
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for begin, end in ranges:
+        if found and found[-1][1] == begin:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return tuple(found)
