@@ -74,7 +74,8 @@ def test_a_loop(iterations: int, engine: Engine) -> None:
     )
     if iterations:
         (program,) = _programs(model)["body"] or []
-        assert program.native_steps == len(program.steps) > 0
+        assert program.steps
+        assert all(step.symbol for step in program.steps)
         # The weights that every iteration hands on are a constant of the program, and no output of
         # it.
         assert program.weights.nbytes >= W.nbytes

@@ -311,10 +311,6 @@ class Program(Explained):
     def memory(self) -> ArenaPlan:
         return self.layout.memory
 
-    @property
-    def native_steps(self) -> int:
-        return sum(bool(step.symbol) for step in self.steps)
-
     def release_constants(self) -> None:
         """Drop the constants that only kernels read from the graph, which keeps their types:
         `weights` holds them as kernels want them.

@@ -67,7 +67,7 @@ class Bodies:
         self._graph = graph
         self._engine = engine
         self._lock = threading.Lock()
-        self._known: dict[tuple[int, str], _Body | None] = {}
+        self._known: dict[tuple[int, str], Body | None] = {}
 
     def runner(
         self, node: Node, sizes: Mapping[str, int], profiler: Profiler | None = None
@@ -81,7 +81,7 @@ class Bodies:
         names = {id(body): name for name, body in node.bodies.items()}
 
         def run(body: Graph, feeds: Sequence[Value]) -> list[Value]:
-            found = self._body(self._graph[node.id], names[id(body)])
+            found = self.body(node.id, names[id(body)])
             return run_body(body, feeds) if found is None else found.run(feeds, sizes, profiler)
 
         return run
@@ -94,7 +94,7 @@ class Bodies:
         """
         if iterations.is_empty:
             return None
-        found = self._body(self._graph[iterations.node.id], "body")
+        found = self.body(iterations.node.id)
         if profiler is not None and not profiler.notes_parts:
             profiler = None
         return None if found is None else found.run_iterations(iterations, sizes, profiler)
@@ -106,48 +106,22 @@ class Bodies:
             return _SHORT if (node, "body") in self._known else ""
         return found.why
 
-    def iteration_body(
-        self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
-    ) -> IterationBody | None:
-        """The body of a Loop or Scan for operands of these types, which have sizes; `None` where it is
-        not worth compiling.
-        """
-        found = self._body(self._graph[node.id], "body")
-        return None if found is None else found.iteration_body(node, types, sizes)
-
-    def _body(self, node: Node, name: str) -> _Body | None:
-        key = (node.id, name)
+    def body(self, node_id: int, name: str = "body") -> Body | None:
+        """One of an operator's bodies; `None` where it is not worth compiling."""
+        node, key = self._graph[node_id], (node_id, name)
         with self._lock:
             if key not in self._known:
-                body = node.bodies[name]
-                is_open = node.op == CONTINUATION
-                self._known[key] = (
-                    _Body(
-                        node,
-                        body,
-                        known_inputs(self._graph, node, body),
-                        self._engine,
-                        is_open=is_open,
-                    )
-                    if is_open or _is_worth_it(node, body)
-                    else None
-                )
+                body, found = node.bodies[name], None
+                if node.op == CONTINUATION or _is_worth_it(node, body):
+                    found = Body(node, body, known_inputs(self._graph, node, body), self._engine)
+                self._known[key] = found
             return self._known[key]
 
 
-class _Body:
+class Body:
     """One body: which inputs the compiled program is given, and where outputs come from."""
 
-    def __init__(
-        self,
-        node: Node,
-        body: Graph,
-        known: KnownInputs,
-        engine: Engine,
-        *,
-        is_open: bool = False,
-    ) -> None:
-        """With `is_open`, already the first compilation is for open sizes."""
+    def __init__(self, node: Node, body: Graph, known: KnownInputs, engine: Engine) -> None:
         constants = known.constants
         self.why = ""
         """Why iterations of its loop take time in Python."""
@@ -178,8 +152,9 @@ class _Body:
             return prepare_and_build(fix_input_shapes(graph.copy(), shapes), engine.backend)
 
         def specialise(shapes: Mapping[str, Sequence[int]]) -> Program:
-            is_first = not self._executable.compilations
-            if not engine.backend.opens_dimensions or (is_first and not is_open):
+            # The sizes of a loop's body often stay what they are first, those of a continuation never.
+            is_fixed = node.op != CONTINUATION and not self._executable.compilations
+            if is_fixed or not engine.backend.opens_dimensions:
                 return built(shapes)
             try:
                 opened = build_open(lambda closed: open_dimensions(ports, shapes, closed)[1], built)
@@ -222,6 +197,7 @@ class _Body:
     def iteration_body(
         self, node: Node, types: Sequence[ValueType | None], sizes: Mapping[str, int]
     ) -> IterationBody | None:
+        """For operands of these types of a Loop or Scan; `None` where a size is not known."""
         assert self._roles is not None
         first, _ = loop_heads(node)
         shapes = []

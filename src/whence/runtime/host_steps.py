@@ -19,16 +19,15 @@ from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Node, Ref
-    from whence.graph.interpreter import RunBody, RunIterations
     from whence.ops.definition import Value
+    from whence.runtime.bodies import Bodies
 
 
 class HostSteps:
     """What of a run kernels do not do: reference steps, and the values that are not in the arena.
 
-    `run_nested` gives what runs the bodies of an operator; without it, they are interpreted.
-    `run_iterations` runs all iterations of a loop, where it can. `views` are values in the arena
-    and constants, for those who run more than once in the same.
+    `bodies` gives what is compiled of nested graphs; without it, they are interpreted. `views` are
+    values in the arena and constants, for those who run more than once in the same.
     """
 
     def __init__(
@@ -39,16 +38,14 @@ class HostSteps:
         made: Sequence[np.ndarray | None],
         before: Sequence[np.ndarray] = (),
         after: Sequence[np.ndarray] = (),
-        run_nested: Callable[[Node], RunBody] | None = None,
-        run_iterations: RunIterations | None = None,
+        bodies: Callable[[], Bodies] | None = None,
         views: dict[Ref, np.ndarray] | None = None,
     ) -> None:
         self.program = program
         details = program.details
         self._graph, self._layout = details.graph, details.layout
         self._views = {} if views is None else views
-        self._run_iterations = run_iterations
-        self._run_nested = run_nested
+        self._bodies = bodies
         self.arena = arena
         self.given = given
         self.made = made
@@ -85,7 +82,7 @@ class HostSteps:
     def do(self, step: ReferenceStep, profiler: Profiler | None) -> None:
         begin = time.monotonic_ns()
         written = 0 if profiler is None else profiler.written
-        self._evaluate(step)
+        self._evaluate(step, profiler)
         if profiler is None:
             return
         end, others = time.monotonic_ns(), profiler.since(written)
@@ -97,7 +94,7 @@ class HostSteps:
             profiler.note(begin, others[0], step.number)
             profiler.note(others[1], end, step.number)
 
-    def _evaluate(self, step: ReferenceStep) -> None:
+    def _evaluate(self, step: ReferenceStep, profiler: Profiler | None) -> None:
         # A program that is native throughout never needs the operators' definitions, which take
         # longer to load than most models take to run.
         from whence.graph.interpreter import evaluate_node
@@ -108,12 +105,17 @@ class HostSteps:
         if node.op == "Assign":
             self._assign(node, values[0])
             return
-        run_nested = self._run_nested(node) if self._run_nested and node.bodies else None
-        for index, value in enumerate(
-            evaluate_node(node, values, run_nested=run_nested, run_iterations=self._run_iterations)[
-                : len(node.outputs)
-            ]
-        ):
+        if node.bodies and self._bodies is not None:
+            bodies, sizes = self._bodies(), self.program.sizes
+            made = evaluate_node(
+                node,
+                values,
+                run_nested=bodies.runner(node, sizes, profiler),
+                run_iterations=lambda each: bodies.run_iterations(each, sizes, profiler),
+            )
+        else:
+            made = evaluate_node(node, values)
+        for index, value in enumerate(made[: len(node.outputs)]):
             ref = node.ref(index)
             place = layout.places[ref]
             # Loops hand on more than is read, and weights among it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.loop_step import LoopStep
     from whence.backends.cpu.native_iterations import NativeIterations
     from whence.building.location import Location
-    from whence.graph import Node, Ref
-    from whence.graph.interpreter import RunBody
-    from whence.graph.iterations import Iterations
+    from whence.graph import Ref
     from whence.ops.definition import Value
     from whence.runtime.host_steps import HostSteps
     from whence.runtime.iteration_roles import BodyRoles
@@ -148,7 +147,7 @@ class Instance:
                 ) < len(action.symbols):
                     if reached <= native.FAULT:
                         raise index_fault(self.program, steps.first_step + native.FAULT - reached)
-                    others = others or self._host_steps(given, made, before, after, profiler)
+                    others = others or self._host_steps(given, made, before, after)
                     others.do(
                         next(
                             step
@@ -160,13 +159,13 @@ class Instance:
             elif (loop := self._loop_step(action)) is not None:
                 loop.run(profiler)
             else:
-                others = others or self._host_steps(given, made, before, after, profiler)
+                others = others or self._host_steps(given, made, before, after)
                 others.do(action, profiler)
         if choice is not None and profile is None:
             choice.end(began)
         if len(self._writes) == len(made):
             return made
-        others = others or self._host_steps(given, made, before, after, profiler)
+        others = others or self._host_steps(given, made, before, after)
         return [others.collect(index) for index in range(len(made))]
 
     def address(self, place: Location) -> int:
@@ -195,27 +194,9 @@ class Instance:
         made: Sequence[np.ndarray | None],
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
-        profiler: Profiler | None,
     ) -> HostSteps:
         # Most models are native throughout and need none of it.
         from whence.runtime.host_steps import HostSteps
 
-        def run_nested(node: Node) -> RunBody:
-            return self.engine.bodies(self.program).runner(node, self.program.sizes, profiler)
-
-        def run_iterations(iterations: Iterations) -> Sequence[Value] | None:
-            return self.engine.bodies(self.program).run_iterations(
-                iterations, self.program.sizes, profiler
-            )
-
-        return HostSteps(
-            self.program,
-            self._arena,
-            given,
-            made,
-            before,
-            after,
-            run_nested,
-            run_iterations,
-            self._views,
-        )
+        bodies = partial(self.engine.bodies, self.program)
+        return HostSteps(self.program, self._arena, given, made, before, after, bodies, self._views)

@@ -101,7 +101,8 @@ class LoopStep:
         ):
             return None
         types = [None if ref is None else program.graph.type_of(ref) for ref in node.inputs]
-        body = engine.bodies(program).iteration_body(node, types, program.sizes)
+        found = engine.bodies(program).body(node.id)
+        body = None if found is None else found.iteration_body(node, types, program.sizes)
         iterations = (
             None if body is None else native_iterations(engine.instance(body.program), body.roles)
         )
