@@ -117,8 +117,8 @@ class CachedModel:
             else ""
         )
         self._fusion, self._device_parts = fusion, identity.parts
-        self._others: list[tuple[str, FileDigest]] = []
-        """Further files by name, as they are written in records."""
+        self._others: dict[str, FileDigest] = {}
+        """Further files in the model's folder by name, as they are written in records."""
         self._is_as_read = True
         """Are their digests of what the model was read from?"""
         self._early: tuple[PackedWeights | None, dict[str, Any] | None] = (None, None)
@@ -135,13 +135,14 @@ class CachedModel:
 
     def _interface(self, record: Mapping[str, Any]) -> Interface | None:
         try:
-            others = [(str(name), str(digest)) for name, digest in record["files"]]
+            others = dict(record["files"])
             inputs = tuple(Port(name, decode_type(kind)) for name, kind in record["inputs"])
             listed = tuple(Port(name, decode_type(kind)) for name, kind in record["listed"])
             source = str(record["source"])
         except _MISREAD:
             return None
-        found = self._digests([name for name, _ in others])
+        # Computed in the background, all at once.
+        found = {name: self.file.of_beside(name) for name in others}
         if others != _values(found) or not self._cache.has(source):
             return None
         self._others = found
@@ -151,7 +152,7 @@ class CachedModel:
         """The model was loaded just now: remember which other files it was read from, and what they
         hold.
         """
-        folder, self._others, self._is_as_read = self.path.parent, [], True
+        folder, self._others, self._is_as_read = self.path.parent, {}, True
         for file, status in graph.files.items():
             name = str(file.relative_to(folder))
             digest = self.file.of_beside(name)
@@ -159,7 +160,7 @@ class CachedModel:
                 # It changed since it was hashed, or since it was read.
                 digest = self.file.of_beside(name, anew=True)
                 self._is_as_read &= digest.is_of(status)
-            self._others.append((name, digest))
+            self._others[name] = digest
 
     def note_compiled(
         self, entries: Iterable[WrittenEntry], beside: Mapping[str, FileDigest]
@@ -174,7 +175,7 @@ class CachedModel:
 
     def is_unchanged(self) -> bool:
         """Do the model's files still hold what they held when this was made, or noted?"""
-        files = (self.file, *(each for _, each in self._others))
+        files = (self.file, *self._others.values())
         return self._is_as_read and all(each.is_current() for each in files)
 
     def program(self, shapes: Shapes, number: int = 0) -> Program | None:
@@ -319,7 +320,7 @@ class CachedModel:
         return self._record(self._program_key(shapes, number)) if self._is_known else None
 
     def _program_key(self, shapes: Shapes, number: int = 0) -> str:
-        others = [text for row in _values(self._others) for text in row]
+        others = [text for row in _values(self._others).items() for text in row]
         return cache_key(
             "program",
             self._key,
@@ -329,10 +330,6 @@ class CachedModel:
             *self._device_parts(),
             *others,
         )
-
-    def _digests(self, names: Sequence[str]) -> list[tuple[str, FileDigest]]:
-        """Of files in the model's folder, computed in the background."""
-        return [(name, self.file.of_beside(name)) for name in names]
 
     def _record(self, key: str) -> dict[str, Any] | None:
         content = self._cache.map(key)
@@ -346,7 +343,7 @@ class CachedModel:
         if packed.nbytes > _LARGEST:
             from whence.building.weights_recipe import encode_recipe
 
-            pieces = encode_recipe(packed, self.path, [name for name, _ in self._others])
+            pieces = encode_recipe(packed, self.path, list(self._others))
             if pieces is None or sum(size for _, size in packed.ranges) > _LARGEST:
                 return None
             record["ranges"] = packed.ranges
@@ -375,7 +372,7 @@ class CachedModel:
             pieces = self._cache.map(str(record["pieces"]))
             if pieces is None:
                 return None
-            files = {name: each.path for name, each in self._others}
+            files = {name: each.path for name, each in self._others.items()}
             files[self.path.name] = self.path
             return decode_recipe(size, record["ranges"], content, _loaded(pieces), files)
         return None if size else PackedWeights.of(aligned_bytes(0))
@@ -439,9 +436,9 @@ def _decoded(content: memoryview) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _values(files: Sequence[tuple[str, FileDigest]]) -> list[tuple[str, str]]:
+def _values(files: Mapping[str, FileDigest]) -> dict[str, str]:
     """Their digests; of one that cannot be read, nothing."""
-    return [(name, each.value) for name, each in files]
+    return {name: each.value for name, each in files.items()}
 
 
 def _loaded(content: memoryview) -> Any:
