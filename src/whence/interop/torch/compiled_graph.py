@@ -58,8 +58,7 @@ class CompiledGraph:
         self._compiled: dict[tuple[int, ...], tuple[list[int], _Compiled]] = {}
         self._last: tuple[ParameterState, _Compiled] | None = None
         """The parameters of the last call, and what ran it."""
-        output = next(node for node in lowered.nodes if node.op == "output")
-        self._results = list(output.args[0])
+        self._results = list(lowered.output_node().args[0])
         self._n_made = sum(map(_is_made, self._results))
         self._are_tensors = all(map(_is_tensor, self._results))
         self._shared = shared_results(lowered)

@@ -60,7 +60,7 @@ def _table() -> Mapping[Any, Any]:
 
 def _names_of_inputs(lowered: FxGraph, names: Sequence[str]) -> list[str]:
     """Of the lowered graph, as the user calls them."""
-    nodes = [node.name for node in lowered.nodes if node.op == "placeholder"]
+    nodes = [node.name for node in lowered.find_nodes(op="placeholder")]
     return [
         node if index is None else names[index]
         for node, index in zip(nodes, input_positions(lowered), strict=True)

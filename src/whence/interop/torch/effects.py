@@ -29,7 +29,7 @@ def is_free_of_effects(lowered: FxGraph, example_inputs: Sequence[Any]) -> bool:
     positions = input_positions(lowered)
     if positions != list(range(len(example_inputs))):
         return False
-    (output,) = (node for node in lowered.nodes if node.op == "output")
+    output = lowered.output_node()
     try:
         known = torch._guards.TracingContext.get().fw_metadata
         return (
@@ -54,7 +54,7 @@ def input_positions(lowered: FxGraph) -> list[int | None]:
     """Which input of the traced graph each input of the lowered one is. Arguments that share
     memory, and are written to, become one input, which is none of them.
     """
-    described = [node.meta.get("desc") for node in lowered.nodes if node.op == "placeholder"]
+    described = [node.meta.get("desc") for node in lowered.find_nodes(op="placeholder")]
     if not any(described):
         return list(range(len(described)))
     found = [getattr(each, "idx", None) for each in described]
@@ -63,9 +63,8 @@ def input_positions(lowered: FxGraph) -> list[int | None]:
 
 def written_inputs(lowered: FxGraph) -> frozenset[int]:
     """The inputs of the traced graph that it writes to: their new values are among its results."""
-    output = next(node for node in lowered.nodes if node.op == "output")
     found = set()
-    for description in output.meta.get("desc") or ():
+    for description in lowered.output_node().meta.get("desc") or ():
         written = getattr(description, "mutated_input", None)
         if written is not None and hasattr(written, "idx"):
             found.add(int(written.idx))

@@ -13,8 +13,8 @@ from whence.ops.definition import Value
 from whence.runtime.executable import Executable
 
 
-class _Argument(NamedTuple):
-    """A leaf of the arguments of a call."""
+class _Leaf(NamedTuple):
+    """A leaf of the arguments of a call, or of what it returns."""
 
     name: str
     is_constant: bool
@@ -23,14 +23,8 @@ class _Argument(NamedTuple):
     """What it was then."""
     is_input: bool
     """The size of a tensor that is given is no input of its own."""
-
-
-class _Result(NamedTuple):
-    """A leaf of what a call returns: a constant, a plain number or a tensor."""
-
-    is_constant: bool
-    value: Any
     is_number: bool
+    """Not a tensor."""
 
 
 class TorchExecutable(Executable):
@@ -43,8 +37,8 @@ class TorchExecutable(Executable):
     # Read from the program once: its signature lists every parameter of the module, so that a call
     # that goes through it takes longer the larger the module is, and its call_spec makes a class
     # whenever it is asked for, which takes a tenth of a millisecond.
-    _arguments: tuple[_Argument, ...] = ()
-    _leaves: tuple[_Result, ...] = ()
+    _arguments: tuple[_Leaf, ...] = ()
+    _made: tuple[_Leaf, ...] = ()
     _in_spec: Any = None
     _out_spec: Any = None
     _takes_leaves = False
@@ -58,8 +52,9 @@ class TorchExecutable(Executable):
         own = cls(compiled.inputs, compiled.engine, compiled._specialise, lambda: compiled.graph)
         own._programs = compiled._programs
         own._program = program
-        own._arguments = _arguments_of(program, {port.name for port in compiled.inputs})
-        own._leaves = _results_of(program)
+        signature, names = program.graph_signature, {port.name for port in compiled.inputs}
+        own._arguments = _leaves_of(signature.input_specs, "USER_INPUT", names)
+        own._made = _leaves_of(signature.output_specs, "USER_OUTPUT")
         own._in_spec, own._out_spec = program.call_spec
         leaves = tuple(range(len(own._arguments)))
         own._takes_leaves = _pytree.tree_flatten((leaves, {}))[1] == own._in_spec
@@ -143,32 +138,24 @@ class TorchExecutable(Executable):
         made = iter(outputs)
         return [
             leaf.value if leaf.is_constant else as_given(next(made), is_number=leaf.is_number)
-            for leaf in self._leaves
+            for leaf in self._made
         ]
 
 
-def _arguments_of(program: Any, inputs: Set[str]) -> tuple[_Argument, ...]:
+def _leaves_of(
+    specs: Sequence[Any], kind: str, inputs: Set[str] = frozenset()
+) -> tuple[_Leaf, ...]:
+    """Those of one kind in the signature of a program."""
     return tuple(
-        _Argument(
+        _Leaf(
             spec.arg.name,
             constant := type(spec.arg).__name__ == "ConstantArgument",
             spec.arg.value if constant else None,
             spec.arg.name in inputs,
-        )
-        for spec in program.graph_signature.input_specs
-        if spec.kind.name == "USER_INPUT"
-    )
-
-
-def _results_of(program: Any) -> tuple[_Result, ...]:
-    return tuple(
-        _Result(
-            constant := type(spec.arg).__name__ == "ConstantArgument",
-            spec.arg.value if constant else None,
             type(spec.arg).__name__.startswith("Sym"),
         )
-        for spec in program.graph_signature.output_specs
-        if spec.kind.name == "USER_OUTPUT"
+        for spec in specs
+        if spec.kind.name == kind
     )
 
 

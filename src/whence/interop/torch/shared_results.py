@@ -44,12 +44,8 @@ class SharedResults:
 
 def shared_results(lowered: FxGraph) -> list[SharedResults]:
     """Those of a graph with fixed sizes; where sizes are open, where views lie is not known."""
-    inputs = {
-        key
-        for node in lowered.nodes
-        if node.op == "placeholder" and (key := _storage(node)) is not None
-    }
-    output = next(node for node in lowered.nodes if node.op == "output")
+    inputs = {_storage(node) for node in lowered.find_nodes(op="placeholder")}
+    output = lowered.output_node()
     results = list(output.args[0])
     described = output.meta.get("desc") or [None] * len(results)
     groups: dict[Any, list[_View]] = {}
