@@ -124,7 +124,7 @@ def dimensions_of_graph(graph: Graph) -> Dimensions | None:
 
 def input_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
     return tuple(
-        _block(graph, node.name, node.ref())
+        block_of(graph, node.name, node.ref())
         if layout.places[node.ref()].region is MemoryRegion.INPUT
         else None
         for node in graph.inputs
@@ -133,15 +133,14 @@ def input_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]
 
 def output_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
     return tuple(
-        _block(graph, node.name, ref)
-        if ref is not None and layout.places.get(ref) == Location(MemoryRegion.OUTPUT, index)
+        block_of(graph, node.name, ref)
+        if layout.places.get(ref := node.first_input) == Location(MemoryRegion.OUTPUT, index)
         else None
         for index, node in enumerate(graph.outputs)
-        for ref in node.inputs
     )
 
 
-def _block(graph: Graph, name: str, ref: Ref) -> Block:
+def block_of(graph: Graph, name: str, ref: Ref) -> Block:
     kind = graph.type_of(ref)
     assert isinstance(kind, TensorType)
     assert kind.static_shape is not None

@@ -8,7 +8,8 @@ import numpy as np
 
 from whence.building.allocate import is_planned, nbytes, root
 from whence.building.memory_layout import Aliasing, MemoryLayout
-from whence.building.program import Block, Variable
+from whence.building.program import Variable
+from whence.building.program_parts import block_of
 from whence.building.reference_fallback import shared_views
 from whence.building.weights import Weights
 from whence.graph import Graph, Node
@@ -16,7 +17,6 @@ from whence.graph.state import GIVEN, initial_value
 from whence.kernels.group import Group
 from whence.kernels.loops.copy_parts import lower_copy_parts
 from whence.kernels.lower import Step
-from whence.types import TensorType
 
 
 def assignments(graph: Graph, steps: Sequence[Step], aliasing: Aliasing) -> list[Step]:
@@ -63,12 +63,10 @@ def variables_of(graph: Graph, layout: MemoryLayout, weights: Weights) -> tuple[
     assigned = {node.attrs["variable"] for node in graph.assigns}
     found = []
     for index, node in enumerate(graph.variables):
-        kind = node.type
-        assert isinstance(kind, TensorType)
         pattern = _pattern(node)
         found.append(
             Variable(
-                Block(node.name, kind.dtype.numpy, kind.static_shape or ()),
+                block_of(graph, node.name, node.ref()),
                 weights.bytes_at(pattern) if pattern.size else 0,
                 pattern.size,
                 node.name in assigned,

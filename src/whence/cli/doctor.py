@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import ctypes
 from collections.abc import Callable
 from typing import Annotated
 
@@ -91,7 +91,6 @@ def _compiler() -> str:
     target = Target.default()
     toolchain = Toolchain(target)
     library = toolchain.build_library([SourceUnit("doctor", _PROBE)])
-    ctypes = importlib.import_module("ctypes")
     answer = ctypes.CDLL(str(library)).whence_doctor()
     if answer != 42:
         raise OSError(f"compiled code returned {answer}, not 42")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from whence.backends.cpu.segments import step_templates
 from whence.building.aligned_memory import ALIGNMENT
@@ -101,26 +99,16 @@ class CpuGenerator(CodeGenerator):
 
     def assemble(self, lowered: Lowered, progress: Progress | None) -> Program:
         # Constants are packed while the compiler runs.
-        with self._compiling(lowered.rendered, progress) as library:
-            return self._assembled(lowered, library)
-
-    @contextmanager
-    def _compiling(
-        self, rendered: Rendered, progress: Progress | None
-    ) -> Iterator[Callable[[], Library | None]]:
-        """The library of the units, for whoever asks once it is needed."""
-        if not rendered.units or not self.load:
-            yield lambda: None
-            return
-
-        def compiled() -> Path:
-            if rendered.finish_compiling is not None:
-                rendered.finish_compiling(progress)
-            return self.toolchain.build_library(rendered.units, progress=progress)
-
         with ThreadPoolExecutor(1) as background:
-            made = background.submit(compiled)
-            yield lambda: Library(made.result())
+            made = background.submit(self._compiled, lowered.rendered, progress)
+            return self._assembled(lowered, made.result)
+
+    def _compiled(self, rendered: Rendered, progress: Progress | None) -> Library | None:
+        if not rendered.units or not self.load:
+            return None
+        if rendered.finish_compiling is not None:
+            rendered.finish_compiling(progress)
+        return Library(self.toolchain.build_library(rendered.units, progress=progress))
 
     def _assembled(self, lowered: Lowered, compiled: Callable[[], Library | None]) -> Program:
         graph, layout = lowered.graph, lowered.layout

@@ -121,11 +121,8 @@ class OpenClBackend(Backend):
         return instance.run(inputs, queue, profiler, state, taken)
 
     def _outputs(self, program: Program, out: Sequence[Value]) -> list[DeviceMemory | None]:
-        ports = [
-            Port(node.name, program.graph.type_of(ref))
-            for node in program.graph.outputs
-            if (ref := node.inputs[0]) is not None
-        ]
+        graph = program.graph
+        ports = [Port(node.name, graph.type_of(node.first_input)) for node in graph.outputs]
         if not isinstance(out, list | tuple) or len(out) != len(ports):
             raise InputError(
                 f"out= takes a list of {len(ports)}, for each output memory of the device or None:"
