@@ -60,6 +60,14 @@ def leaky(alpha: float) -> Callable[[GraphBuilder, Symbol], Symbol]:
     return lambda build, x: build.op("LeakyRelu", x, alpha=alpha)
 
 
+def power(size: int) -> Callable[[GraphBuilder, Symbol], Symbol]:
+    def layer(build: GraphBuilder, x: Symbol) -> Symbol:
+        known = build.op("DimensionValue", value=(size,), scalar=1, to=int(DType.I64))
+        return build.op("Pow", x, known)
+
+    return layer
+
+
 def test_equal_layers_share_code_and_keep_their_identity() -> None:
     result = layers(dense(1, "first"), dense(2, "second"))
     first, _, second, _ = result.entries
@@ -75,6 +83,7 @@ def test_equal_layers_share_code_and_keep_their_identity() -> None:
     ("one", "other"),
     [
         pytest.param(plus(1), plus(2), id="scalar values are code"),
+        pytest.param(power(3), power(4), id="values of the dimensions"),
         pytest.param(leaky(0.1), leaky(0.1 + 1e-12), id="attributes to the last bit"),
         pytest.param(
             lambda b, x: b.op(

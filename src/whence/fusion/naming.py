@@ -73,9 +73,8 @@ def structural_key(
         f"input {graph.type_of(ref)} {'stored' if graph[ref.node].is_const else 'computed'}"
         for ref in inputs
     ]
-    lines += [
-        f"const {const.type} {_attr(const.value)}" for const in consts if const.value is not None
-    ]
+    values = [(const.type, const.known_value) for const in consts]
+    lines += [f"const {kind} {_attr(value)}" for kind, value in values if value is not None]
     for index, node in enumerate(members):
         # A constant may be data to one operator and part of the code to another, so both its names
         # are told.
