@@ -350,11 +350,7 @@ def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]
         transpose = producer_of(graph, ref, "Transpose")
         if ref is not None and transpose is not None and perm_of(graph, transpose) == perm:
             transposes[ref] = transpose
-    values = {
-        ref: transpose.inputs[0]
-        for ref, transpose in transposes.items()
-        if transpose.inputs[0] is not None
-    }
+    values = {ref: transpose.first_input for ref, transpose in transposes.items()}
     transposed = rewritten(graph, node, values, perm)
     assert transposed is not None
     edit = rewriter.edit(*transposes.values(), node, rule="f(transpose(x)) = transpose(f(x))")

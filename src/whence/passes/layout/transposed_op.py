@@ -51,11 +51,6 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
     definition = lookup(node.op)
     if node.bodies:
         return None
-    if definition.is_(Trait.CODES):
-        return _quantise(graph, node, sources, perm)
-    # A table has no axis in common with the data, a scale the last one.
-    if node.is_a("LookUp", "FixedPointScale"):
-        return _with_parameters(graph, node, sources, perm)
     if definition.by_element or node.op == "Where":
         inputs = _operands(graph, node.inputs, sources, perm)
         return None if inputs is None else Rewritten(inputs, node.attrs, perm)
@@ -66,6 +61,11 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
     if first is None or first not in sources or any(ref in sources for ref in node.inputs[1:]):
         return None
     data, rest = sources[first], node.inputs[1:]
+    if definition.is_(Trait.CODES):
+        return _quantise(graph, node, data, perm)
+    # A table has no axis in common with the data, a scale the last one.
+    if node.is_a("LookUp", "FixedPointScale"):
+        return _with_parameters(graph, node, data, perm)
     if node.op == "DynamicQuantizeLinear":
         return Rewritten((data,), node.attrs, perm)
     if definition.is_(Trait.SAME_AXIS):
@@ -217,30 +217,17 @@ def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
     return Rewritten(tuple(inputs), node.attrs, perm)
 
 
-def _quantise(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
+def _quantise(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     """One scale for all, or one for each element of an axis; blocks stay where they are."""
-    data = node.inputs[0]
     scale = shape_of(graph, node.operand("y_scale", "x_scale"))
-    if (
-        data is None
-        or data not in sources
-        or scale is None
-        or len(scale) > 1
-        or get_int(node.attrs, "block_size", 0)
-    ):
+    if scale is None or len(scale) > 1 or get_int(node.attrs, "block_size", 0):
         return None
     single = not scale or scale[0] == 1
-    return Rewritten(
-        (sources[data], *node.inputs[1:]), node.attrs if single else _with_axis(node, 1, perm), perm
-    )
+    attrs = node.attrs if single else _with_axis(node, 1, perm)
+    return Rewritten((data, *node.inputs[1:]), attrs, perm)
 
 
-def _with_parameters(
-    graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm
-) -> Rewritten | None:
-    data = node.inputs[0]
-    if data is None or data not in sources or any(ref in sources for ref in node.inputs[1:]):
-        return None
+def _with_parameters(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     shapes = [shape_of(graph, ref) for ref in node.inputs[1:]]
     if (
         node.op == "FixedPointScale"
@@ -248,4 +235,4 @@ def _with_parameters(
         and any(shape is None or any(not same_dim(dim, 1) for dim in shape) for shape in shapes)
     ):
         return None
-    return Rewritten((sources[data], *node.inputs[1:]), node.attrs, perm)
+    return Rewritten((data, *node.inputs[1:]), node.attrs, perm)

@@ -12,6 +12,7 @@ not widened. A model that does no heavy work in half precision is left as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def _is_half(graph: Graph, node: Node) -> bool:
     return any(_half_of(kind) for kind in (*(graph.type_of(ref) for ref in refs), *node.outputs))
 
 
-def _half_of(kind: ValueType) -> bool:
+def _half_of(kind: ValueType) -> TypeGuard[TensorType]:
     return isinstance(kind, TensorType) and kind.dtype in HALF
 
 
@@ -118,14 +119,7 @@ def _widen(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
     )
     taken: dict[Ref, Ref] = {}
     inputs = [None if ref is None else _widened(edit, ref, wide, taken) for ref in node.inputs]
-    types = [
-        (
-            TensorType(DType.F32, kind.shape)
-            if isinstance(kind, TensorType) and kind.dtype in HALF
-            else kind
-        )
-        for kind in node.outputs
-    ]
+    types = [TensorType(DType.F32, kind.shape) if _half_of(kind) else kind for kind in node.outputs]
     parents = (*consts_with_origin(graph, node.inputs), node)
     inner = edit.node(
         node.op,
@@ -140,7 +134,7 @@ def _widen(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
     made: dict[Ref, Ref] = {}
     for index, kind in enumerate(node.outputs):
         result = inner.ref(index)
-        if isinstance(kind, TensorType) and kind.dtype in HALF:
+        if _half_of(kind):
             if not exact:
                 result = edit.node(
                     "RoundTo",
@@ -173,7 +167,6 @@ def _widened(edit: Edit, ref: Ref, wide: dict[Ref, Ref], taken: dict[Ref, Ref]) 
     if value is not None:
         taken[ref] = edit.const(np.asarray(value).astype(np.float32))
     else:
-        assert isinstance(kind, TensorType)
         taken[ref] = edit.node(
             "Cast",
             [ref],
