@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from whence.fusion.groups import MissedFusion, MissReason
-from whence.fusion.patterns import opaque_here, same_shape
+from whence.fusion.patterns import opaque_here
 from whence.fusion.wiring import Wiring
 from whence.graph.escaping import escape
 from whence.ops.definition import Pattern
+from whence.passes.operands import same_shape
 
 _SENTENCES: Mapping[MissReason, str] = {
     MissReason.OPAQUE_PRODUCER: "producer is opaque ({producer})",

@@ -30,10 +30,11 @@ import enum
 from whence.fusion.explain import nnvm_miss
 from whence.fusion.groups import Decision, FusibleGroups, MissedFusion, make_groups
 from whence.fusion.operands import is_inlined
-from whence.fusion.patterns import PatternOf, operator_pattern, same_shape
+from whence.fusion.patterns import PatternOf, operator_pattern
 from whence.fusion.wiring import Wiring, wire
 from whence.graph import Graph
 from whence.ops.definition import Pattern
+from whence.passes.operands import same_shape
 
 _NONE = -1
 

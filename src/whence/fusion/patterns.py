@@ -12,8 +12,7 @@ from whence.fusion.operands import is_parameter
 from whence.graph import Node
 from whence.ops.definition import OpClass, Pattern
 from whence.ops.registry import REGISTRY
-from whence.types import DType, Shape, TensorType, ValueType
-from whence.types import same_shape as shapes_agree
+from whence.types import DType, TensorType, ValueType
 
 PatternOf: TypeAlias = Callable[[Node], Pattern]
 
@@ -58,12 +57,13 @@ def opaque_here(node: Node) -> MissReason | None:
     kinds: list[ValueType] = list(node.outputs)
     if graph is not None:
         kinds += [graph.type_of(ref) for ref in node.inputs if ref is not None]
-    if any(not isinstance(kind, TensorType) or kind.dtype is DType.STRING for kind in kinds):
+    tensors = [kind for kind in kinds if isinstance(kind, TensorType)]
+    if len(tensors) < len(kinds) or any(kind.dtype is DType.STRING for kind in tensors):
         return MissReason.NOT_NUMBERS
+    # A dimension that has a name is as good as a number: two of one name are equal.
     if any(
-        known_shape(kind) is None
-        or (isinstance(kind, TensorType) and kind.dtype is DType.UNDEFINED)
-        for kind in kinds
+        kind.shape is None or None in kind.shape or kind.dtype is DType.UNDEFINED
+        for kind in tensors
     ):
         return MissReason.NOT_STATIC
     if graph is not None and registered_pattern(node) is not Pattern.OPAQUE:
@@ -71,18 +71,3 @@ def opaque_here(node: Node) -> MissReason | None:
             if ref is not None and is_parameter(node, index) and graph.known_value(ref) is None:
                 return MissReason.NOT_STATIC
     return None
-
-
-def known_shape(kind: ValueType) -> Shape | None:
-    """The shape when every dimension is a number or has a name. Two dimensions of one name are
-    equal.
-    """
-    if not isinstance(kind, TensorType) or kind.shape is None or None in kind.shape:
-        return None
-    return kind.shape
-
-
-def same_shape(first: ValueType, second: ValueType) -> bool:
-    """Are the shapes surely equal?"""
-    shape = known_shape(first)
-    return shape is not None and shapes_agree(shape, known_shape(second))

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from whence.fusion.operands import is_always_inlined, is_inlined
-from whence.fusion.patterns import PatternOf, same_shape
+from whence.fusion.patterns import PatternOf
 from whence.graph import Graph, Node
 from whence.graph.state import BOUNDARY
 from whence.ops.definition import Pattern
+from whence.passes.operands import same_shape
 
 
 def is_operator(node: Node) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from whence.graph import Graph, Node, Ref
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
-from whence.types import DType, Shape, TensorType
+from whence.types import DType, Shape, TensorType, ValueType
 from whence.types import same_dim as dims_agree
 from whence.types import same_shape as shapes_agree
 
@@ -93,11 +93,11 @@ def is_exact_attribute(number: float, dtype: DType) -> bool:
     return bool(np.isfinite(stored)) and (dtype is not DType.F64 or stored == number)
 
 
-def same_shape(left: TensorType | None, right: TensorType | None) -> bool:
+def same_shape(left: ValueType | None, right: ValueType | None) -> bool:
     """Are both shapes certainly equal? A dimension that both call by one name is."""
     return (
-        left is not None
-        and right is not None
+        isinstance(left, TensorType)
+        and isinstance(right, TensorType)
         and left.shape is not None
         and shapes_agree(left.shape, right.shape)
         and None not in left.shape

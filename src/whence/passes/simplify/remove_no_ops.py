@@ -26,11 +26,12 @@ from whence.graph.search import producer_of
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints, is_filled_with
+from whence.passes.operands import same_shape
 from whence.passes.parameters import limits, reduced_axes
 from whence.passes.pattern import dtype_of, shape_of
 from whence.passes.simplify.forward_sweep import ForwardSweep
 from whence.provenance import Reason
-from whence.types import DType, OptionalType, TensorType, same_dim, same_shape
+from whence.types import DType, OptionalType, same_dim
 
 # Exporters write "to the end" as the largest 32- or 64-bit number.
 _TO_THE_END = 2**31 - 1
@@ -67,13 +68,7 @@ class RemoveNoOps(Pass):
 
 def _same_shape(graph: Graph, node: Node) -> bool:
     """Is the shape certain to be the same before and after?"""
-    before, kind = shape_of(graph, node.inputs[0]), node.outputs[0]
-    return (
-        before is not None
-        and None not in before
-        and isinstance(kind, TensorType)
-        and same_shape(before, kind.shape)
-    )
+    return same_shape(graph.tensor_type(node.inputs[0]), node.type)
 
 
 def _is_read(graph: Graph, node: Node, index: int) -> bool:
