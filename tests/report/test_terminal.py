@@ -153,6 +153,19 @@ def test_on_a_narrow_terminal_an_operator_ends_in_its_kernel_and_modules_have_no
     assert found.findings[0].title in " ".join(narrow.split())
 
 
+@pytest.mark.parametrize("by", ["op", "kernel"])
+def test_what_a_kernel_runs_into_is_no_markup(profile: Profile, by: str) -> None:
+    """A profile may come from anybody."""
+    sources = tuple(
+        dataclasses.replace(row, bound="[/red]", of_peak=0.5) for row in profile.sources
+    )
+    kernels = tuple(
+        dataclasses.replace(row, bound="[/red]", least_ns=1.0) for row in profile.kernels
+    )
+    odd = dataclasses.replace(profile, sources=sources, kernels=kernels)
+    assert "[/red]" in printed(odd, 200, by)
+
+
 def test_modules_with_short_names_have_a_column(profile: Profile) -> None:
     rows = tuple(dataclasses.replace(row, name=f"n{row.id}") for row in profile.sources)
 

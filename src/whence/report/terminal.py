@@ -15,7 +15,7 @@ from rich.text import Text
 
 from whence.attribution.outcome_text import tail
 from whence.attribution.profile import COMPILED_FOR, Profile, module_of
-from whence.attribution.rows import RowGroup, SourceRow
+from whence.attribution.rows import KernelRow, RowGroup, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.attribution.throughput import Throughput
 from whence.graph.escaping import escape, fit, shorten
@@ -254,14 +254,8 @@ def in_unit(amount: float, units: Mapping[str, float]) -> str:
 
 def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRow]) -> None:
     table = _table()
-    rated = any(row.of_peak for row in rows)
-    taken = 26
-    if rated:
-        table.add_column("of peak", justify="right", no_wrap=True, min_width=_RATE_WIDTH)
-        taken += _RATE_WIDTH + 2
-    if bounded := rated and console.width >= _WIDE:
-        table.add_column("bound", no_wrap=True, style="dim")
-        taken += max(len("bound"), *(len(row.bound) for row in rows)) + 2
+    rates = _Rates(table, console, rows)
+    taken = 26 + rates.width
     modules = [_module_beside(row) for row in rows]
     longest = max((len(escape(row.name)) for row in rows), default=8)
     spare = console.width - taken - min(longest, console.width // 3) - _LEAST_BECAME
@@ -275,7 +269,7 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
         table.add_column("module", no_wrap=True, overflow="ellipsis")
     table.add_column(_BECAME, no_wrap=True, overflow="ellipsis", style="dim")
     taken += module_width + 2 if module_width else 0
-    room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
+    room = max(rates.least_room, console.width - taken)
     ends = max((len(_end(escape(row.became))) for row in rows), default=0)
     ends = max(ends, len(_BECAME))
     name_width = min(longest, max(room * 3 // 5, room - ends))
@@ -292,10 +286,8 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
             inserted = f", {row.inserted_ns / row.time_ns:.0%} of it layout changes"
         outcome = _fit_became(row.became, inserted, room - name_width)
         beside = (Text(fit(module, module_width)),) if module_width else ()
-        rate = ((of_peak(row.of_peak),) if rated else ()) + ((row.bound,) if bounded else ())
-        table.add_row(
-            *_times(profile, row.time_ns, row.share), *rate, Text(name), *beside, Text(outcome)
-        )
+        times = _times(profile, row.time_ns, row.share)
+        table.add_row(*times, *rates.cells(row), Text(name), *beside, Text(outcome))
     console.print(table)
 
 
@@ -346,40 +338,54 @@ def _print_kernels(console: Console, profile: Profile, groups: Sequence[RowGroup
     table = _table()
     kernels = {f"{kernel.id} {kernel.name}": kernel for kernel in profile.kernels}
     rows = [kernels[group.key] for group in groups]
-    rated = any(kernel.of_peak for kernel in rows)
-    wide = rated and console.width >= _WIDE
-    taken = 32
-    if rated:
-        table.add_column("of peak", justify="right", no_wrap=True, min_width=_RATE_WIDTH)
-        taken += _RATE_WIDTH + 2
-    if wide:
-        for name in ("GFLOP/s", "GB/s"):
-            table.add_column(name, justify="right", no_wrap=True, min_width=_RATE_WIDTH)
-        table.add_column("bound", no_wrap=True, style="dim")
-        taken += 2 * (_RATE_WIDTH + 2) + max(len("bound"), *(len(row.bound) for row in rows)) + 2
+    rates = _Rates(table, console, rows, "GFLOP/s", "GB/s")
     table.add_column("#", justify="right")
     table.add_column("operators", no_wrap=True, overflow="ellipsis")
     table.add_column("makes", no_wrap=True, style="dim")
     names = {row.id: row.name for row in profile.sources}
-    room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
-    widest = max((len(kernels[group.key].shape) for group in groups), default=0)
-    shape_width = min(widest, room // 2)
-    for group in groups:
-        kernel = kernels[group.key]
+    room = max(rates.least_room, console.width - 32 - rates.width)
+    shape_width = min(max((len(row.shape) for row in rows), default=0), room // 2)
+    for group, kernel in zip(groups, rows, strict=True):
         parts = sorted(kernel.origin, key=lambda part: -part.time_ns)
         first, *others = [names[part.id] for part in parts]
         text = ", ".join([first, *(tail(name, first) for name in others)])
-        rate = (of_peak(kernel.of_peak),) if rated else ()
-        more = (_rate(kernel.gflops), _rate(kernel.gbytes), kernel.bound) if wide else ()
         table.add_row(
             *_times(profile, group.time_ns, group.share),
-            *rate,
-            *more,
+            *rates.cells(kernel, _rate(kernel.gflops), _rate(kernel.gbytes)),
             str(kernel.id),
             Text(_from_left(text, room - shape_width)),
             Text(fit(kernel.shape, shape_width)),
         )
     console.print(table)
+
+
+class _Rates:
+    """Columns for how close rows come to the machine's peak, where that is known; and on a wide
+    terminal for these figures, and for what they run into.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        console: Console,
+        rows: Sequence[SourceRow] | Sequence[KernelRow],
+        *figures: str,
+    ) -> None:
+        self._is_known = any(row.of_peak for row in rows)
+        self._is_wide = self._is_known and console.width >= _WIDE
+        names = ["of peak"] * self._is_known + [*figures] * self._is_wide
+        for name in names:
+            table.add_column(name, justify="right", no_wrap=True, min_width=_RATE_WIDTH)
+        self.width = len(names) * (_RATE_WIDTH + 2)
+        self.least_room = _LEAST_WIDTH - (_RATE_WIDTH if self._is_known else 0)
+        """That the names beside them have."""
+        if self._is_wide:
+            table.add_column("bound", no_wrap=True, style="dim")
+            self.width += max(len("bound"), *(len(row.bound) for row in rows)) + 2
+
+    def cells(self, row: SourceRow | KernelRow, *figures: str) -> tuple[str | Text, ...]:
+        share = (of_peak(row.of_peak),) if self._is_known else ()
+        return (*share, *figures, Text(escape(row.bound))) if self._is_wide else share
 
 
 def _rate(rate: float) -> str:
