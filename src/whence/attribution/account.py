@@ -22,6 +22,10 @@ class Span(NamedTuple):
     end: int
     """and the caller knew."""
 
+    @property
+    def elapsed(self) -> int:
+        return self.end - self.begin
+
 
 @dataclass(frozen=True, slots=True)
 class RunAccount:
@@ -50,7 +54,7 @@ def account(
 
     Samples may not lie outside the run or overlap; should they, what is too much is cut off.
     """
-    begin, wall = span.begin, max(0, span.end - span.begin)
+    begin, wall = span.begin, max(0, span.elapsed)
     order = np.argsort(samples["begin"], kind="stable")
     steps = samples["step"][order].astype(np.int64)
     starts = np.clip(samples["begin"][order].astype(np.int64) - begin, 0, wall)

@@ -83,24 +83,27 @@ class Measurement:
 
     def stored_runs(self, step: int) -> list[int]:
         """What a step took in as many runs as a profile keeps, evenly among those there are."""
-        runs = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
+        runs = _of_step(self.per_run_ns, step)
         places = np.linspace(0, len(runs) - 1, min(len(runs), _STORED_RUNS)).round().astype(int)
         return [int(time) for time in runs[places]]
 
     def shortest_busy(self, step: int) -> list[int]:
         """The shortest times that all threads worked at a step."""
-        runs = self.busy_runs_ns[:, step] if len(self.busy_runs_ns) else np.zeros(0)
-        return [int(time) for time in np.sort(runs)[:_STORED_SHORTEST]]
+        return [int(time) for time in np.sort(_of_step(self.busy_runs_ns, step))[:_STORED_SHORTEST]]
 
     def busy_quantiles(self, step: int) -> list[int]:
         """Quantiles of the times that all threads worked at a step."""
-        runs = self.busy_runs_ns[:, step] if len(self.busy_runs_ns) else np.zeros(0)
+        runs = _of_step(self.busy_runs_ns, step)
         return [int(time) for time in quantiles(runs)] if len(runs) else []
 
     def usual_ns(self, step: int) -> int:
         """The usual time of a step in a run: in a median run, or in one of those that were kept."""
-        runs_ns = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
-        return int(np.median(runs_ns)) if len(runs_ns) else 0
+        runs = _of_step(self.per_run_ns, step)
+        return int(np.median(runs)) if len(runs) else 0
+
+
+def _of_step(times: np.ndarray, step: int) -> np.ndarray:
+    return times[:, step] if len(times) else np.zeros(0)
 
 
 def _why(program: Program, step: ProgramStep, shown: Callable[[Program, int], str] | None) -> str:

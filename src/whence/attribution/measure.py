@@ -137,17 +137,16 @@ class ProfiledRuns:
         inputs: Mapping[str, Value] | SampleInputs | Value | None = None,
     ) -> None:
         graph, engine = executable.graph, executable.engine
+        self._executable, self._guessed = executable, ""
         if inputs is None:
             inputs = working_inputs(executable)
-        sample = inputs if isinstance(inputs, SampleInputs) else None
-        self._values = bind_inputs(
-            graph, inputs.values if isinstance(inputs, SampleInputs) else inputs
-        )
-        self._places = InputPlaces(self._values)
-        self._executable = executable
-        self._guessed = sample.options if sample is not None and sample.guessed else ""
-        if sample is None:
+        if isinstance(inputs, SampleInputs):
+            self._guessed = inputs.options if inputs.guessed else ""
+            self._values = bind_inputs(graph, inputs.values)
+        else:
+            self._values = bind_inputs(graph, inputs)
             executable(*self._values)
+        self._places = InputPlaces(self._values)
         # Behind that run, which may bring a program for these sizes alone into use.
         self._program = executable.program_for(self._values)
         self._shapes = {
@@ -181,7 +180,7 @@ class ProfiledRuns:
 
     def run(self) -> None:
         """One that is not profiled, to tell what profiling costs."""
-        self._unprofiled.append(_elapsed(self._timed(self._plain)))
+        self._unprofiled.append(self._timed(self._plain).elapsed)
 
     def run_profiled(self) -> None:
         reset_profiling(self._profiling)
@@ -201,8 +200,12 @@ class ProfiledRuns:
         values = self._places.next()
         if self._begins_warm and not is_awake:
             self._executable.perform(self._plain, *values)
-        span = _timed(self._executable, stream, values)
-        self._least_ns = min(self._least_ns, _elapsed(span))
+        # In this thread, as whoever calls the model does it: to wake another takes a tenth of a
+        # millisecond on some machines.
+        begin = time.monotonic_ns()
+        pending = self._executable.perform(stream, *values)
+        span = Span(begin, pending.began, pending.ended, time.monotonic_ns())
+        self._least_ns = min(self._least_ns, span.elapsed)
         return span
 
     @property
@@ -323,19 +326,6 @@ class ProfiledRuns:
         at_once = min(_ROUND, self._workers.most_at_once)
         for first in range(0, _ROUND, at_once):
             self.run_noting_workers(min(at_once, _ROUND - first))
-
-
-def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> Span:
-    # In this thread, as whoever calls the model does it: to wake another takes a tenth of a
-    # millisecond on some machines.
-    begin = time.monotonic_ns()
-    pending = executable.perform(stream, *values)
-    end = time.monotonic_ns()
-    return Span(begin, pending.began, pending.ended, end)
-
-
-def _elapsed(span: Span) -> int:
-    return span.end - span.begin
 
 
 def _report(progress: Progress | None, doing: str, done: int, total: int) -> None:

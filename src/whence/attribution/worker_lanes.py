@@ -134,6 +134,4 @@ def _recorded(samples: np.ndarray, busy: np.ndarray, span: Span) -> RecordedRun:
         ]
         # A step that the host does is the caller's.
         workers += worked or [WorkerEvent(0, step, begin - span.begin, end - span.begin)]
-    return RecordedRun(
-        events_of(samples, span.begin), tuple(sorted(workers)), span.end - span.begin
-    )
+    return RecordedRun(events_of(samples, span.begin), tuple(sorted(workers)), span.elapsed)
