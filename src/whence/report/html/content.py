@@ -9,7 +9,6 @@ is made printable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from whence.attribution.findings import Finding
@@ -187,47 +186,38 @@ def _functions(background: Background | None) -> dict[str, tuple[int, str]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A node and where it stands."""
-
-    node: Node
-    depth: int
-    """How many graphs it is nested in."""
-    top: int
-    """The node of the main graph that it belongs to: itself, unless it is nested."""
-
-
 def _nodes(
     background: Background | None, number: Mapping[int, int], kernel_number: Mapping[int, int]
 ) -> dict[str, list[Any]]:
     passes: Mapping[int, Iterable[str]] = {}
     kernels: dict[int, list[int]] = {}
-    nodes: list[_Placed] = []
+    placed: list[tuple[Node, int, int]] = []
     if background is not None:
-        nodes, passes = list(_placed(background.program.graph)), _passes(background.program.graph)
+        placed, passes = list(_placed(background.program.graph)), _passes(background.program.graph)
         for step in background.program.steps:
             for node in step.nodes:
                 kernels.setdefault(node, []).append(kernel_number[step.number])
+    nodes = [node for node, _, _ in placed]
     return {
-        "id": [each.node.id for each in nodes],
-        "op": [escape(each.node.op) for each in nodes],
-        "type": [", ".join(escape(str(kind)) for kind in each.node.outputs) for each in nodes],
-        "attributes": [_cut(" ".join(print_attrs(each.node))) for each in nodes],
-        "passes": [list(passes.get(each.node.id, ())) for each in nodes],
-        "origin": [sorted(number[source] for source in each.node.origin) for each in nodes],
-        "kernels": [kernels.get(each.top, []) for each in nodes],
-        "depth": [each.depth for each in nodes],
+        "id": [node.id for node in nodes],
+        "op": [escape(node.op) for node in nodes],
+        "type": [", ".join(escape(str(kind)) for kind in node.outputs) for node in nodes],
+        "attributes": [_cut(" ".join(print_attrs(node))) for node in nodes],
+        "passes": [list(passes.get(node.id, ())) for node in nodes],
+        "origin": [sorted(number[source] for source in node.origin) for node in nodes],
+        "kernels": [kernels.get(top, []) for _, _, top in placed],
+        "depth": [depth for _, depth, _ in placed],
     }
 
 
-def _placed(graph: Graph, depth: int = 0, top: int = 0) -> Iterator[_Placed]:
-    """In execution order. Inputs, outputs and the file's own constants are left out: they have no
+def _placed(graph: Graph, depth: int = 0, top: int = 0) -> Iterator[tuple[Node, int, int]]:
+    """In execution order: nodes, in how many graphs each is nested, and the node of the main graph
+    that it belongs to, itself unless it is nested. Inputs, outputs and the file's own constants are left out: they have no
     origin.
     """
     for node in graph:
         if node.origin:
-            yield _Placed(node, depth, top or node.id)
+            yield node, depth, top or node.id
         for body in node.bodies.values():
             yield from _placed(body, depth + 1, top or node.id)
 
