@@ -205,7 +205,7 @@ def _operators(graph: Graph) -> list[SourceOperator]:
                 for inner in body:
                     for number in inner.origin - node.origin:
                         holders[number] = min(node.origin, default=0)
-            if _is_constant(node, constant):
+            if node.is_const or _follows(node, constant):
                 constant.add(node.id)
     makers = {
         source.id: {
@@ -259,10 +259,8 @@ def _behind_no_ops(number: int, same: Mapping[int, int]) -> int:
     return number
 
 
-def _captured(graph: Graph) -> dict[int, tuple[Graph, int, int]]:
-    """By an input of a nested graph that stands for a value from outside: the graph, node and
-    output it is.
-    """
+def _captured(graph: Graph) -> dict[int, tuple[Graph, int]]:
+    """By an input of a nested graph that stands for a value from outside: its graph and node."""
     found = {}
     for nested in graph.nested():
         for node in nested:
@@ -271,20 +269,18 @@ def _captured(graph: Graph) -> dict[int, tuple[Graph, int, int]]:
                 # Captured values are the last inputs of both, see `Graph`.
                 for inner, ref in zip(reversed(inputs), reversed(node.inputs), strict=False):
                     if ref is not None:
-                        found[inner.id] = (nested, ref.node, ref.index)
+                        found[inner.id] = (nested, ref.node)
     return found
 
 
-def _makers(
-    graph: Graph, node: Node, outside: Mapping[int, tuple[Graph, int, int]]
-) -> dict[int, None]:
+def _makers(graph: Graph, node: Node, outside: Mapping[int, tuple[Graph, int]]) -> dict[int, None]:
     found: dict[int, None] = {}
     for position, ref in enumerate(node.inputs):
         if ref is None or _reads_type(node.op, position):
             continue
         home, maker = graph, graph[ref.node]
         while maker.op == "Input" and maker.id in outside:
-            home, number, _ = outside[maker.id]
+            home, number = outside[maker.id]
             maker = home[number]
         found.update(dict.fromkeys(sorted(maker.origin)))
     return found
@@ -308,27 +304,22 @@ def _reads_type(op: str, position: int) -> bool:
     return definition is not None and definition.operands.kind(position) is OperandKind.TYPE
 
 
-def _is_constant(node: Node, constant: set[int]) -> bool:
-    if node.is_const:
-        return True
-    if node.op in {"Input", "Output", "Variable", "Assign"} or not node.inputs or node.bodies:
-        return False
-    if classes_of(node.op) & OpClass.RANDOM:
-        return False
-    return all(ref is None or ref.node in constant for ref in node.inputs)
+def _follows(node: Node, known: Collection[int]) -> bool:
+    """Can it be computed from what is known?"""
+    return (
+        bool(node.inputs)
+        and not node.bodies
+        and node.op not in {"Output", "Variable", "Assign"}
+        and not classes_of(node.op) & OpClass.RANDOM
+        and all(ref is None or ref.node in known for ref in node.inputs)
+    )
 
 
 def _known_from_sizes(graph: Graph, constant: set[int]) -> set[int]:
     found = set(constant)
     for nested in graph.nested():
         for node in nested:
-            if node.op in SHAPE_READERS or (
-                node.inputs
-                and not node.bodies
-                and node.op not in {"Output", "Assign"}
-                and not classes_of(node.op) & OpClass.RANDOM
-                and all(ref is None or ref.node in found for ref in node.inputs)
-            ):
+            if node.op in SHAPE_READERS or _follows(node, found):
                 found.add(node.id)
     return found
 
