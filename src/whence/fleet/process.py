@@ -51,7 +51,7 @@ def measure(cell: Cell, path: Path, limits: CellLimits, checkout: Checkout) -> C
         "memory": limits.memory,
         "tune": limits.tune,
     }
-    environment = checkout.environment(os.environ)
+    environment = checkout.environment()
     if cell.target:
         environment["WHENCE_TARGET"] = cell.target
     began = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

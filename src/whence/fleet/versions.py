@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from whence.errors import InputError
 from whence.fleet.cell import CURRENT
+from whence.foreign.process import worker_environment
 from whence.runtime.environment import source_commit, version_of
 
 
@@ -25,13 +25,9 @@ class Checkout:
     folder: Path | None = None
     """Comes first where Python looks for modules; `None` for the whence that runs this."""
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """The variables of a process that imports this version."""
-        found = dict(base)
-        folder = self.folder or _here()
-        rest = found.get("PYTHONPATH")
-        found["PYTHONPATH"] = f"{folder}{os.pathsep}{rest}" if rest else str(folder)
-        return found
+        return worker_environment(self.folder)
 
 
 def current() -> Checkout:
@@ -83,7 +79,3 @@ def filled(folder: Path) -> Iterator[Path]:
         yield part
         with contextlib.suppress(OSError):
             part.rename(folder)
-
-
-def _here() -> Path:
-    return Path(__file__).resolve().parents[2]

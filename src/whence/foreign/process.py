@@ -148,8 +148,10 @@ def run_in_turns(
             progress(doing, done + batch, runs)
 
 
-def worker_environment() -> dict[str, str]:
-    """That of this process, and where it finds whence, for one that is not installed."""
-    package = str(Path(__file__).resolve().parents[2])
+def worker_environment(folder: Path | None = None) -> dict[str, str]:
+    """That of this process, for one that finds whence in a folder: in that of this process, which
+    need not be installed, unless another is named.
+    """
+    package = str(folder or Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
