@@ -147,7 +147,9 @@ def _steps(run: Sequence[Sequence[object]]) -> list[_Step]:
 
 def _nodes(source: SourceGraph, steps: Sequence[_Step]) -> tuple[EngineNode, ...]:
     place = {
-        position: number for number in source.operators for position in _positions(source, number)
+        position: origin.id
+        for origin in source.graph.ledger.sources
+        for position in (() if origin.scope else origin.positions or ())
     }
     own = {step.operator for step in steps if step.operator >= 0}
     left = [place[position] for position in sorted(place) if position not in own]
@@ -172,11 +174,6 @@ def _nodes(source: SourceGraph, steps: Sequence[_Step]) -> tuple[EngineNode, ...
             )
         )
     return tuple(found)
-
-
-def _positions(source: SourceGraph, number: int) -> tuple[int, ...]:
-    origin = source.graph.ledger.source(number)
-    return () if origin.scope else (origin.positions or ())
 
 
 def _match(

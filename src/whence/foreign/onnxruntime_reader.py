@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import onnx
 
 from whence.foreign.onnxruntime_graph import read_graph
-from whence.foreign.onnxruntime_trace import MICROSECONDS, read_trace
+from whence.foreign.onnxruntime_trace import read_trace
 from whence.foreign.reading import reading
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph
@@ -26,15 +25,4 @@ def read_onnxruntime(
     """`trace` is what `enable_profiling` wrote, `optimised` what `optimized_model_filepath` did."""
     with reading(optimised, "is not an ONNX model"):
         nodes = read_graph(source, onnx.load(optimised, load_external_data=False))
-    found = read_trace(trace, nodes, walls, skip=skip)
-    return Recording(
-        engine="onnxruntime",
-        nodes=tuple(replace(node, shape=found.shapes.get(node.number, "")) for node in nodes),
-        runs_ns=found.runs_ns,
-        node_ns=found.node_ns,
-        node_calls=found.node_calls,
-        residual_ns=found.residual_ns,
-        timeline=found.timeline,
-        timeline_ns=found.timeline_ns,
-        notes=(MICROSECONDS,),
-    )
+    return read_trace(trace, nodes, walls, skip=skip)

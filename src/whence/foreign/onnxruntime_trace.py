@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from whence.attribution.rows import Event
 from whence.errors import ModelError
 from whence.foreign.onnxruntime_graph import CONTROL
 from whence.foreign.reading import read_json, reading
-from whence.foreign.recording import EngineNode
+from whence.foreign.recording import EngineNode, Recording
 
 _SUFFIX = "_kernel_time"
 MICROSECONDS = (
@@ -39,23 +39,9 @@ class _Event(NamedTuple):
         return self.begin + self.length
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """The runs of a trace, in nanoseconds."""
-
-    runs_ns: tuple[int, ...]
-    node_ns: np.ndarray
-    node_calls: np.ndarray
-    residual_ns: dict[str, int]
-    timeline: tuple[Event, ...]
-    timeline_ns: int
-    shapes: Mapping[int, str]
-    """What each node makes."""
-
-
 def read_trace(
     path: Path, nodes: Sequence[EngineNode], walls: Sequence[int] = (), *, skip: int = 0
-) -> Trace:
+) -> Recording:
     """The runs after the first `skip`. `walls` are how long the caller waited for each, where that
     is known.
     """
@@ -78,7 +64,8 @@ def read_trace(
         book = _Book(len(nodes), len(runs))
         for position, run in enumerate(runs):
             book.enter(position, run, ran, executes, nodes, walls[position] if walls else 0)
-    return book.close({each.node: each.shape for each in ran if each.shape})
+    shapes = {each.node: each.shape for each in ran if each.shape}
+    return book.close([replace(node, shape=shapes.get(node.number, "")) for node in nodes])
 
 
 def _load(path: Path) -> list[dict[str, Any]]:
@@ -154,17 +141,19 @@ class _Book:
         if unknown:
             self._residual[UNKNOWN_NODE] += unknown * 1000
 
-    def close(self, shapes: Mapping[int, str]) -> Trace:
+    def close(self, nodes: Sequence[EngineNode]) -> Recording:
         middle = sorted(range(len(self._walls)), key=lambda run: self._walls[run])
         typical = middle[len(middle) // 2]
-        return Trace(
-            tuple(self._walls),
-            self._node_ns,
-            self._calls,
-            dict(self._residual),
-            self._timelines[typical],
-            self._walls[typical],
-            shapes,
+        return Recording(
+            engine="onnxruntime",
+            nodes=tuple(nodes),
+            runs_ns=tuple(self._walls),
+            node_ns=self._node_ns,
+            node_calls=self._calls,
+            residual_ns=dict(self._residual),
+            timeline=self._timelines[typical],
+            timeline_ns=self._walls[typical],
+            notes=(MICROSECONDS,),
         )
 
 
