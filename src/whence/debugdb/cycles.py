@@ -52,9 +52,8 @@ def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
     """From the table `perf`; no cycles when there is none."""
     if db.extra("perf") is None:
         return no_cycles(join)
-    leaders = {
-        row["id"]: row["group_id"] for row in numbered_rows(db, "group") if "group_id" in row
-    }
+    groups = numbered_rows(db, "group", "id", "group_id")
+    leaders = {row["id"]: row["group_id"] for row in groups}
     own: dict[int, list[int]] = defaultdict(list)
     for position, command in enumerate(join.commands):
         if command.scheduled is not None:

@@ -214,14 +214,12 @@ class _Groups:
         optimised: Mapping[int, OptimisedRow],
         source_ids: Mapping[int, int],
     ) -> None:
-        self._members: dict[int, list[tuple[str, int | None]]] = defaultdict(list)
+        self._members: dict[int | None, list[tuple[str, int | None]]] = defaultdict(list)
         self.leader: dict[int | None, int] = {}
         performed = {row["id"]: row for row in numbered_rows(db, "perf")}
         queued = set(_scheduled_ids(db).values())
-        for row in numbered_rows(db, "group"):
-            inner, outer = row.get("id"), row.get("group_id")
-            if inner is None or outer is None:
-                continue
+        for row in numbered_rows(db, "group", "id", "group_id"):
+            inner, outer = row["id"], row["group_id"]
             self.leader[inner] = outer
             made = optimised.get((performed.get(inner) or {}).get("optimised_id", -1))
             if inner not in queued:
@@ -230,10 +228,9 @@ class _Groups:
 
     def inside(self, scheduled: int | None) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Types and operators of what an operation absorbed."""
-        found = self._members.get(scheduled, []) if scheduled is not None else []
-        return tuple(kind for kind, _ in found), tuple(
-            operator for _, operator in found if operator is not None
-        )
+        found = self._members.get(scheduled, [])
+        operators = (operator for _, operator in found if operator is not None)
+        return tuple(kind for kind, _ in found), tuple(operators)
 
 
 def numbered_rows(db: DebugDatabase, name: str, *needed: str) -> list[dict[str, int]]:
