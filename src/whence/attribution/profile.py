@@ -345,10 +345,20 @@ class Profile:
             "schema": SCHEMA,
             **encoded(self),
             "machine": None if self.rates is None else encode(self.rates),
-            "throughput": None if self.throughput is None else self.throughput.to_dict(),
+            "throughput": (
+                None
+                if self.throughput is None
+                else _with(self.throughput, "runs_per_second", "samples_per_second")
+            ),
             "distribution_ns": list(self.distribution),
             "findings": encoded(tuple(self.findings)),
-            "kernels": [_kernel_json(row) for row in self.kernels],
+            "kernels": [
+                {
+                    **_with(row, "gflops", "gbytes", "of_peak"),
+                    "origin": [part._asdict() for part in row.origin],
+                }
+                for row in self.kernels
+            ],
         }
 
     def to_json(self, indent: int | None = None) -> str:
@@ -387,10 +397,9 @@ class Profile:
         return [file, *(path for writer in self.writers for path in writer(shown, folder))]
 
 
-def _kernel_json(row: KernelRow) -> dict[str, Any]:
-    """With what its fields tell, for those who read the file without whence."""
-    derived = {name: getattr(row, name) for name in ("gflops", "gbytes", "of_peak")}
-    return {**encoded(row), "origin": [part._asdict() for part in row.origin], **derived}
+def _with(record: object, *derived: str) -> dict[str, Any]:
+    """A record with what its fields tell, for those who read the file without whence."""
+    return {**encoded(record), **{name: getattr(record, name) for name in derived}}
 
 
 def band_of(times: Sequence[int]) -> Band:

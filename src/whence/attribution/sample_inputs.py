@@ -56,20 +56,16 @@ class SampleInputs:
                 for axis, (dim, size) in enumerate(zip(declared, shape, strict=True))
             )
             if not follows:
-                size = "x".join(map(str, shape)) or "scalar"
-                shapes.append(f"--shape {shlex.quote(name)}={size}")
-        return " ".join(
-            [
-                *(
-                    f"--dim {shlex.quote(name)}={size}"
-                    for name, size in dims.items()
-                    if name not in self.given
-                    # What is an expression over others follows from those.
-                    and (not names_in(name) or size_of(name, _others(dims, name)) != size)
-                ),
-                *shapes,
-            ]
-        )
+                sizes = "x".join(map(str, shape)) or "scalar"
+                shapes.append(f"--shape {shlex.quote(name)}={sizes}")
+        named = []
+        for name, size in dims.items():
+            others = {other: each for other, each in dims.items() if other != name}
+            # What is an expression over others follows from those.
+            follows = bool(names_in(name)) and size_of(name, others) == size
+            if name not in self.given and not follows:
+                named.append(f"--dim {shlex.quote(name)}={size}")
+        return " ".join([*named, *shapes])
 
     def _dims(self) -> dict[str, int]:
         """The sizes of named dimensions. Of one input with a size that has no name, its shape says
@@ -81,10 +77,6 @@ class SampleInputs:
             if name in self.guessed and all(isinstance(dim, int) or _is_name(dim) for dim in dims)
         }
         return named_sizes(named, self.guessed)
-
-
-def _others(dims: Mapping[str, int], name: str) -> dict[str, int]:
-    return {other: size for other, size in dims.items() if other != name}
 
 
 def _is_name(dim: Dim) -> bool:

@@ -6,10 +6,9 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from whence.attribution.rows import Distribution, distribution_of
-from whence.calibration.json_records import encoded, in_json
+from whence.calibration.json_records import in_json
 from whence.ops.definition import Value
 from whence.runtime.executable import Executable
 from whence.runtime.run_many import run_in_order
@@ -38,14 +37,6 @@ class Throughput:
     @property
     def samples_per_second(self) -> float:
         return self.batch * self.runs_per_second
-
-    def to_dict(self) -> dict[str, Any]:
-        """As it stands in `profile.json`."""
-        return {
-            **encoded(self),
-            "runs_per_second": self.runs_per_second,
-            "samples_per_second": self.samples_per_second,
-        }
 
 
 def measure_throughput(
