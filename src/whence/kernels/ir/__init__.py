@@ -94,6 +94,7 @@ from whence.kernels.ir.values import Place as Place
 from whence.kernels.ir.values import Position as Position
 from whence.kernels.ir.values import Primitive as Primitive
 from whence.kernels.ir.values import Splat as Splat
+from whence.kernels.ir.values import index_atoms as index_atoms
 from whence.kernels.ir.values import lanewise as lanewise
 from whence.kernels.ir.values import looked as looked
 from whence.kernels.ir.values import operands as operands

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from whence.kernels.index import Index, Looked, Quotient, Remainder, Var, of
+from whence.kernels.index import Atom, Index, Looked, Quotient, Remainder, Var, of
 from whence.kernels.ir.counts import Count
 from whence.kernels.ir.functions import Fn
 from whence.types import DType
@@ -316,6 +316,13 @@ def walk(*exprs: Expr) -> Iterator[Expr]:
         seen.add(part)
         yield part
         stack.extend(operands(part))
+
+
+def index_atoms(*exprs: Expr) -> Iterator[Atom]:
+    """What the indices of all loads in them are sums of."""
+    for part in walk(*exprs):
+        if isinstance(part, Load):
+            yield from (atom for atom, _ in part.index.terms)
 
 
 def operands(part: Expr) -> tuple[Expr, ...]:

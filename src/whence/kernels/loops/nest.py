@@ -21,24 +21,19 @@ from whence.kernels.ir import (
     Expr,
     Kernel,
     Literal,
-    Load,
     Loop,
     LoopKind,
     Op,
     Stmt,
     Store,
+    index_atoms,
     nested,
     replaced,
     walk,
 )
 from whence.kernels.loops.axis_tables import AxisTables
 from whence.kernels.loops.pieces import OutputBox, pieces, seams
-from whence.kernels.loops.transpose import (
-    SIDE,
-    SquareTranspose,
-    runs_along,
-    strided_loads,
-)
+from whence.kernels.loops.transpose import SIDE, SquareTranspose, runs_along, strided_loads
 
 # Work items to aim for: enough for every thread to have several, few enough that none is tiny.
 _TASKS = 256
@@ -208,13 +203,7 @@ class _Nest:
         if len(extents) < 2 or any(map(is_symbolic, extents)):
             return None
         variables, values = self._by_block(extents)
-        divided = [
-            Index(0, ((atom, 1),))
-            for part in walk(*values)
-            if isinstance(part, Load)
-            for atom, _ in part.index.terms
-            if not isinstance(atom, Var)
-        ]
+        divided = [of(atom) for atom in index_atoms(*values) if not isinstance(atom, Var)]
         if not any(each.depends_on(variables[-1]) for each in divided):
             return None
         for place in reversed(range(len(extents) - 1)):
@@ -450,35 +439,30 @@ def _cuts(values: Sequence[Expr], var: Var) -> Iterator[int]:
         for seam, place in seams(part):
             if seam == var and 0 < place < var.extent:
                 yield place
-        if not isinstance(part, Load):
-            continue
-        for atom, _ in part.index.terms:
-            if isinstance(atom, Quotient | Remainder) and atom.of.variables() == {var}:
-                shift, by = atom.of.const, atom.by
-                if not is_symbolic(by) and atom.of.is_affine() and atom.of.coefficient(var) == 1:
-                    yield from range(by - shift % by, var.extent, by)
+    for atom in index_atoms(*values):
+        if isinstance(atom, Quotient | Remainder) and atom.of.variables() == {var}:
+            shift, by = atom.of.const, atom.by
+            if not is_symbolic(by) and atom.of.is_affine() and atom.of.coefficient(var) == 1:
+                yield from range(by - shift % by, var.extent, by)
 
 
 def _divisors(
     values: Sequence[Expr], variables: Mapping[str, tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], int]]:
     """The variables that are divided by a number on their own, and the number."""
-    for part in walk(*values):
-        if not isinstance(part, Load):
-            continue
-        for atom, _ in part.index.terms:
+    for atom in index_atoms(*values):
+        if (
+            isinstance(atom, Quotient | Remainder)
+            and surely_equal(atom.of.const, 0)
+            and len(atom.of.terms) == 1
+        ):
+            ((var, coefficient),) = atom.of.terms
             if (
-                isinstance(atom, Quotient | Remainder)
-                and surely_equal(atom.of.const, 0)
-                and len(atom.of.terms) == 1
+                isinstance(var, Var)
+                and surely_equal(coefficient, 1)
+                and var.name in variables
+                and decide(1, Relation.LT, atom.by)
+                # What divides an open size may be all of it: then the outer factor is 1.
+                and (is_symbolic(var.extent) or decide(atom.by, Relation.LT, var.extent))
             ):
-                ((var, coefficient),) = atom.of.terms
-                if (
-                    isinstance(var, Var)
-                    and surely_equal(coefficient, 1)
-                    and var.name in variables
-                    and decide(1, Relation.LT, atom.by)
-                    # What divides an open size may be all of it: then the outer factor is 1.
-                    and (is_symbolic(var.extent) or decide(atom.by, Relation.LT, var.extent))
-                ):
-                    yield variables[var.name], atom.by
+                yield variables[var.name], atom.by

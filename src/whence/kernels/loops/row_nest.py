@@ -34,6 +34,7 @@ from whence.kernels.ir import (
     Op,
     Stmt,
     Store,
+    index_atoms,
     nested,
     walk,
 )
@@ -334,7 +335,5 @@ def _divides(value: Expr, stem: str) -> bool:
     return any(
         isinstance(atom, Quotient | Remainder)
         and any(var.name.startswith(stem) for var in atom.of.variables())
-        for part in walk(value)
-        if isinstance(part, Load)
-        for atom, _ in part.index.terms
+        for atom in index_atoms(value)
     )
