@@ -27,7 +27,7 @@ def integer_product_on_device(it: IntegerProduct) -> tuple[Stmt, ...]:
     sizes = (shape.rows, shape.columns, shape.depth, shape.batch)
     tiled = TiledProduct(build, *sizes, DType.I32)
     build.bind(BATCH, tiled.group)
-    x = build.pointer("codes", _codes(build, it.source, is_signed=it.is_signed), it.base)
+    x = build.pointer("codes", build.buffer(it.source, it.source_type), it.base)
     x_zero = build.let("x_zero", it.x_zero)
 
     def left(value: Name, m: Count, k: Count) -> None:
@@ -50,7 +50,7 @@ def integer_product_on_device(it: IntegerProduct) -> tuple[Stmt, ...]:
         if it.packing is not None:
             build.assign(value, _packed(build, it, k, n))
             return
-        b = _codes(build, it.weights, is_signed=it.weights_signed)
+        b = build.buffer(it.weights, it.weights_type)
         build.bind(COLUMN, n)
         code = cast(b[count(it.weights_base) + k * shape.columns + n], DType.I32)
         build.assign(value, code if it.w_zero is None else code - it.w_zero)
@@ -71,7 +71,7 @@ def integer_slide_on_device(it: IntegerSlide) -> tuple[Stmt, ...]:
     (block, pixel, image), (item, _, _) = build.grid(groups, (_ITEMS, 1, 1))
     channel = build.count("channel", block * _ITEMS + item)
     with build.when(channel < it.channels):
-        x = _codes(build, it.source, is_signed=it.is_signed)
+        x = build.buffer(it.source, it.source_type)
         w = build.buffer(it.weights, DType.I8)
         x_zero = build.let("x_zero", it.x_zero)
         vector, lane = _vector(channel, it.channels, it.lanes)
@@ -91,10 +91,6 @@ def integer_slide_on_device(it: IntegerSlide) -> tuple[Stmt, ...]:
         build.bind_value(ACCUMULATOR.name, total)
         build.add(*it.outputs)
     return build.finish()
-
-
-def _codes(build: Builder, buffer: str, *, is_signed: bool) -> Pointer:
-    return build.buffer(buffer, DType.I8 if is_signed else DType.U8)
 
 
 def _vector(column: Count, columns: int, lanes: int) -> tuple[Count, Count]:

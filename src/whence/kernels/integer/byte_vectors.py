@@ -38,11 +38,10 @@ def flipped(value: Expr) -> Expr:
     return lanewise(Fn.BIT_XOR, value, Literal(0x80808080 - 2**32, DType.I32))
 
 
-def unsigned_zero(build: Builder, x_zero: Expr, *, is_signed: bool) -> Expr:
-    """The zero point of bytes that are made unsigned."""
-    if not is_signed:
-        return build.let("zero", x_zero)
-    middle = Literal(128, DType.I32)
-    if isinstance(x_zero, Literal):
-        return build.let("zero", Literal(x_zero.value + 128, DType.I32))
-    return build.let("zero", x_zero + middle)
+def unsigned_zero(build: Builder, x_zero: Expr, dtype: DType) -> Expr:
+    """The zero point of bytes of this type that are made unsigned."""
+    if dtype is DType.I8 and isinstance(x_zero, Literal):
+        x_zero = Literal(x_zero.value + 128, DType.I32)
+    elif dtype is DType.I8:
+        x_zero = x_zero + Literal(128, DType.I32)
+    return build.let("zero", x_zero)

@@ -30,7 +30,6 @@ from whence.kernels.integer.window import fields, lower_integer_window
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
-from whence.types import DType
 
 
 def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -72,15 +71,15 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
     micro = IntegerProduct(
         shape=shape,
         source=input_buffer(group, anchor, source),
+        source_type=group.dtype(source),
         base=of(0) if groups == 1 else of(Var(BATCH, groups)) * taken,
         row_stride=channels,
         gather=None if lies_ready else Gather(rows, columns, channels, taken),
-        is_signed=group.dtype(source) is DType.I8,
         x_zero=x_zero,
         weights=input_buffer(group, anchor, weights),
+        weights_type=group.dtype(weights),
         packing=packing,
         weights_base=of(0),
-        weights_signed=True,
         w_zero=None,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )

@@ -27,7 +27,6 @@ from whence.kernels.integer.window import fields
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
-from whence.types import DType
 
 # Vector registers by the lanes of the machine's vectors, less some for input, order and constants.
 _REGISTERS = {16: 26, 8: 10, 4: 24}
@@ -85,7 +84,7 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
         chunks=chunks,
         parts=parts,
         source=input_buffer(group, anchor, source),
-        is_signed=group.dtype(source) is DType.I8,
+        source_type=group.dtype(source),
         x_zero=x_zero,
         weights=input_buffer(group, anchor, weights),
         packing=packing,

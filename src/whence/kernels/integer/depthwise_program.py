@@ -44,7 +44,7 @@ class IntegerSlide(Micro):
     parts: int
     """Parts of the vectors of channels."""
     source: str
-    is_signed: bool
+    source_type: DType
     x_zero: Expr
     weights: str
     packing: PackChannels
@@ -72,10 +72,9 @@ class IntegerSlide(Micro):
         build = Builder()
         order = quad_order(build, self.lanes)
         raw = build.let("raw", self.x_zero)
-        zero = unsigned_zero(build, raw, is_signed=self.is_signed)
+        zero = unsigned_zero(build, raw, self.source_type)
         border = build.let("border", Splat(zero * ONES, self.lanes))
-        codes = DType.I8 if self.is_signed else DType.U8
-        padding = build.scratch("padding", codes) if self.border_bytes else None
+        padding = build.scratch("padding", self.source_type) if self.border_bytes else None
         if padding is not None:
             build.fill(padding, 0, self.border_bytes, raw)
         with build.tasks(kernel.tasks) as task:
@@ -83,7 +82,7 @@ class IntegerSlide(Micro):
             chunk = build.count("chunk", task // self.parts % self.chunks)
             part = build.count("part", task % self.parts)
             size = self.rows.size * self.columns.size * self.channels
-            x = build.pointer("x", build.buffer(self.source, codes), image * size)
+            x = build.pointer("x", build.buffer(self.source, self.source_type), image * size)
             out = self.rows.out
             last = (chunk + 1) * out // self.chunks
             with build.loop("row", last, begin=chunk * out // self.chunks) as row:
@@ -277,4 +276,4 @@ def _four(item: _WorkItem, at: Count, place: int, quad: int, taps: int) -> Expr:
     ]
     rows += [splat(0, it.lanes, DType.U8)] * (4 - taps)
     joined = quads(rows, item.order)
-    return flipped(joined) if it.is_signed else joined
+    return flipped(joined) if it.source_type is DType.I8 else joined

@@ -64,15 +64,15 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     micro = IntegerProduct(
         shape=shape,
         source=input_buffer(group, anchor, a),
+        source_type=group.dtype(a),
         base=batch_base(of(batch), batch_shape, a_shape),
         row_stride=depth,
         gather=None,
-        is_signed=group.dtype(a) is DType.I8,
         x_zero=x_zero,
         weights=input_buffer(group, anchor, b),
+        weights_type=group.dtype(b),
         packing=packing,
         weights_base=batch_base(of(batch), batch_shape, b_shape),
-        weights_signed=group.dtype(b) is DType.I8,
         w_zero=w_zero,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )

@@ -92,21 +92,20 @@ class IntegerProduct(Micro):
 
     shape: ProductShape
     source: str
+    source_type: DType
     base: Index
     """Where the rows of a batch item begin, over the variable `batch`."""
     row_stride: int
     gather: Gather | None
     """`None`: rows lie one after another."""
-    is_signed: bool
-    """Of the rows."""
     x_zero: Expr
     weights: str
+    weights_type: DType
     packing: PackBytes | None
     """`None`: the right-hand side is not constant, and panels are packed at run time from rows of
     `columns` bytes.
     """
     weights_base: Index
-    weights_signed: bool
     w_zero: Expr | None
     """Of a right-hand side that is not constant, over the variable `n`."""
     outputs: tuple[Store, ...]
@@ -118,14 +117,19 @@ class IntegerProduct(Micro):
     @property
     def is_copied(self) -> bool:
         """Are rows gathered, not read where they are?"""
-        return self.gather is not None or self.is_signed or self.shape.depth % 4 != 0
+        return self.gather is not None or self.source_type is DType.I8 or self.shape.depth % 4 != 0
 
     @property
     def has_sums(self) -> bool:
         """Is the sum of each row needed?"""
         if self.packing is not None:
             return self.packing.zeros.has_sums
-        return self.w_zero is not None or not self.weights_signed
+        return self.w_zero is not None or self.weights_type is DType.U8
+
+    @property
+    def middle(self) -> int:
+        """How much larger the weights are than signed bytes."""
+        return 128 if self.weights_type is DType.U8 else 0
 
     @property
     def copy_bytes(self) -> int:
@@ -196,9 +200,8 @@ def _work_item(
     block = build.count("block", task % shape.blocks)
     lo = build.count("lo", block * shape.rows // shape.blocks)
     hi = build.count("hi", (block + 1) * shape.rows // shape.blocks)
-    codes = DType.I8 if it.is_signed else DType.U8
-    x = build.pointer("x", build.buffer(it.source, codes), it.base)
-    zero = unsigned_zero(build, it.x_zero, is_signed=it.is_signed)
+    x = build.pointer("x", build.buffer(it.source, it.source_type), it.base)
+    zero = unsigned_zero(build, it.x_zero, it.source_type)
     stride = shape.words * 4 if it.is_copied else it.row_stride
     if it.is_copied:
         rows = build.scratch("rows", DType.U8, alone=False)
@@ -316,8 +319,7 @@ def _pack(build: Builder, item: _WorkItem, starts: list[Count]) -> _Panel:
     it, shape, lanes = item.it, item.it.shape, item.it.shape.lanes
     vectors, row = len(starts), shape.lanes * 4
     packed = build.scratch("packed", DType.I8, it.copy_bytes + it.sums_bytes, alone=False)
-    codes = DType.I8 if it.weights_signed else DType.U8
-    b = build.pointer("b", build.buffer(it.weights, codes), it.weights_base)
+    b = build.pointer("b", build.buffer(it.weights, it.weights_type), it.weights_base)
     columns = [build.variable(f"column{j}", splat(0, lanes, DType.I32)) for j in range(vectors)]
     whole, rest = divmod(shape.depth, 4)
     for first, last, present in ((0, whole, 4), (whole, shape.words, rest)):
@@ -348,7 +350,7 @@ def _quads(
 ) -> Expr:
     """Four rows of a vector's columns side by side, as signed bytes; rows behind the last are 0."""
     it, shape, lanes = item.it, item.it.shape, item.it.shape.lanes
-    middle = Literal(0 if it.weights_signed else 128, b.dtype)
+    middle = Literal(it.middle, b.dtype)
     if item.order is None:
         narrow = build.array("bytes", lanes * 4, dtype=b.dtype)
         build.assign(narrow.vector(0, lanes * 4), splat(0, lanes * 4, b.dtype))
@@ -361,13 +363,13 @@ def _quads(
     ]
     rows += [Splat(middle, lanes)] * (4 - present)
     joined = quads(rows, item.order)
-    return joined if it.weights_signed else flipped(joined)
+    return flipped(joined) if it.middle else joined
 
 
 def _left(build: Builder, it: IntegerProduct, j: int, start: Count) -> Expr:
     """The zero points of a vector's columns, of signed bytes."""
     shape, lanes = it.shape, it.shape.lanes
-    middle = splat(0 if it.weights_signed else 128, lanes, DType.I32)
+    middle = splat(it.middle, lanes, DType.I32)
     if it.w_zero is None:
         return splat(0, lanes, DType.I32) - middle
     lane = next((var for var in it.w_zero.variables() if var.name == COLUMN), None)
