@@ -79,6 +79,24 @@ def test_a_default_that_is_given_changes_nothing_else(tmp_path: Path) -> None:
         model(one, total=one)
 
 
+def test_runs_of_a_model_with_open_sizes_follow_each_other(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]>\n'
+        "g (float[n] x, float[1] total) => (float[1] y, float[1] next)"
+        " { a = ReduceSum(x)\n next = Add(total, a)\n y = Identity(next) }"
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    state = {"total": "next"}
+    for model in (
+        whence.compile(tmp_path / "m.onnx", state=state, threads=1),
+        whence.compile(tmp_path / "m.onnx", state=state, threads=1),
+        whence.compile(proto, state=state, threads=1),
+    ):
+        for each in (model, model.clone()):
+            with pytest.raises(InputError, match="has state, so its runs follow each other"):
+                each.run_many([np.ones(3, np.float32)] * 3)
+
+
 def test_threads_take_turns_on_one_state() -> None:
     model = whence.compile(accumulator(), threads=2)
     seen: list[float] = []

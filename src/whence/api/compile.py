@@ -195,6 +195,7 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
         lambda: model,
         hot=built if options.hot else None,
     )
+    executable.has_state = bool(model.variables)
     if is_static(model):
         executable.prepare_static()
     return executable

@@ -76,6 +76,7 @@ def compile_file(
         interface.listed,
         model.for_hot_shapes(identity.options) if options.hot else None,
     )
+    executable.has_state = interface.has_state
     if interface.is_static:
         executable.prepare_static()
     model.finish()

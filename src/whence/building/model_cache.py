@@ -59,6 +59,7 @@ class Interface:
     graph: Callable[[], Graph]
     listed: tuple[Port, ...] = ()
     """All inputs that the file lists, where some have a default that may be overridden."""
+    has_state: bool = False
 
     @classmethod
     def of(cls, graph: Graph) -> Interface:
@@ -67,6 +68,7 @@ class Interface:
             tuple(Port(node.name, node.type) for node in graph.inputs),
             lambda: graph,
             tuple(Port(name, kind) for name, kind in graph.listed_inputs),
+            bool(graph.variables),
         )
 
     @property
@@ -146,7 +148,7 @@ class CachedModel:
         if others != _values(found) or not self._cache.has(source):
             return None
         self._others = found
-        return Interface(inputs, lambda: self._load(source), listed)
+        return Interface(inputs, lambda: self._load(source), listed, bool(record["has_state"]))
 
     def note_files(self, graph: Graph) -> None:
         """The model was loaded just now: remember which other files it was read from, and what they
@@ -264,6 +266,7 @@ class CachedModel:
                 "files": _values(self._others),
                 "inputs": [(node.name, encode_type(node.type)) for node in graph.inputs],
                 "listed": [(name, encode_type(kind)) for name, kind in graph.listed_inputs],
+                "has_state": bool(graph.variables),
                 "source": self._dump(graph),
             }
             self._cache.put(self._key, json.dumps(record).encode())

@@ -98,6 +98,8 @@ class Executable:
             self.inputs, specialise, None if hot is None else HotShapes(hot)
         )
         self._state = ModelState(engine.backend)
+        self.has_state = False
+        """Is it known to have variables? Else its programs tell, when there are any."""
         self._stateful: dict[object, Executable] = {}
         """The same model with inputs as state."""
         self.with_state: WithState | None = None
@@ -129,7 +131,7 @@ class Executable:
         twin = Executable(
             self.inputs, self.engine, self._specialise, lambda: self.graph, self._listed
         )
-        twin._programs = self._programs
+        twin._programs, twin.has_state = self._programs, self.has_state
         twin.with_state = self.with_state
         return twin
 
@@ -247,7 +249,7 @@ class Executable:
         """
         if streams < 0:
             raise InputError(f"{streams} streams make no sense; 0 has one for every core")
-        if any(program.plan.variables for program in self.programs):
+        if self.has_state or any(program.plan.variables for program in self.programs):
             raise InputError(
                 "the model has state, so its runs follow each other: call it, or call a clone() for"
                 " each sequence"

@@ -50,7 +50,7 @@ class TorchExecutable(Executable):
         from torch.utils import _pytree
 
         own = cls(compiled.inputs, compiled.engine, compiled._specialise, lambda: compiled.graph)
-        own._programs = compiled._programs
+        own._programs, own.has_state = compiled._programs, compiled.has_state
         own._program = program
         signature, names = program.graph_signature, {port.name for port in compiled.inputs}
         own._arguments = _leaves_of(signature.input_specs, "USER_INPUT", names)
