@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from whence.building.backend import Backend
     from whence.codegen.toolchain import Toolchain
 
+_DEFAULTS = {"threads": 0, "toolchain": None, "precise": False}
+
 
 class Engine:
     """A device that models are compiled for and run on: `Engine()` is this machine's processor,
@@ -36,7 +38,7 @@ class Engine:
     ) -> None:
         backend = find_backend(kind)
         given: dict[str, Any] = {"threads": threads, "toolchain": toolchain, "precise": precise}
-        options = {name: value for name, value in given.items() if value}
+        options = {name: value for name, value in given.items() if value != _DEFAULTS[name]}
         for name in options:
             if name not in backend.options:
                 raise InputError(f"the {kind} engine takes no {name}")
