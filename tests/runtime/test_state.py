@@ -75,8 +75,13 @@ def test_a_default_that_is_given_changes_nothing_else(tmp_path: Path) -> None:
     model.reset()
     assert float(model(one, w=one)[0]) == 1
     assert float(model.state["total"][0]) == 1
+    assert float(model({"x": one, "w": one})[0]) == 2
     with pytest.raises(InputError, match="unknown input 'total'"):
         model(one, total=one)
+    with pytest.raises(InputError, match="2 inputs given; the model takes 1"):
+        model(one, one, w=one)
+    with pytest.raises(InputError, match="input 'x' is given twice"):
+        model(one, x=one, w=one)
 
 
 def test_runs_of_a_model_with_open_sizes_follow_each_other(tmp_path: Path) -> None:

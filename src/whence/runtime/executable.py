@@ -212,8 +212,9 @@ class Executable:
             >>> model(x).shape, model(x=x).shape, model({"x": x}).shape
             ((1, 10), (1, 10), (1, 10))
         """
-        if self._listed and (other := self._taking(kwargs)) is not self:
-            return other(**self._by_name(args), **kwargs)
+        if self._listed and (overriding := self._overriding_call(args, kwargs)) is not None:
+            other, given = overriding
+            return other(**given)
         outputs = self._run(self._binder.call(args, kwargs), None)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -286,10 +287,9 @@ class Executable:
             raise InputError(
                 "the stream belongs to another engine; make it with whence.Stream(model.engine)"
             )
-        if self._listed and (other := self._taking(kwargs)) is not self:
-            if out is not None:
-                kwargs["out"] = out
-            return other.execute(stream, **self._by_name(args), **kwargs)
+        if self._listed and (overriding := self._overriding_call(args, kwargs)) is not None:
+            other, given = overriding
+            return other.execute(stream, **given, **({} if out is None else {"out": out}))
         inputs = self._binder.call(args, kwargs)
         pending = Pending()
         stream.submit(lambda _: self._fulfil(pending, time.monotonic_ns(), inputs, stream, out))
@@ -360,25 +360,34 @@ class Executable:
         finally:
             pending.ended = time.monotonic_ns()
 
-    def _by_name(self, args: Sequence[Value]) -> dict[str, Value]:
-        return {port.name: value for port, value in zip(self.inputs, args, strict=False)}
-
-    def _taking(self, names: Iterable[str]) -> Executable:
-        """The same model with those of the named inputs that have a default as inputs."""
-        own = {port.name for port in self.inputs}
-        extra = {port.name for port in self._listed} - own
-        wanted = extra.intersection(names)
+    def _overriding_call(
+        self, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> tuple[Executable, dict[str, Value]] | None:
+        """Of a call that gives inputs which have a default: the same model with these as inputs, and
+        what it is given, by name.
+        """
+        if (
+            len(args) == 1
+            and not kwargs
+            and isinstance(args[0], Mapping)
+            and all(self._tensors[:1])
+        ):
+            args, kwargs = args[:0], args[0]
+        own = [port.name for port in self.inputs]
+        wanted = {port.name for port in self._listed if port.name not in own}.intersection(kwargs)
         if not wanted:
-            return self
+            return None
+        # Whatever is wrong with the other inputs is said as always.
+        self._binder.call(args, {n: value for n, value in kwargs.items() if n not in wanted})
         key = frozenset(wanted)
         with self._programs.lock:
             if key not in self._overriding:
-                ports = [port for port in self._listed if port.name in own | wanted]
+                ports = [port for port in self._listed if port.name in {*own, *wanted}]
                 other = self._overriding[key] = Executable(
                     ports, self.engine, self._specialise, lambda: self.graph, hot=self._hot
                 )
                 other._state = self._state
-            return self._overriding[key]
+            return self._overriding[key], {**dict(zip(own, args, strict=False)), **kwargs}
 
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
