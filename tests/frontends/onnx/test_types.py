@@ -225,6 +225,7 @@ def test_sparse_tensors_become_dense() -> None:
         (sparse([5], np.array([6]), [2, 3]), "index outside its shape"),
         (sparse([5], np.array([-1]), [2, 3]), "index outside its shape"),
         (sparse([5], np.array([[1, 2, 3]]), [2, 3]), "indices of shape"),
+        (sparse([5], np.array([[1.0, 2.0]]), [2, 3]), "indices of float64, not whole numbers"),
         (
             sparse([5], np.array([1]), [1 << 20, 1 << 20]),
             "declared with 1099511627776 elements but holds 1",

@@ -111,6 +111,8 @@ class TensorReader:
         count = math.prod(shape)
         if any(dim < 0 for dim in shape) or values.ndim != 1:
             raise ModelError(f"{label} is malformed")
+        if indices.dtype.kind not in "iu":
+            raise ModelError(f"{label} has indices of {indices.dtype}, not whole numbers")
         # All of them together: many small ones take as much memory as a large one.
         self._sparse_bytes += count * values.itemsize
         self._sparse_held += values.nbytes
