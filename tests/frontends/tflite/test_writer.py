@@ -357,6 +357,15 @@ def test_what_the_format_does_not_have_is_named() -> None:
             to_records(graph, form)
 
 
+@pytest.mark.parametrize("op", ["ReduceL2", "ReduceLogSum", "ReduceLogSumExp"])
+def test_roots_and_logarithms_of_whole_numbers_are_not_written(op: str, tmp_path: Path) -> None:
+    """The file has neither."""
+    build = GraphBuilder()
+    build.output("y", build.op(op, build.input("x", DType.I64, [2, 3]), build.const(np.array([1]))))
+    with pytest.raises(UnsupportedError, match=op):
+        save(build.finish(), tmp_path / "model.tflite")
+
+
 def test_other_endings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"\.onnx, \.tflite and \.circle"):
         save(built(lambda b, x: b.op("Relu", x), 2), tmp_path / "model.pb")

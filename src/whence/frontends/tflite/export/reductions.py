@@ -83,6 +83,8 @@ def _mean_of_means(call: ExportCall, axes: Sequence[int], keep: bool) -> None:
 def _sum_of(call: ExportCall, each: str, then: str = "") -> None:
     """A sum of functions of the elements (`MUL` of an element by itself), and a function of it."""
     tensor = call.input(0)
+    if then and not call.type(0).dtype.is_float:
+        call.unsupported(f"a root or a logarithm of {call.type(0)}")
     if each:
         tensor = call.step(each, [tensor] * (2 if each == "MUL" else 1), call.type(0))
     inputs = [tensor, _axes(call)[0]]
@@ -99,6 +101,8 @@ def _log_sum_exp(call: ExportCall) -> None:
     kind, keep = call.type(0), bool(call.integer("keepdims", 1))
     if known is None:
         call.unsupported("its axes are computed while the model runs")
+    if not kind.dtype.is_float:
+        call.unsupported(f"a logarithm of {kind}")
     reduced = call.reduced(0, known)
     top = call.step("REDUCE_MAX", [call.input(0), axes], reduced, {"keep_dims": True})
     small = call.step("EXP", [call.step("SUB", [call.input(0), top], kind)], kind)
