@@ -290,16 +290,16 @@ ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType
 
 
 def map_tensors(kind: ValueType, function: Callable[[TensorType], TensorType]) -> ValueType:
-    """The type with `function` of the tensors in it, in sequences and optionals too."""
+    """The type with `function` of the tensors in it, in sequences, optionals and maps too."""
     if isinstance(kind, TensorType):
         return function(kind)
-    if isinstance(kind, SequenceType | OptionalType):
-        return type(kind)(map_tensors(kind.element, function))
-    return kind
+    if isinstance(kind, MapType):
+        return MapType(kind.key, map_tensors(kind.value, function))
+    return type(kind)(map_tensors(kind.element, function))
 
 
 def map_dims(kind: ValueType, function: Callable[[Dim], Dim]) -> ValueType:
-    """The type with `function` of the dimensions in it, in sequences and optionals too."""
+    """The type with `function` of the dimensions in it, in sequences, optionals and maps too."""
 
     def mapped(tensor: TensorType) -> TensorType:
         shape = None if tensor.shape is None else tuple(map(function, tensor.shape))

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from whence.types import DType, MapType, OptionalType, SequenceType, TensorType, ValueType
+from whence.types import DType, ValueType, map_dims
 
 WORD = r"[^\W\d]\w*(?:(?:::|[.+*/-])\w+)*"
 """What stands without quotes: names, operators with their domain, sums and products of names."""
@@ -44,21 +44,7 @@ def read_float(text: str) -> float:
 
 def type_text(kind: ValueType) -> str:
     """A type. Names of dimensions are the model's, and may be anything."""
-    match kind:
-        case TensorType(dtype, None):
-            return f"{dtype}[...]"
-        case TensorType(dtype, shape):
-            return f"{dtype}[{','.join(_dim(dim) for dim in shape or ())}]"
-        case SequenceType(element):
-            return f"seq({type_text(element)})"
-        case OptionalType(element):
-            return f"opt({type_text(element)})"
-        case MapType(key, value):
-            return f"map({key},{type_text(value)})"
-
-
-def _dim(dim: int | str | None) -> str:
-    return "?" if dim is None else word(dim) if isinstance(dim, str) else str(dim)
+    return str(map_dims(kind, lambda dim: word(dim) if isinstance(dim, str) else dim))
 
 
 def element_text(item: object, dtype: DType) -> str:

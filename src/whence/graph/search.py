@@ -22,7 +22,7 @@ def unique_consumer(
         return None
     (consumer_id,) = producer._uses
     consumer = graph[consumer_id]
-    if ops is not None and (consumer.op != ops if isinstance(ops, str) else consumer.op not in ops):
+    if not _is_among(consumer, ops):
         return None
     if check_inputs:
         for ref in consumer.inputs:
@@ -41,6 +41,8 @@ def producer_of(graph: Graph, ref: Ref | None, ops: Ops | None = None) -> Node |
     if ref is None:
         return None
     node = graph[ref.node]
-    if ops is None or (node.op == ops if isinstance(ops, str) else node.op in ops):
-        return node
-    return None
+    return node if _is_among(node, ops) else None
+
+
+def _is_among(node: Node, ops: Ops | None) -> bool:
+    return ops is None or (node.op == ops if isinstance(ops, str) else node.op in ops)
