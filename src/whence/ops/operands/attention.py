@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
@@ -19,8 +19,7 @@ from whence.ops.operands.checks import (
 from whence.types import Dim, DType, Shape, differ, shape_text
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
+class HeadsOfOperand(NamedTuple):
     """Queries, keys or values, whether their heads lie side by side or in an axis of their own."""
 
     batch: Dim
@@ -29,13 +28,13 @@ class _Operand:
     size: Dim
 
 
-def _operand(query: TypeQuery, index: int, heads: str) -> _Operand | None:
+def heads_of_operand(query: TypeQuery, index: int, heads: str) -> HeadsOfOperand | None:
     shape = shape_of(query, index)
     demand_rank(query, index, 3, 4)
     if shape is None:
         return None
     if len(shape) == 4:
-        return _Operand(*shape)
+        return HeadsOfOperand(*shape)
     count = get_int(query.attrs, heads, 0)
     if count < 1:
         raise ModelError(
@@ -43,13 +42,13 @@ def _operand(query: TypeQuery, index: int, heads: str) -> _Operand | None:
         )
     divided(shape[2], count, f"elements of input {index}")
     size = shape[2] // count if isinstance(shape[2], int) else None
-    return _Operand(shape[0], count, shape[1], size)
+    return HeadsOfOperand(shape[0], count, shape[1], size)
 
 
 def _attention(query: TypeQuery) -> None:
-    q = _operand(query, 0, "q_num_heads")
-    k = _operand(query, 1, "kv_num_heads")
-    v = _operand(query, 2, "kv_num_heads")
+    q = heads_of_operand(query, 0, "q_num_heads")
+    k = heads_of_operand(query, 1, "kv_num_heads")
+    v = heads_of_operand(query, 2, "kv_num_heads")
     ranks = {len(shape) for index in range(3) if (shape := shape_of(query, index)) is not None}
     if len(ranks) > 1:
         raise ModelError(f"{_given(query)} do not have equally many axes")
@@ -67,7 +66,7 @@ def _attention(query: TypeQuery) -> None:
     demand(query, 6, (q.batch,), "nonpad_kv_seqlen")
 
 
-def _past(query: TypeQuery, k: _Operand, v: _Operand) -> Dim:
+def _past(query: TypeQuery, k: HeadsOfOperand, v: HeadsOfOperand) -> Dim:
     """How many keys there are before those given."""
     given = [index < len(query.types) and query.types[index] is not None for index in (4, 5)]
     if given[0] != given[1]:

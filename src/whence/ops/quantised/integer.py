@@ -35,6 +35,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
+from whence.ops.neural.channels_last import channels_first, channels_last
 from whence.ops.neural.conv import centred_operands, conv_flops, convolve, convolve_transposed
 from whence.ops.neural.matmul import wrap_int32
 from whence.ops.neural.window import make_window
@@ -45,7 +46,7 @@ from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
 from whence.ops.types.type_rules import tensor_type
-from whence.types import DType, Shape, TensorType, ValueType
+from whence.types import DType, TensorType, ValueType
 
 _CODES = (DType.I8, DType.U8, DType.I16)
 
@@ -179,14 +180,10 @@ def _plain_query(query: TypeQuery, *, transposed: bool) -> TypeQuery:
             raise ModelError(f"it works on codes of 8 bits, or activations of 16, found {kind}")
         if kind.shape is not None and len(kind.shape) < 3:
             raise ModelError(f"activations and weights need at least three axes, found {kind}")
-    x_shape: Shape | None = None if x.shape is None else (x.shape[0], x.shape[-1], *x.shape[1:-1])
-    w_shape: Shape | None = None
-    if w.shape is not None:
-        w_shape = (
-            (w.shape[-1], w.shape[0], *w.shape[1:-1])
-            if transposed
-            else (w.shape[0], w.shape[-1], *w.shape[1:-1])
-        )
+    x_shape = None if x.shape is None else channels_first(x.shape)
+    w_shape = None if w.shape is None else channels_first(w.shape)
+    if transposed and w_shape is not None:
+        w_shape = (w_shape[1], w_shape[0], *w_shape[2:])
     return TypeQuery(
         query.op,
         query.attrs,
@@ -198,7 +195,7 @@ def _plain_query(query: TypeQuery, *, transposed: bool) -> TypeQuery:
 
 def _sums(query: TypeQuery, y: TensorType) -> TensorType:
     dtype = DType.I64 if tensor_type(query, 0).dtype is DType.I16 else DType.I32
-    return TensorType(dtype, None if y.shape is None else (y.shape[0], *y.shape[2:], y.shape[1]))
+    return TensorType(dtype, None if y.shape is None else channels_last(y.shape))
 
 
 def _infer_conv(query: TypeQuery) -> TensorType:

@@ -9,15 +9,17 @@ from typing import TypeAlias
 
 from whence.ops.attributes import get_int
 from whence.ops.definition import TypeQuery
+from whence.ops.operands.attention import HeadsOfOperand, heads_of_operand
 from whence.ops.types.spatial_rules import conv
 from whence.ops.types.type_rules import (
     const_ints,
     is_absent,
     normalise_axes,
     normalise_axis,
+    product,
     tensor_type,
 )
-from whence.types import Dim, DType, Shape, TensorType, ValueType
+from whence.types import DType, Shape, TensorType, ValueType
 
 Rule: TypeAlias = Callable[[TypeQuery], ValueType | tuple[ValueType, ...] | None]
 
@@ -75,38 +77,23 @@ def one_hot(query: TypeQuery) -> TensorType | None:
 
 def attention(query: TypeQuery) -> tuple[ValueType, ...] | None:
     """The result, then keys and values after what was there before."""
-    q, v = _heads(query, 0, "q_num_heads"), _heads(query, 2, "kv_num_heads")
-    k = _heads(query, 1, "kv_num_heads")
+    q, v = heads_of_operand(query, 0, "q_num_heads"), heads_of_operand(query, 2, "kv_num_heads")
+    k = heads_of_operand(query, 1, "kv_num_heads")
     if q is None or k is None or v is None or query.n_outputs > 3:
         return None
-    dtype, packed = tensor_type(query, 0).dtype, tensor_type(query, 0).rank == 3
-    (batch, heads, length, _), size = q, v[3]
-    y = (batch, length, heads * size) if packed else (batch, heads, length, size)
-    present = tuple(
-        TensorType(tensor_type(query, at).dtype, _appended(query, at + 3, found))
-        for at, found in ((1, k), (2, v))
-    )
-    return (TensorType(dtype, y), *present)
+    packed = tensor_type(query, 0).rank == 3
+    y = (q.batch, q.length, product((q.heads, v.size))) if packed else (*q[:3], v.size)
+    shapes = (y, _appended(query, 4, k), _appended(query, 5, v))
+    return tuple(TensorType(tensor_type(query, at).dtype, shape) for at, shape in enumerate(shapes))
 
 
-def _heads(query: TypeQuery, index: int, heads: str) -> tuple[int, int, int, int] | None:
-    shape = tensor_type(query, index).static_shape
-    if shape is None or len(shape) not in {3, 4}:
-        return None
-    if len(shape) == 4:
-        return shape[0], shape[1], shape[2], shape[3]
-    count = get_int(query.attrs, heads, 0)
-    return (shape[0], count, shape[1], shape[2] // count) if count > 0 else None
-
-
-def _appended(query: TypeQuery, index: int, new: tuple[int, int, int, int]) -> Shape:
-    batch, heads, length, size = new
-    past = None if is_absent(query, index) else tensor_type(query, index).shape
-    total: Dim = length
+def _appended(query: TypeQuery, index: int, new: HeadsOfOperand) -> Shape:
+    total = new.length
     if not is_absent(query, index):
+        past = tensor_type(query, index).shape
         before = past[2] if past is not None and len(past) == 4 else None
-        total = before + length if isinstance(before, int) else None
-    return batch, heads, total, size
+        total = before + total if isinstance(before, int) and isinstance(total, int) else None
+    return new._replace(length=total)
 
 
 EXPRESSION_RULES: Mapping[str, Rule] = {
