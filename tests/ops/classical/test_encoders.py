@@ -46,6 +46,17 @@ def test_imputer() -> None:
         run("Imputer", X, imputed_value_floats=(7.0, 8.0))
 
 
+def test_numbers_for_columns_fit_them() -> None:
+    assert run("Imputer", np.float32(2), imputed_value_floats=(7.0,)).shape == ()
+    assert run("Scaler", np.float32(2), scale=(3.0,)).tolist() == 6
+    with pytest.raises(ModelError, match="Scaler: 2 scales do not fit"):
+        run("Scaler", X, scale=(1.0, 2.0))
+    with pytest.raises(ModelError, match="Scaler: 3 offsets do not fit shape"):
+        run("Scaler", np.float32(2), offset=(1.0, 2.0, 3.0))
+    with pytest.raises(ModelError, match="FeatureVectorizer: inputdimensions"):
+        run("FeatureVectorizer", X, X, inputdimensions=(-1, 3))
+
+
 def test_feature_vectorizer() -> None:
     check("FeatureVectorizer", X, X[:, :1], inputdimensions=(3, 1))
     assert run("FeatureVectorizer", X[:, :2], X, inputdimensions=(3, 1)).tolist()[0] == [

@@ -32,9 +32,10 @@ def _binarizer(call: Call) -> Value:
 def _scaler(call: Call) -> Value:
     x = tensor(call, 0).astype(np.float32)
     offset, scale = floats(call.attrs, "offset"), floats(call.attrs, "scale")
-    return (x - (offset if offset.size else np.float32(0))) * (
-        scale if scale.size else np.float32(1)
-    )
+    _check_columns("offsets", offset, x)
+    _check_columns("scales", scale, x)
+    moved = x - (offset if offset.size else np.float32(0))
+    return (moved * (scale if scale.size else np.float32(1))).reshape(x.shape)
 
 
 def _normalizer(call: Call) -> Value:
@@ -59,14 +60,23 @@ def _imputer(call: Call) -> Value:
     else:
         filling = np.array(get_ints(call.attrs, "imputed_value_int64s"))
         found = x == get_int(call.attrs, "replaced_value_int64", 0)
-    if filling.size not in {1, x.shape[-1] if x.ndim else 1}:
-        raise ModelError(f"{filling.size} imputed values do not fit shape {list(x.shape)}")
-    return np.where(found, filling.astype(x.dtype), x)
+    if not filling.size:
+        raise ModelError("no imputed values are given")
+    _check_columns("imputed values", filling, x)
+    return np.where(found, filling.astype(x.dtype), x).reshape(x.shape)
+
+
+def _check_columns(what: str, numbers: np.ndarray, x: np.ndarray) -> None:
+    """One number is for all columns."""
+    if numbers.size > 1 and numbers.size != (x.shape[-1] if x.ndim else 1):
+        raise ModelError(f"{numbers.size} {what} do not fit shape {list(x.shape)}")
 
 
 def _feature_vectorizer(call: Call) -> Value:
     columns = []
     widths = get_ints(call.attrs, "inputdimensions")
+    if min(widths, default=0) < 0:
+        raise ModelError(f"inputdimensions {list(widths)} should not be negative")
     for index, value in enumerate(call.inputs):
         x = np.asarray(value).astype(np.float32)
         x = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], -1)

@@ -193,10 +193,18 @@ def _inputs(call: Call) -> np.ndarray:
     )
 
 
+def _base_values(call: Call, scores: np.ndarray) -> np.ndarray:
+    """What the scores [N, C] begin with: nothing, a number for all, or one for each."""
+    base = _number_array(call.attrs, "base_values")
+    if base.size not in {0, 1, scores.shape[1]}:
+        raise ModelError(f"{base.size} base_values do not fit {scores.shape[1]} scores")
+    return base
+
+
 def _regressor(call: Call) -> Value:
     ensemble = _from_lists(call, "target", get_int(call.attrs, "n_targets", 1))
     scores, _ = ensemble.scores(_inputs(call), get_str(call.attrs, "aggregate_function", "SUM"))
-    base = _number_array(call.attrs, "base_values")
+    base = _base_values(call, scores)
     scores = (scores + base if base.size else scores).astype(np.float32)
     return transform_single(scores, get_str(call.attrs, "post_transform", "NONE"))
 
@@ -206,7 +214,7 @@ def _classifier(call: Call) -> tuple[Value, Value]:
     kind = get_str(call.attrs, "post_transform", "NONE")
     ensemble = _from_lists(call, "class", max(len(labels), 1))
     scores, seen = ensemble.scores(_inputs(call), "SUM")
-    base = _number_array(call.attrs, "base_values").astype(np.float64)
+    base = _base_values(call, scores).astype(np.float64)
     if len(labels) != 2:
         if base.size:
             scores, seen = scores + base, np.ones_like(seen)
