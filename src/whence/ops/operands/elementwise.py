@@ -12,6 +12,7 @@ from whence.ops.operands.checks import (
     by_types,
     demand_elements,
     demand_numbers,
+    demand_reals,
     dtype_of,
 )
 from whence.ops.types.type_rules import target_dtype
@@ -46,7 +47,7 @@ def _bit_cast(query: TypeQuery) -> None:
 # Of one operand, or of several that spread over each other: the result's type depends on all. So it
 # is with every operator that computes a formula.
 _PLAIN = (
-    "Cast", "CastLike", "Gelu", "IsInf", "Mean", "Pow", "RoundTo",
+    "Cast", "CastLike", "IsInf", "Mean", "Pow", "RoundTo",
 )  # fmt: skip
 
 RULES: Mapping[str, Check] = {
@@ -57,4 +58,5 @@ RULES: Mapping[str, Check] = {
     **dict.fromkeys(("Neg", "Sign"), partial(_numbers, count=1)),
     **dict.fromkeys(("Sub", "Div", "Mod"), partial(_numbers, count=2)),
     "BitCast": _bit_cast,
+    "Gelu": partial(demand_reals, index=0),
 }
