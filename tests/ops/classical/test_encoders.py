@@ -53,8 +53,9 @@ def test_numbers_for_columns_fit_them() -> None:
         run("Scaler", X, scale=(1.0, 2.0))
     with pytest.raises(ModelError, match="Scaler: 3 offsets do not fit shape"):
         run("Scaler", np.float32(2), offset=(1.0, 2.0, 3.0))
-    with pytest.raises(ModelError, match="FeatureVectorizer: inputdimensions"):
-        run("FeatureVectorizer", X, X, inputdimensions=(-1, 3))
+    for widths in ((-1, 3), (3,), (1, 2, 3)):
+        with pytest.raises(ModelError, match="are not widths of 2 inputs"):
+            run("FeatureVectorizer", X, X, inputdimensions=widths)
 
 
 def test_feature_vectorizer() -> None:

@@ -7,6 +7,9 @@ import pytest
 
 from tests.ops.classical.oracle import check, run
 from whence.errors import ModelError
+from whence.ops.definition import Attrs, TypeQuery
+from whence.ops.types.inference import infer
+from whence.types import TensorType
 
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"]
 KERNELS = ["LINEAR", "POLY", "RBF", "SIGMOID"]
@@ -65,6 +68,13 @@ def test_classifier(kind: str, dtype: Any) -> None:
         intercepts=(0.53,),
         post_transform=kind,
     )
+
+
+def test_a_classifier_without_intercepts() -> None:
+    attrs: Attrs = {"classlabels_strings": ("a", "b"), "coefficients": (0.1, 0.2, 0.3, 0, 0, 1.0)}
+    query = TypeQuery("ai.onnx.ml::LinearClassifier", attrs, (TensorType.of(X),), (None,), 2)
+    labels, scores = run("LinearClassifier", X, n_outputs=2, **attrs)
+    assert infer(query) == (TensorType.of(labels), TensorType.of(scores))
 
 
 def test_coefficients_must_fit() -> None:

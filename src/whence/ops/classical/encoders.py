@@ -75,12 +75,14 @@ def _check_columns(what: str, numbers: np.ndarray, x: np.ndarray) -> None:
 def _feature_vectorizer(call: Call) -> Value:
     columns = []
     widths = get_ints(call.attrs, "inputdimensions")
-    if min(widths, default=0) < 0:
-        raise ModelError(f"inputdimensions {list(widths)} should not be negative")
+    if widths and (len(widths) != len(call.inputs) or min(widths) < 0):
+        raise ModelError(
+            f"inputdimensions {list(widths)} are not widths of {len(call.inputs)} inputs"
+        )
     for index, value in enumerate(call.inputs):
         x = np.asarray(value).astype(np.float32)
         x = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], -1)
-        width = widths[index] if index < len(widths) else x.shape[1]
+        width = widths[index] if widths else x.shape[1]
         columns.append(np.pad(x[:, :width], ((0, 0), (0, max(width - x.shape[1], 0)))))
     return np.concatenate(columns, axis=1)
 

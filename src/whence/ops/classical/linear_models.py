@@ -186,12 +186,20 @@ def classical(name: str, reference: Reference, infer: Infer | None = None) -> Op
     return OpDef(f"ai.onnx.ml::{name}", infer=infer, reference=reference, operands=UNARY)
 
 
+def _linear_classes(query: TypeQuery) -> tuple[TensorType, TensorType]:
+    labels = class_labels(query.attrs)
+    rows = len(get_floats(query.attrs, "intercepts")) or len(labels)
+    scores = rows_type(query, 2 if rows == 1 and len(labels) == 2 else rows)
+    assert scores.shape is not None
+    return TensorType(DType.of(labels), scores.shape[:1]), scores
+
+
 def _linear_type(query: TypeQuery) -> TensorType:
     return rows_type(query, get_int(query.attrs, "targets", 1))
 
 
 OPS: tuple[OpDef, ...] = (
-    classical("LinearClassifier", _linear_classifier),
+    classical("LinearClassifier", _linear_classifier, _linear_classes),
     classical("LinearRegressor", _linear_regressor, _linear_type),
     classical("SVMClassifier", _svm_classifier),
     classical("SVMRegressor", _svm_regressor, lambda query: rows_type(query, 1)),
