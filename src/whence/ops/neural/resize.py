@@ -47,11 +47,25 @@ def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
     lengths = [shape[axis] for axis in axes]
     if scales is not None and scales.size:
         factors = [np.float32(scale) for scale in scales]
+        # The region does not change the size, whatever ONNX's text says: neither its inference nor
+        # ONNX Runtime counts it.
+        outputs = [
+            math.floor(factor * np.float32(length))
+            for factor, length in zip(factors, lengths, strict=False)
+        ]
     elif sizes is not None and sizes.size:
+        outputs = [int(size) for size in sizes]
         factors = [
             np.float32(size) / np.float32(length)
-            for size, length in zip(sizes.tolist(), lengths, strict=False)
+            for size, length in zip(outputs, lengths, strict=False)
         ]
+        policy = get_str(call.attrs, "keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            common = (min if policy == "not_larger" else max)(factors)
+            factors = [common] * len(axes)
+            outputs = [
+                math.floor(common * np.float32(length) + np.float32(0.5)) for length in lengths
+            ]
     else:
         raise ModelError("neither scales nor sizes are given")
     if len(factors) != len(axes):
@@ -69,20 +83,6 @@ def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
         if crop and roi is not None
         else [(0.0, 1.0)] * len(axes)
     )
-    policy = get_str(call.attrs, "keep_aspect_ratio_policy", "stretch")
-    if scales is not None and scales.size:
-        # The region does not change the size, whatever ONNX's text says: neither its inference nor
-        # ONNX Runtime counts it.
-        outputs = [
-            math.floor(factor * np.float32(length))
-            for factor, length in zip(factors, lengths, strict=True)
-        ]
-    elif policy != "stretch" and sizes is not None:
-        common = (min if policy == "not_larger" else max)(factors)
-        factors = [common] * len(axes)
-        outputs = [math.floor(common * np.float32(length) + np.float32(0.5)) for length in lengths]
-    else:
-        outputs = [] if sizes is None else [int(size) for size in sizes]
     for axis, output in zip(axes, outputs, strict=True):
         if output < 0:
             raise ModelError(f"axis {axis} would have the size {output}")

@@ -24,11 +24,10 @@ def _of_any_inputs(name: str) -> OpDef:
     return OpDef(name, Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=inputs)
 
 
-# What greedy search and sampling are told of the text to make.
-_DECODING = (
-    *("input_ids", "max_length", "min_length", "repetition_penalty"),
-    *("vocab_mask", "prefix_vocab_mask", "attention_mask"),
-)
+# What a search is told of the text to make.
+_LENGTHS = ("input_ids", "max_length", "min_length")
+_RULES = ("repetition_penalty", "vocab_mask", "prefix_vocab_mask", "attention_mask")
+_BEAMS = ("num_beams", "num_return_sequences", "length_penalty")
 
 _control = partial(OpDef, classes=OpClass.CONTROL, infer=_unknown, flops=0)
 _state = partial(OpDef, classes=OpClass.STATE, infer=_unknown, flops=0)
@@ -47,29 +46,15 @@ OPS: tuple[OpDef, ...] = (
     _control("Scan", operands=variadic("initial_state_and_scan_inputs"), traits=Trait.ITERATES),
     _control("SequenceMap", operands=variadic("input_sequence", "additional_inputs")),
     # ONNX Runtime's ways to generate text with a decoder that they hold.
-    _control("com.microsoft::GreedySearch", operands=with_optional(5, named(*_DECODING))),
+    _control("com.microsoft::GreedySearch", operands=with_optional(5, named(*_LENGTHS, *_RULES))),
     _control(
         "com.microsoft::Sampling",
-        operands=with_optional(7, named(*_DECODING, "presence_mask", "seed")),
+        operands=with_optional(7, named(*_LENGTHS, *_RULES, "presence_mask", "seed")),
     ),
     _control(
         "com.microsoft::BeamSearch",
         operands=with_optional(
-            10,
-            named(
-                "input_ids",
-                "max_length",
-                "min_length",
-                "num_beams",
-                "num_return_sequences",
-                "length_penalty",
-                "repetition_penalty",
-                "vocab_mask",
-                "prefix_vocab_mask",
-                "attention_mask",
-                "decoder_input_ids",
-                "logits_processor",
-            ),
+            10, named(*_LENGTHS, *_BEAMS, *_RULES, "decoder_input_ids", "logits_processor")
         ),
     ),
     _edge("Input", traits=Trait.BOUNDARY | Trait.SOURCE | Trait.GIVEN),

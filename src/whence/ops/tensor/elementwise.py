@@ -137,10 +137,6 @@ def elementwise(
     )
 
 
-def _of_input(name: str, function: Function) -> OpDef:
-    return elementwise(name, apply(function, X), operands=named("input"))
-
-
 def _variadic(name: str, formula: Formula, /, **facts: Unpack[Facts]) -> OpDef:
     facts["operands"], facts["commutative"] = variadic("data_0"), True
     return elementwise(name, formula, flops=_variadic_flops, **facts)
@@ -157,6 +153,11 @@ def _check_clip(query: TypeQuery) -> None:
         demand_same_elements(query, index, 0)
 
 
+_OF_INPUT = (
+    *("Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
+    *("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
+)
+"""Operators that are called like the function they apply."""
 _ROUNDS = Trait.EXACT | Trait.IDEMPOTENT
 _EXTREME = Trait.SELECTS | Trait.COMPARES | Trait.EXACT
 
@@ -195,18 +196,10 @@ OPS: tuple[OpDef, ...] = (
         operands=named("input"),
         traits=Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
     ),
-    _of_input("Log", Function.LOG),
-    _of_input("Sin", Function.SIN),
-    _of_input("Cos", Function.COS),
-    _of_input("Tan", Function.TAN),
-    _of_input("Asin", Function.ASIN),
-    _of_input("Acos", Function.ACOS),
-    _of_input("Atan", Function.ATAN),
-    _of_input("Sinh", Function.SINH),
-    _of_input("Cosh", Function.COSH),
-    _of_input("Asinh", Function.ASINH),
-    _of_input("Acosh", Function.ACOSH),
-    _of_input("Atanh", Function.ATANH),
+    *(
+        elementwise(name, apply(Function[name.upper()], X), operands=named("input"))
+        for name in _OF_INPUT
+    ),
     elementwise("Erf", apply(Function.ERF, X), _erf, operands=named("input")),
     OpDef(
         "Clip",

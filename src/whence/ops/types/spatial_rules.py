@@ -27,19 +27,13 @@ def _spatial(query: TypeQuery, sizes: Shape, kernel: Shape, geometry: _Geometry)
     if len(kernel) != len(sizes):
         raise ModelError(f"a kernel of {len(kernel)} axes does not fit {len(sizes)} spatial axes")
     known = [
-        isinstance(size, int) and isinstance(reach, int)
+        (size, reach) if isinstance(size, int) and isinstance(reach, int) else None
         for size, reach in zip(sizes, kernel, strict=True)
     ]
-    lengths = [
-        size if ok and isinstance(size, int) else _ANY_LENGTH
-        for size, ok in zip(sizes, known, strict=True)
-    ]
-    reaches = [
-        reach if ok and isinstance(reach, int) else 1
-        for reach, ok in zip(kernel, known, strict=True)
-    ]
+    axes = [each or (_ANY_LENGTH, 1) for each in known]
+    lengths, reaches = [size for size, _ in axes], [reach for _, reach in axes]
     output = geometry(query.op, query.attrs, lengths, reaches).output
-    return tuple(size if ok else None for size, ok in zip(output, known, strict=True))
+    return tuple(size if each else None for size, each in zip(output, known, strict=True))
 
 
 def conv(query: TypeQuery) -> TensorType:
