@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,27 @@ def test_a_reader_sees_a_cell_once_while_files_are_put_together(tmp_path):
     table.compact()
     assert sums(table) == before
     assert not list(table.folder.rglob("night=*/*/*.parquet"))
+
+
+def test_compacting_may_remove_the_folder_that_a_cell_is_about_to_be_written_to(
+    tmp_path, monkeypatch
+):
+    table = Table(tmp_path / "table", create=True)
+    real = tempfile.mkstemp
+    removed: list[Path] = []
+
+    def mkstemp(prefix, dir):
+        if not removed:
+            removed.append(Path(dir))
+            Path(dir).rmdir()
+            Path(dir).parent.rmdir()
+        return real(prefix=prefix, dir=dir)
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    cell = cell_of("a", 0)
+    Writer(table.folder).write(cell, CellResult(Status.TIMEOUT, error="late"))
+    assert len(removed) == 1
+    assert table.finished() == {cell.key}
 
 
 def test_failed_cells_stay_apart_so_that_they_can_be_measured_again(tmp_path):

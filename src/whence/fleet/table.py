@@ -71,7 +71,6 @@ class Writer:
         """The cell's file, which is there in whole from the moment it has its name."""
         path = self._folder / cell.folder / f"{cell.key}.parquet"
         rows = list(rows_of(outcome))
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._connection.register("rows", {each.name: _array(each, rows) for each in ROW_COLUMNS})
         try:
             with _renamed(path) as part:
@@ -114,7 +113,6 @@ class Table:
                 raise ModelError(
                     f"'{folder}' is neither empty nor a table; name another folder for the table"
                 )
-            folder.mkdir(parents=True, exist_ok=True)
             with _renamed(file) as part:
                 part.write_text(json.dumps({"whence": "table", "version": _VERSION}) + "\n")
         try:
@@ -235,7 +233,6 @@ class Table:
     ) -> None:
         if not fresh:
             return
-        folder.mkdir(parents=True, exist_ok=True)
         older = sorted(folder.glob("*.parquet"))
         generation = int(older[-1].stem) + 1 if older else 1
         with _renamed(folder / f"{generation:08d}.parquet") as part:
@@ -272,9 +269,14 @@ def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
 @contextlib.contextmanager
 def _renamed(path: Path) -> Iterator[Path]:
     """A file beside `path` that gets its name when it is written, and is gone if it is not."""
-    handle, name = tempfile.mkstemp(prefix=".part-", dir=path.parent)
-    os.close(handle)
-    part = Path(name)
+    part = None
+    while part is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Compacting removes folders in which nothing is left: this one may be gone again.
+        with contextlib.suppress(FileNotFoundError):
+            handle, name = tempfile.mkstemp(prefix=".part-", dir=path.parent)
+            os.close(handle)
+            part = Path(name)
     try:
         yield part
         part.chmod(0o644)
