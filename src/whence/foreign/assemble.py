@@ -20,7 +20,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.foreign.checks import Checks
 from whence.foreign.placement import LONGER, NodePlacement, Placement, place
 from whence.foreign.recording import Recording
-from whence.foreign.source import SourceGraph
+from whence.foreign.source import SourceGraph, reached
 from whence.graph.outcomes import Coverage, outcomes
 from whence.provenance import Outcome
 from whence.rates import MachineRates
@@ -195,17 +195,10 @@ def _is_needed(source: SourceGraph, number: int, placed: Collection[int]) -> boo
     """Do its elements reach a kernel or a result of the model? Of an operator that only sizes are
     taken of, engines that know the sizes compute nothing.
     """
-    waiting, seen = [number], {number}
-    while waiting:
-        each = waiting.pop()
-        if each in source.results or source[each].holder is not None:
-            return True
-        readers = source.readers(each)
-        if any(reader in placed for reader in readers):
-            return True
-        waiting += [reader for reader in readers if reader not in seen]
-        seen.update(readers)
-    return False
+    return any(
+        each in placed or each in source.results or source[each].holder is not None
+        for each in reached([number], source.readers)
+    )
 
 
 def _became(source: SourceGraph, number: int, own: Own, fate: Outcome) -> str:

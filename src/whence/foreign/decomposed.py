@@ -18,11 +18,11 @@ It is only said where one operator fits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 
 from whence.attribution.cost_model import VIEWS
 from whence.foreign.recording import EngineNode
-from whence.foreign.source import SourceGraph
+from whence.foreign.source import SourceGraph, reached
 
 _MOVES = VIEWS | {"Transpose", "Expand"}
 Operators = Mapping[int, Set[int]]
@@ -57,15 +57,14 @@ def operator_behind_moves(
     """The operator of one of these types, with one operand that is no constant, that stands behind
     nothing but movements of what these make, and that no node is called after.
     """
-    found: set[int] = set()
-    waiting, seen = list(before), set(before)
-    while waiting:
-        for reader in source.readers(waiting.pop()):
-            if reader in seen:
-                continue
-            seen.add(reader)
-            if source[reader].op in _MOVES:
-                waiting.append(reader)
-            elif source[reader].op in kinds and len(source[reader].feeds_from) == 1:
-                found.add(reader)
+
+    def moved(each: int) -> Iterator[int]:
+        return (reader for reader in source.readers(each) if source[reader].op in _MOVES)
+
+    readers = {reader for each in reached(before, moved) for reader in source.readers(each)}
+    found = {
+        each
+        for each in readers.difference(before)
+        if source[each].op in {*kinds} - _MOVES and len(source[each].feeds_from) == 1
+    }
     return next(iter(found)) if len(found) == 1 and not found & named else None

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 
 from whence.foreign.engine_graph import EngineGraph, Region, claims_of, move_operator
 from whence.foreign.recording import Evidence
-from whence.foreign.source import SourceGraph
+from whence.foreign.source import SourceGraph, reached
 from whence.foreign.unnamed_nodes import UnnamedNodes
 
 
@@ -76,13 +76,7 @@ class _Cuts:
 
     def _behind(self, own: Sequence[int]) -> set[int]:
         """The operators, and what leads to them up to the anchors of others."""
-        found, waiting = set(own), list(own)
-        while waiting:
-            for maker in self.source[waiting.pop()].feeds_from:
-                if maker not in found and maker not in self.named:
-                    found.add(maker)
-                    waiting.append(maker)
-        return found
+        return set(reached(own, lambda each: {*self.source[each].feeds_from} - self.named))
 
     def _move(self, operator: int, kernel: int) -> None:
         move_operator(self.regions, self.claims, operator, kernel)

@@ -7,7 +7,7 @@ Made from the graph as whence reads it, so ids, names and modules are those of w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -345,3 +345,15 @@ def _window(nodes: Sequence[Node]) -> dict[str, Attribute]:
             ):
                 found[name] = value  # type: ignore[assignment]
     return found
+
+
+def reached(start: Iterable[int], beside: Callable[[int], Iterable[int]]) -> Iterator[int]:
+    """Numbers and those beside them, those beside these, and so on, each once."""
+    waiting = list(start)
+    seen = set(waiting)
+    while waiting:
+        each = waiting.pop()
+        yield each
+        fresh = set(beside(each)) - seen
+        waiting += sorted(fresh)
+        seen |= fresh

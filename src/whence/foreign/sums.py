@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from whence.attribution.cost_model import VIEWS
 from whence.foreign.function_models import SUMS
 from whence.foreign.operator_costs import OperatorCosts
-from whence.foreign.source import SourceGraph
+from whence.foreign.source import SourceGraph, reached
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 
@@ -83,11 +83,6 @@ def _before(source: SourceGraph, operator: int, first: int) -> set[int]:
     """The operators between the two, which have run when `operator` does. Operators are numbered in
     the order of the file, so that nothing in front of `first` reads it.
     """
-    found: set[int] = set()
-    waiting = [operator]
-    while waiting:
-        for maker in source[waiting.pop()].feeds_from:
-            if maker > first and maker not in found:
-                found.add(maker)
-                waiting.append(maker)
-    return found
+    return set(
+        reached([operator], lambda each: (it for it in source[each].feeds_from if it > first))
+    )

@@ -9,7 +9,7 @@ from whence.attribution.cost_model import VIEWS
 from whence.foreign.decomposed import operator_behind_moves, operator_in_parts
 from whence.foreign.engine_graph import EngineGraph, Region, move_operator
 from whence.foreign.recording import EngineNode, Evidence
-from whence.foreign.source import SourceGraph
+from whence.foreign.source import SourceGraph, reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +108,10 @@ class UnnamedNodes:
             move_operator(regions, self.claims, moved, node.number)
             self.engine.stand(node.number)
 
-    def _between(self, node: EngineNode, ends: Set[int], held: Set[int]) -> set[int]:
+    def _between(self, node: EngineNode, ends: Set[int], held: set[int]) -> set[int]:
         """The operators from what feeds the node to those at the end; none if they do not fit."""
         source, feeds = self.source, self.engine.feeds(node.number)
-        inside: set[int] = set()
-        waiting = list(ends)
-        while waiting:
-            operator = waiting.pop()
-            if operator not in inside:
-                inside.add(operator)
-                waiting += [each for each in source[operator].feeds_from if each in held]
+        inside = set(reached(ends, lambda each: held.intersection(source[each].feeds_from)))
         outside = {
             maker
             for operator in inside
