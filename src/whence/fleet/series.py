@@ -50,18 +50,17 @@ class Series:
     """Nanoseconds of a run, by night."""
 
 
-def whole_runs(connection: duckdb.DuckDBPyConnection, model: str = "") -> list[Series]:
+def whole_runs(connection: duckdb.DuckDBPyConnection) -> list[Series]:
     """The median run of every series."""
     return _series(
         connection,
         f"SELECT {SERIES}, '' AS name, night, min(began) AS began, min(version) AS version,"
         " min(median_ns)::DOUBLE AS time FROM cell"
-        f" WHERE status = 'done' AND median_ns > 0 {_of_model(model)} GROUP BY ALL",
-        model,
+        " WHERE status = 'done' AND median_ns > 0 GROUP BY ALL",
     )
 
 
-def parts(connection: duckdb.DuckDBPyConnection, by: str, model: str = "") -> list[Series]:
+def parts(connection: duckdb.DuckDBPyConnection, by: str) -> list[Series]:
     """What each operator (or module, or type) takes of a run. The lower quartile of the runs stands
     for a night: what disturbs a run only makes it slower.
     """
@@ -74,8 +73,7 @@ def parts(connection: duckdb.DuckDBPyConnection, by: str, model: str = "") -> li
                 SELECT {SERIES}, {GROUPINGS[by]} AS name, night, min(began) AS began,
                     min(version) AS version,
                     sum(if(low_ns > 0, low_ns, time_ns / runs))::DOUBLE AS time
-                FROM operator WHERE true {_of_model(model)}
-                GROUP BY {SERIES}, {GROUPINGS[by]}, night
+                FROM operator GROUP BY {SERIES}, {GROUPINGS[by]}, night
             ), whole AS (
                 SELECT {SERIES}, night, sum(time) AS total FROM part GROUP BY {SERIES}, night
             ), heavy AS (
@@ -83,20 +81,14 @@ def parts(connection: duckdb.DuckDBPyConnection, by: str, model: str = "") -> li
                 GROUP BY {own} HAVING max(time / nullif(total, 0)) >= {_LEAST_SHARE}
             )
             SELECT part.* FROM part SEMI JOIN heavy USING ({own})""",
-        model,
     )
 
 
-def _of_model(model: str) -> str:
-    return "AND model = ?" if model else ""
-
-
-def _series(connection: duckdb.DuckDBPyConnection, sql: str, model: str) -> list[Series]:
+def _series(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Series]:
     rows = connection.execute(
         f"""SELECT {SERIES}, name, list(night ORDER BY began), list(version ORDER BY began),
                 list(time ORDER BY began)
-            FROM ({sql}) GROUP BY {SERIES}, name ORDER BY {SERIES}, name""",
-        [model] if model else [],
+            FROM ({sql}) GROUP BY {SERIES}, name ORDER BY {SERIES}, name"""
     ).fetchall()
     return [
         Series(
