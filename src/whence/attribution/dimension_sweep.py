@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,6 @@ def sweep_dimension(
     dimension: str,
     sizes: Sequence[int],
     *,
-    dims: Mapping[str, int] | None = None,
     runs: int = 50,
     warmup: int = 5,
     model: str = "",
@@ -142,8 +141,8 @@ def sweep_dimension(
     rates: MachineRates | None = None,
 ) -> DimensionSweep:
     """Profile a compiled model that leaves this dimension open at each of the sizes, in turns, so
-    that what disturbs the machine disturbs all sizes alike. Other dimensions have the sizes of
-    `dims`, or those that are taken where nobody says.
+    that what disturbs the machine disturbs all sizes alike. Other dimensions have the sizes that
+    are taken where nobody says.
     """
     ordered = tuple(sorted(set(sizes)))
     if len(ordered) < 2:
@@ -158,7 +157,7 @@ def sweep_dimension(
     for number, size in enumerate(ordered):
         if progress is not None:
             progress(f"preparing {dimension}={size}", number, len(ordered))
-        sample = working_inputs(executable, {**(dims or {}), dimension: size})
+        sample = working_inputs(executable, {dimension: size})
         measuring.append(ProfiledRuns(executable, sample))
     for _ in range(warmup):
         for each in measuring:

@@ -88,15 +88,11 @@ def taken_sizes(graph: Graph) -> SampleInputs:
     return SampleInputs({}, guess_shapes(graph), declared_shapes(graph))
 
 
-def sample_inputs(
-    graph: Graph,
-    given: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-) -> SampleInputs:
+def sample_inputs(graph: Graph, given: Mapping[str, Sequence[int]] | None = None) -> SampleInputs:
     """A value for each input of the graph, of the sizes guessed first. Nothing is guessed for
-    inputs whose shapes are `given` and for `dims`, and named sizes follow those.
+    inputs whose shapes are `given`, and named sizes follow those.
     """
-    return _drawn(graph, guess_shapes(graph, given, dims=dims), dims)
+    return _drawn(graph, guess_shapes(graph, given))
 
 
 def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None) -> SampleInputs:
@@ -127,7 +123,9 @@ def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None
 
 
 def _drawn(
-    graph: Graph, guessed: Mapping[str, tuple[int, ...]], dims: Mapping[str, int] | None
+    graph: Graph,
+    guessed: Mapping[str, tuple[int, ...]],
+    dims: Mapping[str, int] | None = None,
 ) -> SampleInputs:
     values = {**random_inputs(graph), **_usual_values(graph)}
     rng, limits = np.random.default_rng(0), index_limits(graph)
@@ -166,14 +164,12 @@ def guess_shapes(
     graph: Graph,
     given: Mapping[str, Sequence[int]] | None = None,
     batch: int = 1,
-    dims: Mapping[str, int] | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """A shape for each input that has open dimensions and none `given`, for so many samples. One of
     unknown rank is taken for a single number.
     """
     given = given or {}
-    known = {**named_sizes(declared_shapes(graph), given), **(dims or {})}
-    found = likely_shapes(graph, known, batch)
+    found = likely_shapes(graph, named_sizes(declared_shapes(graph), given), batch)
     return {name: shape for name, shape in found.items() if name not in given}
 
 
