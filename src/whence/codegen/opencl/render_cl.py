@@ -19,7 +19,7 @@ from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels import ir
 from whence.kernels.index import Var
-from whence.ops.quantised.quantise import integer_range
+from whence.kernels.loops.reduce import highest, lowest
 from whence.types import DType
 
 # Types whose arithmetic every device has; double precision is asked for separately.
@@ -383,15 +383,8 @@ def _can_fold(loop: ir.Loop) -> bool:
 
 def _identity(fn: ir.Fn, dtype: DType) -> ir.Literal:
     if fn in (ir.Fn.ADD, ir.Fn.MUL):
-        return ir.Literal(
-            (0.0 if fn is ir.Fn.ADD else 1.0) if dtype.is_float else int(fn is ir.Fn.MUL), dtype
-        )
-    if dtype.is_float:
-        return ir.Literal(-math.inf if fn is ir.Fn.MAX else math.inf, dtype)
-    if dtype is DType.BOOL:
-        return ir.Literal(fn is ir.Fn.MIN, dtype)
-    low, high = integer_range(dtype)
-    return ir.Literal(low if fn is ir.Fn.MAX else high, dtype)
+        return ir.Literal(int(fn is ir.Fn.MUL), dtype)
+    return ir.Literal(lowest(dtype) if fn is ir.Fn.MAX else highest(dtype), dtype)
 
 
 def render_opencl(kernel: ir.Kernel, device: Device) -> tuple[str, Launch]:

@@ -17,6 +17,7 @@ from whence.kernels.group import Group
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import magnitude
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 
@@ -34,19 +35,14 @@ def lowest(dtype: DType) -> float | int:
     """What a maximum starts from."""
     if dtype.is_float:
         return -math.inf
-    if dtype is DType.BOOL:
-        return 0
-    return -(1 << (dtype.bits - 1)) if dtype in (DType.I8, DType.I16, DType.I32, DType.I64) else 0
+    return 0 if dtype is DType.BOOL else integer_range(dtype)[0]
 
 
 def highest(dtype: DType) -> float | int:
     """What a minimum starts from."""
     if dtype.is_float:
         return math.inf
-    if dtype is DType.BOOL:
-        return 1
-    bits = dtype.bits - 1 if dtype in (DType.I8, DType.I16, DType.I32, DType.I64) else dtype.bits
-    return (1 << bits) - 1
+    return 1 if dtype is DType.BOOL else integer_range(dtype)[1]
 
 
 def _square(x: Expr) -> Expr:
