@@ -24,7 +24,7 @@ from whence.kernels.integer.product import (
 )
 from whence.kernels.integer.product_program import IntegerProduct
 from whence.kernels.ir import Expr, Kernel
-from whence.kernels.product.gemm import batch_base, broadcast
+from whence.kernels.product.gemm import batch_base
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -46,7 +46,7 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
         # One B for all of A: the batch dimensions are more rows.
         rows *= math.prod(a_shape[:-2])
     else:
-        batch_shape = broadcast(a_shape[:-2], b_shape[:-2])
+        batch_shape = group.shape(anchor.ref())[:-2]
     batch = Var(BATCH, math.prod(batch_shape))
     weights = None if batch.extent > 1 else group.graph.const_value(b)
     shape = plan(batch.extent, rows, columns, depth, tile, packed=weights is not None)

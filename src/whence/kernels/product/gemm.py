@@ -110,14 +110,7 @@ def sizes_of(group: Group, anchor: Node, product: Product) -> Sizes:
     if shared_b and not product.trans_a:
         # One B for all of A: the batch dimensions are more rows.
         return Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
-    return Sizes(rows, columns, depth, broadcast(a_shape[:-2], b_shape[:-2]), packed)
-
-
-def broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """The batch dimensions of two operands that fit each other."""
-    rank = max(len(one), len(other))
-    pairs = zip((1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other, strict=True)
-    return tuple(right if surely_equal(left, 1) else left for left, right in pairs)
+    return Sizes(rows, columns, depth, group.shape(anchor.ref())[:-2], packed)
 
 
 def _estimated(sizes: Sizes) -> Sizes:
