@@ -39,19 +39,8 @@ def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> t
     tiles lie along rows.
     """
     window = make_window(anchor.op, anchor.attrs, spatial, kernel)
-    found = [
-        Field(size, out, taps, stride, dilation, begin, end)
-        for size, out, taps, stride, dilation, begin, end in zip(
-            spatial,
-            window.output,
-            window.kernel,
-            window.strides,
-            window.dilations,
-            window.begins,
-            window.ends,
-            strict=True,
-        )
-    ]
+    axes = (spatial, window.output, window.kernel, window.strides, window.dilations)
+    found = [Field(*axis) for axis in zip(*axes, window.begins, window.ends, strict=True)]
     if len(found) == 1:
         return _ONE, found[0]
     rows, columns = found

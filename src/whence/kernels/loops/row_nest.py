@@ -97,17 +97,11 @@ class RowNest:
             self._lane = Var(
                 "lane", next(size for size in range(most, 0, -1) if surely_divides(size, extent))
             )
+            steps = [of(Var(f"r{axis}", self.shape[axis])) for axis in self.axes]
+            index = self._index([[axis] for axis in self.axes], steps)
             # Several dimensions side by side are one range of memory, unless something fused
             # before divides them.
-            if not _divides(
-                self._x(
-                    self._index(
-                        [[axis] for axis in self.axes],
-                        [of(Var(f"r{axis}", self.shape[axis])) for axis in self.axes],
-                    )
-                ),
-                "lane",
-            ):
+            if not _divides(self._x(index), "lane"):
                 break
         return self._lane
 
@@ -127,18 +121,11 @@ class RowNest:
             across = [self.shape[axis] for axis in self._across]
             chunks = math.prod(across) // self._lane.extent
             *before, chunk = unravel(outer, [*extents, chunks])
-            places.update(zip(front, before, strict=True))
-            places.update(
-                zip(
-                    self._across,
-                    unravel(chunk * self._lane.extent + of(self._lane), across),
-                    strict=True,
-                )
-            )
+            own = unravel(chunk * self._lane.extent + of(self._lane), across)
+            places.update(zip((*front, *self._across), (*before, *own), strict=True))
         for block, step in zip(blocks, steps, strict=True):
-            places.update(
-                zip(block, unravel(step, [self.shape[axis] for axis in block]), strict=True)
-            )
+            along = unravel(step, [self.shape[axis] for axis in block])
+            places.update(zip(block, along, strict=True))
         full = [places[axis] for axis in range(len(self.shape))]
         return unravel(ravel(full, self.shape), self.group.shape(self.source))
 
