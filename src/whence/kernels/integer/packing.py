@@ -63,24 +63,12 @@ class PackBytes:
         head[:, 1, : self.columns] = -left
         pieces, first = [], 0
         for panel in self.panels:
-            at = np.concatenate(
-                [
-                    np.arange(self.lanes) + min(vector * self.lanes, width - self.lanes)
-                    for vector in range(first, first + panel)
-                ]
-            )
-            rows = (
-                np.ascontiguousarray(head[:, : 1 + self.zeros.has_sums, at])
-                .reshape(self.batch, -1)
-                .view(np.int8)
-            )
-            quads = (
-                codes[:, :, at]
-                .reshape(self.batch, words, 4, at.size)
-                .transpose(0, 1, 3, 2)
-                .reshape(self.batch, -1)
-            )
-            pieces.append(np.concatenate([rows, quads], axis=1))
+            starts = np.minimum(np.arange(first, first + panel) * self.lanes, width - self.lanes)
+            at = np.add.outer(starts, np.arange(self.lanes)).reshape(-1)
+            rows = np.ascontiguousarray(head[:, : 1 + self.zeros.has_sums, at])
+            quads = codes[:, :, at].reshape(self.batch, words, 4, at.size).transpose(0, 1, 3, 2)
+            pieces.append(rows.reshape(self.batch, -1).view(np.int8))
+            pieces.append(quads.reshape(self.batch, -1))
             first += panel
         return np.ascontiguousarray(np.concatenate(pieces, axis=1)).reshape(-1)
 

@@ -24,7 +24,7 @@ from whence.kernels.ir import (
 )
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
-from whence.kernels.rules.elementwise import add, div, sub
+from whence.kernels.rules.elementwise import add, div, like, sub
 from whence.ops.attributes import get_ints
 from whence.ops.neural.window import make_window
 from whence.ops.quantised.quantise import integer_range
@@ -93,19 +93,11 @@ def _average(total: Expr, count: Expr, *, exact: bool) -> Expr:
     """
     if exact:
         real = div(cast(total, DType.F32), cast(count, DType.F32))
-        middle = literal(0.5, DType.F32)
-        return cast(
-            select(
-                apply(Fn.LT, real, literal(0.0, DType.F32)), sub(real, middle), add(real, middle)
-            ),
-            DType.I32,
-        )
+        return cast(_away(real, literal(0.5, DType.F32)), DType.I32)
     wide, count = cast(total, DType.I64), cast(count, DType.I64)
-    half = div(count, literal(2, DType.I64))
-    return cast(
-        div(
-            select(apply(Fn.LT, wide, literal(0, DType.I64)), sub(wide, half), add(wide, half)),
-            count,
-        ),
-        DType.I32,
-    )
+    return cast(div(_away(wide, div(count, literal(2, DType.I64))), count), DType.I32)
+
+
+def _away(x: Expr, half: Expr) -> Expr:
+    """So much further away from zero."""
+    return select(apply(Fn.LT, x, like(0.0, x)), sub(x, half), add(x, half))

@@ -220,14 +220,9 @@ def batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...
     if not batch_shape or not own:
         return of(0)
     places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
-    flat = ravel(
-        [
-            of(0) if surely_equal(extent, 1) else place
-            for place, extent in zip(places, own, strict=True)
-        ],
-        own,
-    )
-    return flat * (shape[-2] * shape[-1])
+    pairs = zip(places, own, strict=True)
+    index = [of(0) if surely_equal(extent, 1) else place for place, extent in pairs]
+    return ravel(index, own) * (shape[-2] * shape[-1])
 
 
 def _divided(sizes: Sizes, tile: Tile) -> GemmPlan:

@@ -216,20 +216,12 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
         raise UnsupportedError(f"BatchNormalization '{node.name}' is in training mode")
     x, scale, bias, mean, variance = (ref for ref in node.inputs if ref is not None)
     channel = (index[1],)
-    factor = div(
-        elements.value(scale, channel),
-        apply(
-            Fn.SQRT,
-            add(
-                elements.value(variance, channel),
-                literal(get_float(node.attrs, "epsilon", 1e-5), elements.computed_type(node.ref())),
-            ),
-        ),
-    )
-    return add(
-        mul(sub(elements.value(x, index), elements.value(mean, channel)), factor),
-        elements.value(bias, channel),
-    )
+    epsilon = get_float(node.attrs, "epsilon", 1e-5)
+    shifted = literal(epsilon, elements.computed_type(node.ref()))
+    deviation = apply(Fn.SQRT, add(elements.value(variance, channel), shifted))
+    factor = div(elements.value(scale, channel), deviation)
+    centred = sub(elements.value(x, index), elements.value(mean, channel))
+    return add(mul(centred, factor), elements.value(bias, channel))
 
 
 def _mean_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

@@ -60,23 +60,9 @@ def _angle(elements: Elements, node: Node, ref: Ref, batch: Index, row: Index, p
     positions = node.operand("position_ids")
     if positions is None:
         return elements.value(ref, (of(0) if elements.shape(ref)[0] == 1 else batch, row, pair))
-    length = elements.shape(ref)[0]
-    places = elements.shape(positions)
-    return elements.value(
-        ref,
-        (
-            looked_up(
-                elements,
-                positions,
-                tuple(
-                    of(0) if extent == 1 else at
-                    for at, extent in zip((batch, row), places, strict=True)
-                ),
-                length,
-            ),
-            pair,
-        ),
-    )
+    shared = zip((batch, row), elements.shape(positions), strict=True)
+    at = tuple(of(0) if extent == 1 else place for place, extent in shared)
+    return elements.value(ref, (looked_up(elements, positions, at, elements.shape(ref)[0]), pair))
 
 
 RULES: Mapping[str, Rule] = {"RotaryEmbedding": _rotary}
