@@ -60,29 +60,20 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     value = cast(group.elements().value(source, (rows.index[0], *places, rows.index[-1])), working)
     empty = literal(0 if average else integer_range(dtype)[0], working)
     begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
-    folds: list[Stmt] = [
-        rows.loop(
-            Accumulate(
-                "total", Fn.ADD if average else Fn.MAX, select(inside, value, empty), rows.lane
-            )
-        )
-    ]
+    fn = Fn.ADD if average else Fn.MAX
+    fold = Accumulate("total", fn, select(inside, value, empty), rows.lane)
+    folds: list[Stmt] = [rows.loop(fold)]
     total: Expr = Name("total[lane]", working)
     if average:
         counts = are_within(places, counted_limits(anchor, window, sizes))
-        counted: Expr = literal(math.prod(window.kernel), DType.I32)
+        size, none, one = math.prod(window.kernel), literal(0, DType.I32), literal(1, DType.I32)
+        counted: Expr = literal(size, DType.I32)
         if not isinstance(counts, Literal):
             # How many elements count differs from window to window.
-            begins.append(Accumulator("count", literal(0, DType.I32)))
-            folds.append(
-                Accumulate(
-                    "count", Fn.ADD, select(counts, literal(1, DType.I32), literal(0, DType.I32))
-                )
-            )
-            counted = apply(Fn.MAX, Name("count", DType.I32), literal(1, DType.I32))
-        total = _average(
-            total, counted, exact=dtype is not DType.I16 and math.prod(window.kernel) <= _EXACT
-        )
+            begins.append(Accumulator("count", none))
+            folds.append(Accumulate("count", Fn.ADD, select(counts, one, none)))
+            counted = apply(Fn.MAX, Name("count", DType.I32), one)
+        total = _average(total, counted, exact=dtype is not DType.I16 and size <= _EXACT)
     stores = rows.stores(group, anchor, cast(total, dtype))
     return rows.kernel(group, *begins, *nested(taps, tuple(folds)), rows.loop(*stores))
 

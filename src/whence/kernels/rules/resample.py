@@ -127,15 +127,10 @@ def _axes(elements: Elements, node: Node) -> list[_Resized]:
                 f" {_MOST_PLACES} places"
             )
         positions = source_positions(transform, plan)
-        outside = (positions < 0) | (positions > plan.size - 1) if crop else None
-        found.append(
-            _Resized(
-                plan.axis,
-                plan.size,
-                _taps(node, mode, positions, plan),
-                outside if outside is not None and outside.any() else None,
-            )
-        )
+        outside = (positions < 0) | (positions > plan.size - 1)
+        hidden = outside if crop and outside.any() else None
+        places = _taps(node, mode, positions, plan)
+        found.append(_Resized(plan.axis, plan.size, places, hidden))
     if math.prod(len(axis.taps) for axis in found) > _MOST_TAPS:
         raise UnsupportedError(
             f"Resize '{node.name}' reads more than {_MOST_TAPS} elements for each of its own"
