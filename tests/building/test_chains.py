@@ -53,8 +53,18 @@ def pooled() -> tuple[Graph, np.ndarray]:
     return layers.finish(average, small), layers.data()
 
 
+def last_row() -> tuple[Graph, np.ndarray]:
+    """A view of a layer's last row, which the layer after the next adds to every row."""
+    layers = Layers(16, 24, 24)
+    first = layers.conv(layers.x, 16, 16)
+    begin, end, axis = (layers.build.const(np.array([value])) for value in (23, 24, 2))
+    row = layers.build.op("Slice", first, begin, end, axis)
+    made = layers.conv(layers.conv(first, 16, 16), 16, 16)
+    return layers.finish(layers.conv(layers.build.op("Add", made, row), 16, 16)), layers.data()
+
+
 Model = Callable[[], tuple[Graph, np.ndarray]]
-MODELS: tuple[Model, ...] = (bottlenecks, read_twice, pooled)
+MODELS: tuple[Model, ...] = (bottlenecks, read_twice, pooled, last_row)
 
 
 def program_of(graph: Graph, engine: Engine, cache: int = 1 << 14) -> Program:
@@ -109,15 +119,17 @@ def test_every_work_item_runs_once_and_behind_what_it_reads(model: Model, alone:
             assert not items & done[each.step]
             (part,) = (part for part in slices.parts if (each.begin, each.end) in part.tasks)
             for ref in step.inputs:
-                if ref in makers:
-                    made = slices_of(steps[makers[ref]])
+                owner = lowered.layout.owner(ref)
+                if owner in makers:
+                    made = slices_of(steps[makers[owner]])
                     assert made is not None
                     finished = [
                         other.made
                         for other in made.parts
-                        if all(set(range(*tasks)) <= done[makers[ref]] for tasks in other.tasks)
+                        if all(set(range(*tasks)) <= done[makers[owner]] for tasks in other.tasks)
                     ]
-                    assert max(finished, default=0) >= part.read
+                    needed = part.read if ref == owner else made.parts[-1].made
+                    assert max(finished, default=0) >= needed
             done[each.step] |= items
         for number in numbers:
             kernel = steps[number].kernel
@@ -133,7 +145,8 @@ def test_values_of_a_chain_lie_apart(model: Model, alone: Engine) -> None:
     places = lowered.layout.places
     for chain in lowered.chains:
         steps = [each.step for each in lowered.steps[chain.first : chain.last + 1]]
-        used = {ref for step in steps for ref in (*step.inputs, *step.outputs)}
+        named = {ref for step in steps for ref in (*step.inputs, *step.outputs)}
+        used = {lowered.layout.owner(ref) for ref in named}
         spans = sorted(
             (places[ref].offset, places[ref].offset + graph.nbytes(ref))
             for ref in used

@@ -46,11 +46,8 @@ def allocate(
     a constant. Steps from and to the numbers in `together`, views not counted, are interleaved.
     """
     aliasing = aliasing or Aliasing()
-    views = {
-        **aliasing.views,
-        **{step.outputs[0]: SubBuffer(step.inputs[0]) for step in steps if step.is_view},
-    }
-    within = {**views, **aliasing.parts}
+    views = _views(steps, aliasing)
+    within = values_within(steps, aliasing)
     owners = {view: root(views, view).parent for view in views}
     running = [step for step in steps if not step.is_view]
     places: dict[Ref, Location] = {}
@@ -120,6 +117,16 @@ def allocate(
         _in_place(graph, running, within, places, lives),
         tuple(map(tuple, blocks.values())) if is_open else (),
     )
+
+
+def values_within(steps: Sequence[Step], aliasing: Aliasing) -> dict[Ref, SubBuffer]:
+    """All values that lie within others: views, and parts of what is put together."""
+    return {**_views(steps, aliasing), **aliasing.parts}
+
+
+def _views(steps: Sequence[Step], aliasing: Aliasing) -> dict[Ref, SubBuffer]:
+    views = {step.outputs[0]: SubBuffer(step.inputs[0]) for step in steps if step.is_view}
+    return {**aliasing.views, **views}
 
 
 def _joined(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from whence.building.allocate import allocate
+from whence.building.allocate import allocate, values_within
 from whence.building.backend import CodeGenerator, Lowered, LoweredStep, Progress, Rendered
 from whence.building.chains import find_chains
 from whence.building.in_place_concat import concat_in_place
@@ -82,7 +82,7 @@ def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "domina
     steps = with_reference_steps(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
     guards = guards_of(graph, steps, before)
-    chains = find_chains(graph, running, guards, tile)
+    chains = find_chains(graph, running, guards, tile, values_within(steps, aliasing))
     return Lowered(
         graph,
         fused,

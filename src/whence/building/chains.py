@@ -9,9 +9,10 @@ orders.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from whence.building.allocate import is_planned, nbytes
+from whence.building.allocate import is_planned, nbytes, root
+from whence.building.memory_layout import SubBuffer
 from whence.building.native_code import LONGEST_CHAIN
 from whence.building.program import Chain, WorkRange
 from whence.extent import is_symbolic
@@ -24,9 +25,15 @@ from whence.kernels.tile import Tile
 
 
 def find_chains(
-    graph: Graph, steps: Sequence[Step], guards: Sequence[Guards], tile: Tile
+    graph: Graph,
+    steps: Sequence[Step],
+    guards: Sequence[Guards],
+    tile: Tile,
+    within: Mapping[Ref, SubBuffer],
 ) -> tuple[Chain, ...]:
-    """The chains among steps that run one after the other, views left out."""
+    """The chains among steps that run one after the other, views left out; `within` says which
+    values lie in others.
+    """
     if not tile.interleaved or graph.variables:
         return ()
     found: list[Chain] = []
@@ -41,7 +48,8 @@ def find_chains(
         ):
             continue
         if number - begin > 1:
-            found.append(Chain(begin, number - 1, tuple(_interleaved(steps, begin, number))))
+            ranges = tuple(_interleaved(steps, begin, number, within))
+            found.append(Chain(begin, number - 1, ranges))
         begin = number
     return tuple(found)
 
@@ -72,23 +80,33 @@ def _source(step: Step, slices: Slices) -> Ref:
     return step.inputs[names.index(slices.source)]
 
 
-def _interleaved(steps: Sequence[Step], begin: int, end: int) -> Iterator[WorkRange]:
+def _interleaved(
+    steps: Sequence[Step], begin: int, end: int, within: Mapping[Ref, SubBuffer]
+) -> Iterator[WorkRange]:
     """The work items of steps from `begin` to before `end`: each slice of the last as early as can
     be, and those that it reads as late as can be.
     """
     slices = {number: found for number in range(begin, end) if (found := slices_of(steps[number]))}
-    makers = {ref: number for number in slices for ref in steps[number].outputs}
+    wholes = {
+        number: {root(within, ref).parent for ref in steps[number].outputs} for number in slices
+    }
     done = dict.fromkeys(slices, 0)
+
+    def makers(number: int, ref: Ref) -> list[int]:
+        """The steps before this one that make the value, or what it is a view or the whole of."""
+        before = range(begin, number)
+        own = [maker for maker in before if ref in steps[maker].outputs]
+        return own or [maker for maker in before if root(within, ref).parent in wholes[maker]]
 
     def until(number: int, count: int) -> Iterator[WorkRange]:
         parts = slices[number].parts
         while done[number] < count:
             part = parts[done[number]]
             for ref in dict.fromkeys(steps[number].inputs):
-                if ref in makers:
-                    made = slices[makers[ref]]
+                for maker in makers(number, ref):
                     by_slices = _is_read_by_slices(steps[number], slices[number], ref)
-                    yield from until(makers[ref], _needed(made, part.read if by_slices else None))
+                    needed = _needed(slices[maker], part.read if by_slices else None)
+                    yield from until(maker, needed)
             yield from (WorkRange(number, *tasks) for tasks in part.tasks)
             done[number] += 1
 
