@@ -48,8 +48,6 @@ class DeviceExport:
     launches: tuple[LaunchStep, ...]
     conditions: tuple[tuple[Location, ...], ...]
     """Of each launch: where the conditions lie that it asks before it starts."""
-    source: str
-    """The kernels, as OpenCL C."""
     needs_doubles: bool
 
 
@@ -77,7 +75,7 @@ def plan_export(graph: Graph, *, fusion: str = "dominator") -> DeviceExport:
     plan = replace(planned.plan, variables=variables_of(graph, layout, weights))
     program = Program(plan, weights.finish(), None, details)
     check_exportable(program, "OpenCL kernel")
-    return DeviceExport(program, launches, conditions, planned.source, needs_doubles)
+    return DeviceExport(program, launches, conditions, needs_doubles)
 
 
 def _device(doubles: bool) -> Device:
@@ -100,7 +98,8 @@ def export_opencl(
         planned.program, toolchain, folder, stem, units, FILES, links_later=True
     )
     kernels = folder / f"{stem}.cl"
-    kernels.write_text(planned.source, encoding="utf-8")
+    (unit,) = planned.program.units
+    kernels.write_text(unit.source, encoding="utf-8")
     return [*written, kernels]
 
 

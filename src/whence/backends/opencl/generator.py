@@ -68,9 +68,6 @@ class DevicePlan:
     """The constants that kernels read; not finished, so that more can be placed."""
     initial: Weights
     """The initial values of variables."""
-    source: str
-    """Of all kernels."""
-    has_kernels: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,8 @@ class OpenClGenerator(CodeGenerator):
         if self.device is None:
             raise UnsupportedError("kernels for no device in particular can only be exported")
         planned = plan_device(lowered)
-        built = _compile(self.device, planned.source) if planned.has_kernels else None
+        (unit,) = lowered.rendered.units
+        built = _compile(self.device, unit.source) if unit.functions else None
         if progress is not None:
             progress(self.device.name, 1, 1)
         weights = planned.weights.finish().block
@@ -123,7 +121,7 @@ def plan_opencl(graph: Graph, abilities: Device, *, fusion: str = "dominator") -
 
 def plan_device(lowered: Lowered) -> DevicePlan:
     """Steps as launches, with constants placed."""
-    graph, layout, (unit,) = lowered.graph, lowered.layout, lowered.rendered.units
+    graph, layout = lowered.graph, lowered.layout
     # Initial values stay on the host, which writes them when the state is made or reset.
     weights, initial = Weights(), Weights()
     actions = tuple(_action(lowered, step, weights) for step in lowered.steps)
@@ -142,15 +140,7 @@ def plan_device(lowered: Lowered) -> DevicePlan:
         0,
         variables_of(graph, layout, initial),
     )
-    return DevicePlan(
-        details_of(lowered, more=copies),
-        plan,
-        actions,
-        weights,
-        initial,
-        unit.source,
-        bool(unit.functions),
-    )
+    return DevicePlan(details_of(lowered, more=copies), plan, actions, weights, initial)
 
 
 def _action(lowered: Lowered, each: LoweredStep, weights: Weights) -> LaunchStep | HostStep:
