@@ -391,12 +391,8 @@ class Executable:
 
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
-        return self._programs.find(
-            tuple(
-                port.type.static_shape if isinstance(port.type, TensorType) else None
-                for port in self.inputs
-            )
-        ).program
+        kinds = {p.name: p.type for p in self.inputs if isinstance(p.type, TensorType)}
+        return self.prepare({name: kind.static_shape or () for name, kind in kinds.items()})
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Program:
         """Compile now, for tensors of these shapes, by the names of the inputs."""
