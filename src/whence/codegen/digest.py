@@ -55,14 +55,8 @@ def map_file(path: Path) -> memoryview:
             return memoryview(b"")
         # All of it is about to be looked at; asking for it at once saves a fault for every few
         # pages.
-        return memoryview(
-            mmap.mmap(
-                file.fileno(),
-                size,
-                flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0),
-                prot=mmap.PROT_READ,
-            )
-        )
+        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+        return memoryview(mmap.mmap(file.fileno(), size, flags=flags, prot=mmap.PROT_READ))
 
 
 class FileDigest:

@@ -411,7 +411,7 @@ def _softmax(build: Builder, item: _WorkItem, m0: Count, used: Count) -> Memory:
         totals = build.variable("totals", zeros(lanes))
         with build.loop("key", whole, step=lanes) as key:
             x = build.let("x", row.vector(key, lanes))
-            build.assign(tops, Op(Fn.CHOOSE, (lanewise(Fn.LT, tops, x), x, tops), DType.F32, lanes))
+            build.assign(tops, lanewise(Fn.CHOOSE, lanewise(Fn.LT, tops, x), x, tops))
         largest = Primitive(f"top_f32x{lanes}", (tops,), DType.F32)
         top = build.let("top", Splat(largest, lanes))
         with build.loop("key", whole, step=lanes) as key:

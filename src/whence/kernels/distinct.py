@@ -106,14 +106,8 @@ class Distinct(Micro):
                 i, j = build.count_variable("i", begin), build.count_variable("j", middle)
                 with build.loop("k", end, begin=begin) as k:
                     left, right = keys[least(i, n - 1)], keys[least(j, n - 1)]
-                    is_left = build.count(
-                        "is_left",
-                        chosen(
-                            (i < middle) & ((j >= end) | Not(Holds(precedes(right, left)))),
-                            1,
-                            0,
-                        ),
-                    )
+                    leads = (i < middle) & ((j >= end) | Not(Holds(precedes(right, left))))
+                    is_left = build.count("is_left", chosen(leads, 1, 0))
                     taken = build.count("taken", chosen(is_left > 0, i, j))
                     for a, b in zip(source, target, strict=True):
                         build.assign(b[k], a[taken])

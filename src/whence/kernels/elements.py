@@ -121,13 +121,9 @@ class Elements:
         """The element that broadcasting puts at `index` of a larger shape."""
         shape = self.shape(ref)
         own = index[len(index) - len(shape) :]
-        return self.value(
-            ref,
-            tuple(
-                of(0) if surely_equal(extent, 1) else position
-                for position, extent in zip(own, shape, strict=True)
-            ),
-        )
+        pairs = zip(own, shape, strict=True)
+        place = tuple(of(0) if surely_equal(extent, 1) else at for at, extent in pairs)
+        return self.value(ref, place)
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
         shape = static_shape(self.graph, ref)

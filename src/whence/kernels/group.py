@@ -168,12 +168,9 @@ class Group:
         kinds += [self.graph.type_of(ref) for ref in refs]
         known = [node for node in self.members if node.op == "DimensionValue"]
         known += [node for ref in refs if (node := self.graph[ref.node]).op == "DimensionValue"]
-        found = dimensions_of(
-            itertools.chain(
-                (dim for kind in kinds if isinstance(kind, TensorType) for dim in kind.shape or ()),
-                (size for node in known for size in np.ravel(np.asarray(node.known_value))),
-            )
-        )
+        shapes = (kind.shape or () for kind in kinds if isinstance(kind, TensorType))
+        values = (np.ravel(np.asarray(node.known_value)) for node in known)
+        found = dimensions_of(size for sizes in itertools.chain(shapes, values) for size in sizes)
         return () if found is None else tuple(found.sizes)
 
     def costs(self) -> tuple[Member, ...]:

@@ -18,14 +18,8 @@ def lower_copy_parts(group: Group, node: Node, begins: Sequence[int]) -> Kernel:
     tasks = 0
     for buffer, begin in zip(params[:-1], begins, strict=True):
         task = Var(TASK, buffer.elements)
-        loops.append(
-            Loop(
-                task,
-                (Store("out0", of(task) + begin, load(buffer.name, of(task), buffer.dtype)),),
-                LoopKind.VECTOR,
-                tasks,
-            )
-        )
+        store = Store("out0", of(task) + begin, load(buffer.name, of(task), buffer.dtype))
+        loops.append(Loop(task, (store,), LoopKind.VECTOR, tasks))
         tasks += buffer.elements
     traffic = 2 * tasks * params[-1].dtype.numpy.itemsize
     members = (Member(node.id, node.op, 0, traffic),)

@@ -9,7 +9,7 @@ the output. What is fused before is pulled into every pass, what is fused after 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from whence.extent import estimate, is_symbolic, surely_divides, surely_equal
@@ -274,18 +274,16 @@ class RowNest:
         index, steps = self._loops(lambda place: stored(place)[-1].value)
         self._pass(steps, stored(index), LoopKind.VECTOR)
         return self.finish_numbers(
-            tuple(
-                Store(name, self.row_number, value)
-                for name, value in zip(names, numbers, strict=True)
-                if name is not None
-            )
+            Store(name, self.row_number, value)
+            for name, value in zip(names, numbers, strict=True)
+            if name is not None
         )
 
-    def finish_numbers(self, stores: tuple[Store, ...]) -> Kernel:
+    def finish_numbers(self, numbers: Iterable[Store]) -> Kernel:
         """The kernel, storing these numbers of each row last, at `row_number`: outputs that have
         one element for a row.
         """
-        if stores:
+        if stores := tuple(numbers):
             self.body += nested([] if self._lane is None else [self._lane], stores, LoopKind.VECTOR)
         return self.group.kernel(self.tasks, Loop(Var(TASK, self.tasks), tuple(self.body)))
 

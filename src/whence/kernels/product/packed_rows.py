@@ -135,16 +135,9 @@ def _quantised_block(
     tops = build.variable("tops", zeros(lanes))
     with build.loop("i", it.block, step=lanes, unroll=FULLY) as i:
         x = source.vector(b * it.block + i, lanes)
-        size = build.let(
-            "size",
-            Bits(
-                lanewise(Fn.BIT_AND, Bits(x, DType.I32), Literal(0x7FFFFFFF, DType.I32)),
-                DType.F32,
-            ),
-        )
-        build.assign(
-            tops, Op(Fn.CHOOSE, (lanewise(Fn.LT, tops, size), size, tops), DType.F32, lanes)
-        )
+        unsigned = lanewise(Fn.BIT_AND, Bits(x, DType.I32), Literal(0x7FFFFFFF, DType.I32))
+        size = build.let("size", Bits(unsigned, DType.F32))
+        build.assign(tops, lanewise(Fn.CHOOSE, lanewise(Fn.LT, tops, size), size, tops))
     top = build.let("top", Primitive(f"top_f32x{lanes}", (tops,), DType.F32))
     scale = build.let("scale", top * Literal(1.0 / LARGEST_CODE, DType.F32))
     nothing, one = Literal(0.0, DType.F32), Literal(1.0, DType.F32)

@@ -51,13 +51,8 @@ def _constant_of_shape(elements: Elements, node: Node, output: int, index: Indic
 def _eye_like(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     dtype = elements.computed_type(node.ref())
     one, zero = (literal(float(number) if dtype.is_float else number, dtype) for number in (1, 0))
-    return select(
-        apply(
-            Fn.EQ, position(index[1] - index[0]), literal(get_int(node.attrs, "k", 0), DType.I64)
-        ),
-        one,
-        zero,
-    )
+    diagonal = literal(get_int(node.attrs, "k", 0), DType.I64)
+    return select(apply(Fn.EQ, position(index[1] - index[0]), diagonal), one, zero)
 
 
 def _shape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
