@@ -50,6 +50,11 @@ def test_every_element_type_is_read_from_its_typed_field(dtype: DType) -> None:
     np.testing.assert_array_equal(again, array)
 
 
+def test_any_byte_but_zero_is_true() -> None:
+    proto = TensorProto(data_type=TensorProto.BOOL, dims=[3], raw_data=b"\x02\x00\xff", name="t")
+    assert READER.read(proto).view(np.uint8).tolist() == [1, 0, 1]
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
 def test_scalars_and_empty_tensors(shape: tuple[int, ...]) -> None:
     array = np.ones(shape, np.float32)

@@ -12,7 +12,16 @@ from ai_edge_litert import schema_py_generated as tflite_schema
 from tests.frontends.tflite.making import Model, Quantised
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.tflite.quantisation import parameters, quantisation_of
-from whence.frontends.tflite.records import CIRCLE, TFLITE, read_records
+from whence.frontends.tflite.records import (
+    CIRCLE,
+    TFLITE,
+    ModelRecord,
+    SparseDimension,
+    SparsityRecord,
+    TensorRecord,
+    read_records,
+)
+from whence.frontends.tflite.sparsity import densify
 from whence.frontends.tflite.tensors import array_of, declared_type, default_type
 from whence.types import DType, TensorType
 
@@ -269,3 +278,14 @@ def test_an_operator_from_the_future():
         except ModelError:
             continue
     assert any("newer version" in text for text in found)
+
+
+def test_any_byte_but_zero_is_true():
+    stored = np.array([2, 0, 255], np.uint8)
+    whole = ModelRecord("TFLITE", 3, "", (), (np.empty(0, np.uint8), stored), (), ())
+    found = array_of(whole, TensorRecord("t", "BOOL", (3,), None, 1))
+    assert found is not None
+    assert found.view(np.uint8).tolist() == [1, 0, 1]
+    places = SparsityRecord((0,), (), (SparseDimension(True, 3, stored[:0], stored[:0]),))
+    sparse = TensorRecord("s", "BOOL", (3,), None, 1, None, places)
+    assert densify(sparse, stored, DType.BOOL).view(np.uint8).tolist() == [1, 0, 1]

@@ -223,6 +223,9 @@ def _from_bytes(raw: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.nda
     if dtype in _PACKED:
         packed = TensorProto(data_type=int(dtype), dims=shape, raw_data=raw.tobytes())
         return numpy_helper.to_array(packed)
+    if dtype is DType.BOOL:
+        # Any byte but 0 is true in a file; kernels and NumPy count on 1.
+        return np.asarray(raw != 0).reshape(shape)
     array = raw.view(np.ndarray).view(dtype.numpy) if raw.size else np.empty(0, dtype.numpy)
     return (array if array.flags.aligned else array.copy()).reshape(shape)
 

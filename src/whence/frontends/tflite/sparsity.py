@@ -28,7 +28,7 @@ def densify(tensor: TensorRecord, data: np.ndarray, dtype: DType) -> np.ndarray:
     sparsity, shape = tensor.sparsity, tensor.shape
     if sparsity is None or dtype is DType.STRING or data.size % dtype.numpy.itemsize:
         raise ModelError(f"{data.size} bytes are not the values of a sparse tensor of {dtype}")
-    values = np.ascontiguousarray(data).view(dtype.numpy)
+    values = data != 0 if dtype is DType.BOOL else np.ascontiguousarray(data).view(dtype.numpy)
     elements = math.prod(shape)
     if any(dim < 0 for dim in shape) or elements > max(
         _ALWAYS_ALLOWED, _MOST_ZEROS_PER_VALUE * values.size

@@ -102,6 +102,9 @@ def _decode(data: np.ndarray, tensor: TensorRecord) -> np.ndarray:
         return unpack_four_bits(data, count, signed=tensor.type == "INT4").reshape(tensor.shape)
     if data.size != count * dtype.numpy.itemsize:
         raise ModelError(f"{data.size} bytes do not hold {list(tensor.shape)} elements of {dtype}")
+    if dtype is DType.BOOL:
+        # Any byte but 0 is true in a file; kernels and NumPy count on 1.
+        return np.asarray(data != 0).reshape(tensor.shape)
     return data.view(_little(dtype.numpy)).astype(dtype.numpy, copy=False).reshape(tensor.shape)
 
 
