@@ -12,7 +12,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, compute_type, literal, position, select, within
 from whence.kernels.ir import Expr, Fn, Kernel
-from whence.kernels.loops.row_nest import RowNest
+from whence.kernels.loops.row_nest import Make, RowNest
 from whence.kernels.rules.elementwise import add, div, like, mul, sub
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.limits import MAX_UNROLLED
@@ -111,18 +111,34 @@ def _moments(row: RowNest) -> tuple[Expr, Expr]:
     return mean, _mean(row, row.fold("power", Fn.ADD, 0.0, square))
 
 
+def _centred(row: RowNest, mean: Expr, inverse: Expr) -> Make:
+    return lambda index: mul(sub(row.x(index), mean), inverse)
+
+
 def _inverse_root(row: RowNest, variance: Expr) -> Expr:
     """1 / sqrt(variance + epsilon)"""
     epsilon = get_float(row.anchor.attrs, "epsilon", 1e-5)
     return row.hold("inverse", apply(Fn.RSQRT, add(variance, like(epsilon, variance))))
 
 
-def _scaled(
-    row: RowNest, value: Expr, scale: Ref | None, bias: Ref | None, place: Callable[[Ref], Expr]
-) -> Expr:
-    if scale is not None:
-        value = mul(value, cast(place(scale), row.dtype))
-    return value if bias is None else add(value, cast(place(bias), row.dtype))
+def _finish_scaled(
+    row: RowNest,
+    normal: Make,
+    place: Callable[[Ref, Indices], Expr],
+    numbers: Sequence[Expr] = (),
+) -> Kernel:
+    """The last pass: normalised elements times the scale, plus the bias, as far as these are
+    given, each at its `place`.
+    """
+    scale, bias = row.anchor.operand("Scale", "scale"), row.anchor.operand("B", "bias")
+
+    def make(index: Indices) -> Expr:
+        value = normal(index)
+        if scale is not None:
+            value = mul(value, cast(place(scale, index), row.dtype))
+        return value if bias is None else add(value, cast(place(bias, index), row.dtype))
+
+    return row.finish(make, numbers)
 
 
 def _trailing(group: Group, anchor: Node) -> range:
@@ -134,17 +150,8 @@ def _layer_norm(group: Group, anchor: Node) -> Kernel:
     row = _along(group, anchor, _trailing(group, anchor))
     mean, variance = _moments(row)
     inverse = _inverse_root(row, variance)
-
-    def make(index: Indices) -> Expr:
-        return _scaled(
-            row,
-            mul(sub(row.x(index), mean), inverse),
-            anchor.operand("Scale"),
-            anchor.operand("B"),
-            lambda ref: row.elements.broadcast(ref, index),
-        )
-
-    return row.finish(make, (mean, inverse))
+    broadcast = row.elements.broadcast
+    return _finish_scaled(row, _centred(row, mean, inverse), broadcast, (mean, inverse))
 
 
 def _rms_norm(group: Group, anchor: Node) -> Kernel:
@@ -152,47 +159,26 @@ def _rms_norm(group: Group, anchor: Node) -> Kernel:
     row = _along(group, anchor, _trailing(group, anchor))
     power = row.fold("power", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
     inverse = _inverse_root(row, _mean(row, power))
-
-    def make(index: Indices) -> Expr:
-        return _scaled(
-            row,
-            mul(row.x(index), inverse),
-            anchor.operand("scale"),
-            None,
-            lambda ref: row.elements.broadcast(ref, index),
-        )
-
-    return row.finish(make)
+    return _finish_scaled(row, lambda index: mul(row.x(index), inverse), row.elements.broadcast)
 
 
-def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
+def _channel_norm(row: RowNest) -> Kernel:
     """As a layer norm, with scale and bias for each channel."""
     mean, variance = _moments(row)
-    inverse = _inverse_root(row, variance)
-
-    def make(index: Indices) -> Expr:
-        value = mul(sub(row.x(index), mean), inverse)
-        return _scaled(
-            row,
-            value,
-            anchor.operand("scale"),
-            anchor.operand("B", "bias"),
-            lambda ref: row.elements.value(ref, (index[1],)),
-        )
-
-    return row.finish(make)
+    normal = _centred(row, mean, _inverse_root(row, variance))
+    return _finish_scaled(row, normal, lambda ref, index: row.elements.value(ref, (index[1],)))
 
 
 def _instance_norm(group: Group, anchor: Node) -> Kernel:
     rank = len(group.shape(anchor.first_input))
-    return _channel_norm(group, anchor, _along(group, anchor, range(2, rank)))
+    return _channel_norm(_along(group, anchor, range(2, rank)))
 
 
 def _group_norm(group: Group, anchor: Node) -> Kernel:
     batch, channels, *rest = group.shape(anchor.first_input)
     groups = get_int(anchor.attrs, "num_groups", 1)
     shape = (batch, groups, channels // groups, *rest)
-    return _channel_norm(group, anchor, _along(group, anchor, range(2, len(shape)), shape))
+    return _channel_norm(_along(group, anchor, range(2, len(shape)), shape))
 
 
 def _lp_norm(group: Group, anchor: Node) -> Kernel:
@@ -218,7 +204,7 @@ def _mean_variance_norm(group: Group, anchor: Node) -> Kernel:
     mean, variance = _moments(row)
     deviation = add(apply(Fn.SQRT, variance), like(1e-9, variance))
     inverse = row.hold("inverse", div(like(1.0, variance), deviation))
-    return row.finish(lambda index: mul(sub(row.x(index), mean), inverse))
+    return row.finish(_centred(row, mean, inverse))
 
 
 _ROWS: Mapping[str, Callable[[Group, Node], Kernel]] = {
