@@ -29,10 +29,17 @@ from whence.kernels.attention_program import (
 )
 from whence.kernels.cost import chunk_size
 from whence.kernels.elements import Elements, Indices
-from whence.kernels.expressions import apply, below, both, cast, literal, position, select
+from whence.kernels.expressions import apply, below, both, cast, position, select
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Looked, Var, of, strided, unravel
-from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Store
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Load,
+    Store,
+)
 from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.rules.elementwise import add, div, mul, sub
 from whence.kernels.tile import Tile
@@ -186,12 +193,12 @@ def _score(
     """
     attrs, (_, _, query, key) = anchor.attrs, index
     score: Expr = SCORE
-    scale = literal(get_float(attrs, "scale", 1 / math.sqrt(shapes.size)), DType.F32)
-    one = literal(1.0, DType.F32)
+    scale = Literal(get_float(attrs, "scale", 1 / math.sqrt(shapes.size)), DType.F32)
+    one = Literal(1.0, DType.F32)
     if not _is_plain(anchor):
         score, scale = mul(score, scale) if scale != one else score, one
     if (softcap := get_float(attrs, "softcap", 0.0)) > 0:
-        cap = literal(softcap, DType.F32)
+        cap = Literal(softcap, DType.F32)
         score = mul(apply(Fn.TANH, div(score, cap)), cap)
     seen, reach = _visible(anchor, shapes, query, key, length)
     mask = anchor.operand("attn_mask")
@@ -201,7 +208,7 @@ def _score(
         is_short = not surely_equal(extent, shapes.keys) and extent < shapes.keys
         if is_short:
             # What lies behind the mask's end is never used, and not read either.
-            last = literal(extent - 1, DType.I64)
+            last = Literal(extent - 1, DType.I64)
             at = of(Looked(apply(Fn.MIN, position(key), last), extent))
         value = elements.broadcast(mask, (*index[:-1], at))
         # The last dimension does not broadcast: keys that the mask does not reach are hidden.
@@ -214,7 +221,7 @@ def _score(
     precision = DType(get_int(attrs, "softmax_precision", 0))
     if precision in (DType.F16, DType.BF16):
         score = cast(cast(score, precision), DType.F32)
-    return select(seen, score, literal(-math.inf, DType.F32)), scale, reach
+    return select(seen, score, Literal(-math.inf, DType.F32)), scale, reach
 
 
 def _is_plain(anchor: Node) -> bool:
@@ -238,14 +245,14 @@ def _visible(
     distance = position(key - query)
     if length is not None:
         # The queries are the last of the valid keys.
-        distance = add(sub(distance, length), literal(shapes.queries, DType.I64))
+        distance = add(sub(distance, length), Literal(shapes.queries, DType.I64))
     farthest = 0 if causal and right < 0 else min(right, 0) if causal else right
     # A single query behind the valid keys sees all of them.
     is_last = length is not None and surely_equal(shapes.queries, 1)
     if (causal or right >= 0) and not (is_last and farthest >= 0):
-        seen = both(seen, apply(Fn.LE, distance, literal(farthest, DType.I64)))
+        seen = both(seen, apply(Fn.LE, distance, Literal(farthest, DType.I64)))
     if left >= 0:
-        seen = both(seen, apply(Fn.LE, literal(-left, DType.I64), distance))
+        seen = both(seen, apply(Fn.LE, Literal(-left, DType.I64), distance))
     return seen, farthest if causal or right >= 0 else None
 
 

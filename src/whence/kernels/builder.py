@@ -257,7 +257,7 @@ class Builder:
     def memory(self, name: str, base: str, dtype: DType, offset: int) -> Pointer:
         """A pointer into `SCRATCH` or `SHARED` memory that may change places with another."""
         memory = Pointer(base, dtype)
-        return self.pointer(name, memory, offset, written=True, alone=False, moves=True)
+        return self.pointer(name, memory, offset, written=True, alone=False)
 
     def pointer(
         self,
@@ -267,12 +267,9 @@ class Builder:
         *,
         written: bool = False,
         alone: bool = True,
-        moves: bool = False,
     ) -> Pointer:
         name = self._name(name)
-        self.add(
-            ir.LetPointer(name, base.name, ir.count(offset), base.dtype, written, alone, moves)
-        )
+        self.add(ir.LetPointer(name, base.name, ir.count(offset), base.dtype, written, alone))
         return Pointer(name, base.dtype)
 
     def choose_pointer(

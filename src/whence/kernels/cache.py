@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder
-from whence.kernels.expressions import apply, cast, literal
+from whence.kernels.expressions import apply, cast
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, ravel
 from whence.kernels.ir import (
@@ -97,7 +97,7 @@ def lower_append(group: Group, anchor: Node, tile: Tile) -> Kernel:
     text, head = Var(_TEXT, batch), Var(_HEAD, heads)
     row, column = Var(_ROW, new_rows), Var(_COLUMN, columns)
     # As many places to begin at as leave room for the new rows.
-    room = literal(rows - new_rows + 1, DType.I64)
+    room = Literal(rows - new_rows + 1, DType.I64)
     begin = cast(elements.value(places, (of(text),)), DType.I64)
     first = apply(Fn.CHECKED, begin, room)
     place = of(Var(_FIRST, rows - new_rows + 1)) + of(row)

@@ -22,10 +22,6 @@ def compute_type(dtype: DType) -> DType:
     return DType.F32 if dtype in _HALF else dtype
 
 
-def literal(value: float | int | bool, dtype: DType) -> Literal:
-    return Literal(value, dtype)
-
-
 def apply(fn: Fn, *args: Expr, dtype: DType | None = None) -> Expr:
     """A scalar function of expressions. The result has the first argument's type, comparisons give
     bool.

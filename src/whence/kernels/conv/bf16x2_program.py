@@ -265,11 +265,11 @@ def _multiply(
 ) -> None:
     """The sums of as many positions as are multiplied at a time."""
     size = it.depths * len(it.taps) * STEP_FLOATS
-    w = build.pointer("w", build.buffer(it.weights), panel * size, moves=True)
+    w = build.pointer("w", build.buffer(it.weights), panel * size)
     ahead = None
     if it.ahead:
         every = it.depths * len(it.taps) * it.ahead * CACHE_LINE // 4
-        ahead = build.pointer("ahead", w, size + at // GROUP * every, alone=False, moves=True)
+        ahead = build.pointer("ahead", w, size + at // GROUP * every, alone=False)
     zero_sums(build)
     with build.loop("c", it.depths) as c:
         x = build.pointer("x", split, (c * (2 * it.half) + at) * DEPTH)

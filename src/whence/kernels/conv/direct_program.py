@@ -206,9 +206,7 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
         size = width * conv.depth
         is_divided = conv.panels_outside and not surely_equal(rounds, 1)
         further = round_ * build.size(size // rounds) if is_divided else 0
-        ahead = build.pointer(
-            "ahead", w, count(build.size(size)) + further, alone=False, moves=True
-        )
+        ahead = build.pointer("ahead", w, count(build.size(size)) + further, alone=False)
     item = _WorkItem(conv, kernel, x, w, block, ahead, reach)
 
     def whole_panel(vectors: int) -> None:

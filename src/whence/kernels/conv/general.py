@@ -11,7 +11,13 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, compute_type, literal, select, within
+from whence.kernels.expressions import (
+    all_of,
+    apply,
+    compute_type,
+    select,
+    within,
+)
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.ir import (
@@ -22,8 +28,9 @@ from whence.kernels.ir import (
     Kernel,
     Literal,
     Name,
+    nested,
 )
-from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import collected_places, read_places
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
@@ -58,7 +65,7 @@ def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
         inside, index, weight_index = _direct(group, anchor, rows.index, groups, channels, taps)
     elements = group.elements()
     product = apply(Fn.MUL, elements.value(source, index), elements.value(weights, weight_index))
-    fold = Accumulate("total", Fn.ADD, select(inside, product, literal(0.0, dtype)), rows.lane)
+    fold = Accumulate("total", Fn.ADD, select(inside, product, Literal(0.0, dtype)), rows.lane)
     total: Expr = Name("total[lane]", dtype)
     bias, addend = anchor.operand("B"), anchor.operand("Z")
     if bias is not None:

@@ -11,7 +11,7 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.depthwise import slide
-from whence.kernels.expressions import apply, compute_type, literal, select
+from whence.kernels.expressions import apply, compute_type, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
 from whence.kernels.ir import (
@@ -23,8 +23,9 @@ from whence.kernels.ir import (
     Literal,
     Name,
     Stmt,
+    nested,
 )
-from whence.kernels.loops.output_rows import OutputRows, nested
+from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.reduce import REDUCTIONS
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.tile import Tile
@@ -113,17 +114,17 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     value = _prepared(anchor, group.elements().value(source, (*rows.index[:2], *places)))
     folds: list[Stmt] = [Accumulate("total", fn, select(inside, value, empty), rows.lane)]
     begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
-    counted: Expr = literal(float(math.prod(window.kernel)), dtype)
+    counted: Expr = Literal(float(math.prod(window.kernel)), dtype)
     counts = are_within(places, counted_limits(anchor, window, sizes))
     if average and not isinstance(counts, Literal):
         # How many elements count differs from window to window.
-        begins.append(Accumulator("count", literal(0.0, dtype), rows.lane))
+        begins.append(Accumulator("count", Literal(0.0, dtype), rows.lane))
         folds.append(
             Accumulate(
-                "count", Fn.ADD, select(counts, literal(1.0, dtype), literal(0.0, dtype)), rows.lane
+                "count", Fn.ADD, select(counts, Literal(1.0, dtype), Literal(0.0, dtype)), rows.lane
             )
         )
-        counted = apply(Fn.MAX, Name("count[lane]", dtype), literal(1.0, dtype))
+        counted = apply(Fn.MAX, Name("count[lane]", dtype), Literal(1.0, dtype))
     total: Expr = Name("total[lane]", dtype)
     if average:
         total = apply(Fn.DIV, total, counted)
@@ -145,11 +146,11 @@ def _prepared(anchor: Node, value: Expr) -> Expr:
     if power == 2:
         return apply(Fn.MUL, value, value)
     size = apply(Fn.ABS, value)
-    return size if power == 1 else apply(Fn.POW, size, literal(float(power), value.dtype))
+    return size if power == 1 else apply(Fn.POW, size, Literal(float(power), value.dtype))
 
 
 def _rooted(anchor: Node, total: Expr) -> Expr:
     power = get_int(anchor.attrs, "p", 2)
     if power == 2:
         return apply(Fn.SQRT, total)
-    return total if power == 1 else apply(Fn.POW, total, literal(1.0 / power, total.dtype))
+    return total if power == 1 else apply(Fn.POW, total, Literal(1.0 / power, total.dtype))

@@ -236,7 +236,7 @@ def _multiply(
             "w", build.buffer(it.weights), (panel * it.places + place) * (it.channels * width)
         )
         # The weights of the next place follow, or those of the next panel's first.
-        ahead = build.pointer("ahead", w, it.channels * width, alone=False, moves=True)
+        ahead = build.pointer("ahead", w, it.channels * width, alone=False)
         with build.loop("t", tiles, step=it.tile_rows) as t:
             x = build.pointer(
                 "x",

@@ -23,7 +23,7 @@ def recurrent_on_device(it: RecurrentLayer) -> tuple[Stmt, ...]:
     ]
     names = ("now", "next", "cells", "resets")
     now, later, cells, resets = (
-        build.pointer(name, each, written=True, alone=False, moves=True)
+        build.pointer(name, each, written=True, alone=False)
         for name, each in zip(names, memory, strict=True)
     )
     w = build.pointer("w", build.buffer(it.w), direction * (it.panels * it.inputs * it.width))

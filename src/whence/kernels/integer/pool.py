@@ -8,7 +8,7 @@ import math
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.expressions import apply, cast, literal, select
+from whence.kernels.expressions import apply, cast, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
 from whence.kernels.ir import (
@@ -58,7 +58,7 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     places = read_places(window, rows.index[1:-1], taps)
     inside = are_within(places, ((0, size) for size in sizes))
     value = cast(group.elements().value(source, (rows.index[0], *places, rows.index[-1])), working)
-    empty = literal(0 if average else integer_range(dtype)[0], working)
+    empty = Literal(0 if average else integer_range(dtype)[0], working)
     begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
     fn = Fn.ADD if average else Fn.MAX
     fold = Accumulate("total", fn, select(inside, value, empty), rows.lane)
@@ -66,8 +66,8 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     total: Expr = Name("total[lane]", working)
     if average:
         counts = are_within(places, counted_limits(anchor, window, sizes))
-        size, none, one = math.prod(window.kernel), literal(0, DType.I32), literal(1, DType.I32)
-        counted: Expr = literal(size, DType.I32)
+        size, none, one = math.prod(window.kernel), Literal(0, DType.I32), Literal(1, DType.I32)
+        counted: Expr = Literal(size, DType.I32)
         if not isinstance(counts, Literal):
             # How many elements count differs from window to window.
             begins.append(Accumulator("count", none))
@@ -84,9 +84,9 @@ def _average(total: Expr, count: Expr, *, exact: bool) -> Expr:
     """
     if exact:
         real = div(cast(total, DType.F32), cast(count, DType.F32))
-        return cast(_away(real, literal(0.5, DType.F32)), DType.I32)
+        return cast(_away(real, Literal(0.5, DType.F32)), DType.I32)
     wide, count = cast(total, DType.I64), cast(count, DType.I64)
-    return cast(div(_away(wide, div(count, literal(2, DType.I64))), count), DType.I32)
+    return cast(div(_away(wide, div(count, Literal(2, DType.I64))), count), DType.I32)
 
 
 def _away(x: Expr, half: Expr) -> Expr:

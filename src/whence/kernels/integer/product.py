@@ -28,12 +28,16 @@ from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
-from whence.kernels.expressions import cast, literal
+from whence.kernels.expressions import cast
 from whence.kernels.group import Group, Packed, data_operands
 from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.packing import ZeroPoints, centre
 from whence.kernels.integer.product_program import IntegerProduct, ProductShape
-from whence.kernels.ir import Expr, Kernel, Literal
+from whence.kernels.ir import (
+    Expr,
+    Kernel,
+    Literal,
+)
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -131,7 +135,7 @@ def _blocks(rows: int, most_rows: int, least: int, most: int) -> tuple[int, int]
 def zero_point(group: Group, ref: Ref | None) -> Expr:
     """The zero point of a whole tensor."""
     if ref is None:
-        return literal(0, DType.I32)
+        return Literal(0, DType.I32)
     if math.prod(group.shape(ref)) != 1:
         raise UnsupportedError(f"group '{group.name}' has a zero point for each row")
     return cast(group.elements().only(ref), DType.I32)

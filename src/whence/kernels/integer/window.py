@@ -12,7 +12,7 @@ from whence.errors import UnsupportedError
 from whence.extent import same_shape
 from whence.graph import Node
 from whence.kernels.conv.tiles import Field
-from whence.kernels.expressions import cast, literal, select
+from whence.kernels.expressions import cast, select
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.ir import (
@@ -84,7 +84,7 @@ def lower_integer_window(group: Group, anchor: Node) -> Kernel:
         is_one = math.prod(group.shape(w_zero)) == 1
         zero = elements.only(w_zero) if is_one else elements.value(w_zero, (rows.index[-1],))
         w = sub(w, cast(zero, dtype))
-    fold = Accumulate("total", Fn.ADD, select(inside, mul(x, w), literal(0, dtype)), rows.lane)
+    fold = Accumulate("total", Fn.ADD, select(inside, mul(x, w), Literal(0, dtype)), rows.lane)
     return rows.kernel(
         group,
         Accumulator("total", Literal(0, dtype), rows.lane),

@@ -261,8 +261,6 @@ class LetPointer:
     is_written: bool = False
     is_alone: bool = True
     """Nothing that it points to is reached through another pointer while it is in use."""
-    is_variable: bool = False
-    """It moves on (`Advance`)."""
 
 
 @dataclass(frozen=True, slots=True)

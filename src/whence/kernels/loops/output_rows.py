@@ -10,7 +10,6 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic, same_shape
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import all_of
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, ravel, unravel
 from whence.kernels.ir import (
@@ -25,7 +24,6 @@ from whence.kernels.ir import (
     Stmt,
     count,
     least,
-    nested,
 )
 
 # Results kept side by side while a window passes over a row: enough to fill vectors, few enough for
@@ -33,8 +31,6 @@ from whence.kernels.ir import (
 _LANES = 512
 # As many of a row that no such number divides, and no more: the results lie on the stack.
 _MOST_LANES = 1 << 13
-__all__ = ["OutputRows", "all_of", "nested"]
-
 _END = "lanes"
 """The count of elements in a work item."""
 

@@ -12,9 +12,14 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, literal, select
+from whence.kernels.expressions import apply, select
 from whence.kernels.group import Group
-from whence.kernels.ir import Expr, Fn, Kernel
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+)
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import magnitude
 from whence.ops.quantised.quantise import integer_range
@@ -51,7 +56,7 @@ def _square(x: Expr) -> Expr:
 
 def _divide(total: Expr, count: int) -> Expr:
     is_float = total.dtype.is_float and not is_symbolic(count)
-    return apply(Fn.DIV, total, literal(float(count) if is_float else count, total.dtype))
+    return apply(Fn.DIV, total, Literal(float(count) if is_float else count, total.dtype))
 
 
 REDUCTIONS: Mapping[str, Reduction] = {
@@ -125,7 +130,7 @@ def _extreme(row: RowNest, fn: Fn) -> Expr:
     """The largest or smallest element by integers in the order of the numbers, which compare
     faster; a NaN wins.
     """
-    nan = literal(highest(DType.I32) if fn is Fn.MAX else lowest(DType.I32), DType.I32)
+    nan = Literal(highest(DType.I32) if fn is Fn.MAX else lowest(DType.I32), DType.I32)
     start = lowest(DType.I32) if fn is Fn.MAX else highest(DType.I32)
 
     def ordered(index: Indices) -> Expr:
@@ -135,14 +140,14 @@ def _extreme(row: RowNest, fn: Fn) -> Expr:
     best = row.fold("best", fn, start, ordered, DType.I32)
     found = apply(Fn.UNORDER, best, dtype=DType.F32)
     # Of no elements at all there is an infinity.
-    return found if row.count else literal(-math.inf if fn is Fn.MAX else math.inf, DType.F32)
+    return found if row.count else Literal(-math.inf if fn is Fn.MAX else math.inf, DType.F32)
 
 
 def _log_sum_exp(row: RowNest) -> Expr:
     # max + log Σ exp(x - max), where the maximum is a number; it is what there is when it is
     # infinite
     best = row.hold("top", row.fold("best", Fn.MAX, -math.inf, row.x))
-    zero, limit = literal(0.0, row.dtype), literal(math.inf, row.dtype)
+    zero, limit = Literal(0.0, row.dtype), Literal(math.inf, row.dtype)
     shift = row.hold("shift", select(apply(Fn.LT, apply(Fn.ABS, best), limit), best, zero))
     total = row.fold(
         "total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift))

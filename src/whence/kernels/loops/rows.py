@@ -10,8 +10,13 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, compute_type, literal, position, select, within
-from whence.kernels.ir import Expr, Fn, Kernel
+from whence.kernels.expressions import apply, cast, compute_type, position, select, within
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+)
 from whence.kernels.loops.row_nest import Make, RowNest
 from whence.kernels.rules.elementwise import add, div, like, mul, sub
 from whence.ops.attributes import get_float, get_int, get_ints
@@ -74,7 +79,7 @@ def _hardmax(group: Group, anchor: Node) -> Kernel:
     axis = _axis(group, anchor)
     row = _along(group, anchor, [axis])
     top = row.fold("top", Fn.MAX, -math.inf, row.x)
-    far = literal(row.count, DType.I64)
+    far = Literal(row.count, DType.I64)
 
     def place(index: Indices) -> Expr:
         x = row.x(index)
@@ -85,8 +90,8 @@ def _hardmax(group: Group, anchor: Node) -> Kernel:
     return row.finish(
         lambda index: select(
             apply(Fn.EQ, position(index[axis]), first),
-            literal(1.0, row.dtype),
-            literal(0.0, row.dtype),
+            Literal(1.0, row.dtype),
+            Literal(0.0, row.dtype),
         )
     )
 

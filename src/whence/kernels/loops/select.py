@@ -10,7 +10,7 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, cast, compute_type, literal, position, select
+from whence.kernels.expressions import apply, cast, compute_type, position, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, unravel
 from whence.kernels.ir import (
@@ -60,7 +60,7 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
     last = bool(get_int(anchor.attrs, "select_last_index", 0))
     # Beyond every place, whatever the size.
     beyond = _BEYOND if is_symbolic(row.count) else row.count
-    nowhere = literal(-1 if last else beyond, DType.I64)
+    nowhere = Literal(-1 if last else beyond, DType.I64)
 
     def place(index: Indices) -> Expr:
         x = row.x(index)

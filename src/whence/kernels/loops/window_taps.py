@@ -8,9 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import all_of, apply, both, literal, position, within
+from whence.kernels.expressions import all_of, apply, both, position, within
 from whence.kernels.index import Var, of
-from whence.kernels.ir import Expr, Fn, Literal
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+)
 from whence.ops.attributes import get_int
 from whence.ops.neural.window import Transposition, Window
 from whence.types import DType
@@ -62,7 +66,7 @@ def collected_places(
         whole = (
             Literal(True, DType.BOOL)
             if stride == 1
-            else apply(Fn.EQ, position(spread % stride), literal(0, DType.I64))
+            else apply(Fn.EQ, position(spread % stride), Literal(0, DType.I64))
         )
         places.append(spread // stride)
         inside = both(inside, both(whole, within(spread // stride, 0, size)))

@@ -139,14 +139,12 @@ def _multiply(
     """The sums of as many rows as are multiplied at a time."""
     gemm = it.product
     weights = build.buffer(gemm.b.buffer)
-    w = build.pointer("w", weights, panel * (it.depths * STEP_FLOATS), moves=True)
-    x = build.pointer("x", split, at * (it.depths * 2 * DEPTH), moves=True)
+    w = build.pointer("w", weights, panel * (it.depths * STEP_FLOATS))
+    x = build.pointer("x", split, at * (it.depths * 2 * DEPTH))
     ahead = None
     if it.ahead:
         every = it.depths * it.ahead * CACHE_LINE // 4
-        ahead = build.pointer(
-            "ahead", w, it.distance + at // GROUP * every, alone=False, moves=True
-        )
+        ahead = build.pointer("ahead", w, it.distance + at // GROUP * every, alone=False)
     zero_sums(build)
     with build.loop("k", it.depths):
         if ahead is not None:

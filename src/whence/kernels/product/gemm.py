@@ -17,10 +17,14 @@ from whence.errors import UnsupportedError
 from whence.extent import estimate, is_symbolic, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.cost import chunk_size
-from whence.kernels.expressions import literal
 from whence.kernels.group import Group, Packed
 from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import Expr, Kernel, Store
+from whence.kernels.ir import (
+    Expr,
+    Kernel,
+    Literal,
+    Store,
+)
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
 from whence.kernels.product.packing import PackPanels
 from whence.kernels.rules.elementwise import activated, add, mul
@@ -275,11 +279,11 @@ def epilogue(
     index = unravel(flat, out_shape)
     total: Expr = ACCUMULATOR
     if product.alpha != 1.0:
-        total = mul(total, literal(product.alpha, DType.F32))
+        total = mul(total, Literal(product.alpha, DType.F32))
     if product.bias is not None and product.beta != 0.0:
         bias = elements.broadcast(product.bias, index)
         if product.beta != 1.0:
-            bias = mul(bias, literal(product.beta, DType.F32))
+            bias = mul(bias, Literal(product.beta, DType.F32))
         total = add(total, bias)
     (store,) = group.stores(anchor, activated(anchor, total), flat)
     return store

@@ -342,7 +342,7 @@ def _ahead(build: Builder, gemm: Gemm, row: Pointer, before: Count, pace: _Pace)
     if is_symbolic(gemm.rows):
         # A call may have many more tiles than the pace is for: all of the next is near by then.
         before = least(before, -(-estimate(gemm.rows) // tile.rows))
-    return build.pointer("ahead", row, distance + before * every, alone=False, moves=True)
+    return build.pointer("ahead", row, distance + before * every, alone=False)
 
 
 def _step(

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import below, literal, select
+from whence.kernels.expressions import below, select
 from whence.kernels.index import of
-from whence.kernels.ir import Expr
+from whence.kernels.ir import (
+    Expr,
+    Literal,
+)
 
 
 def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -22,7 +25,7 @@ def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> 
     value = elements.value(source, (image, channel, *rows, column))
     # What lies behind the last channel is zero.
     return select(
-        below(channel, shape[1]), value, literal(0.0 if value.dtype.is_float else 0, value.dtype)
+        below(channel, shape[1]), value, Literal(0.0 if value.dtype.is_float else 0, value.dtype)
     )
 
 

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, literal, position
+from whence.kernels.expressions import apply, cast, position
 from whence.kernels.index import Index
-from whence.kernels.ir import Expr, Fn
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+)
 from whence.kernels.rules.elementwise import mul, sub
 from whence.kernels.rules.movement import looked_up
 from whence.ops.attributes import get_int
@@ -27,7 +31,7 @@ def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     of_block = column // block
     zeros = node.operand("zero_points")
     zero = (
-        literal(1 << (bits - 1), DType.I32)
+        Literal(1 << (bits - 1), DType.I32)
         if zeros is None
         else _code(elements, zeros, (row, *inner), of_block, bits)
     )
@@ -44,7 +48,7 @@ def _code(elements: Elements, ref: Ref, row: Indices, place: Index, bits: int) -
         return byte
     shift = position((place % each) * bits, DType.I32)
     return apply(
-        Fn.BIT_AND, apply(Fn.SHIFT_RIGHT, byte, shift), literal((1 << bits) - 1, DType.I32)
+        Fn.BIT_AND, apply(Fn.SHIFT_RIGHT, byte, shift), Literal((1 << bits) - 1, DType.I32)
     )
 
 

@@ -10,8 +10,12 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, choose, compute_type, literal
-from whence.kernels.ir import Expr, Fn, Literal
+from whence.kernels.expressions import apply, cast, choose, compute_type
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+)
 from whence.ops.attributes import get_float, get_str
 from whence.ops.formula import (
     Application,
@@ -30,7 +34,7 @@ from whence.types import DType
 
 def like(value: float, x: Expr) -> Literal:
     """A number in the type of `x`."""
-    return literal(value if x.dtype.is_float or is_symbolic(value) else int(value), x.dtype)
+    return Literal(value if x.dtype.is_float or is_symbolic(value) else int(value), x.dtype)
 
 
 maximum, minimum = partial(apply, Fn.MAX), partial(apply, Fn.MIN)
@@ -217,7 +221,7 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
     x, scale, bias, mean, variance = (ref for ref in node.inputs if ref is not None)
     channel = (index[1],)
     epsilon = get_float(node.attrs, "epsilon", 1e-5)
-    shifted = literal(epsilon, elements.computed_type(node.ref()))
+    shifted = Literal(epsilon, elements.computed_type(node.ref()))
     deviation = apply(Fn.SQRT, add(elements.value(variance, channel), shifted))
     factor = div(elements.value(scale, channel), deviation)
     centred = sub(elements.value(x, index), elements.value(mean, channel))

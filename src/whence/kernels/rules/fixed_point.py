@@ -9,9 +9,13 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, choose, literal
+from whence.kernels.expressions import apply, cast, choose
 from whence.kernels.index import Looked, of
-from whence.kernels.ir import Expr, Fn
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+)
 from whence.kernels.rules.elementwise import add, mul, sub
 from whence.ops.attributes import get_str
 from whence.ops.quantised.quantise import integer_range
@@ -45,8 +49,8 @@ def _fixed_point_scale(elements: Elements, node: Node, output: int, index: Indic
     if value.dtype is DType.I64:
         return _wide(value, factor, by)
     if get_str(node.attrs, "rounding", "double") == "single":
-        return apply(Fn.SCALE_ONCE, value, factor, sub(literal(31, DType.I32), by))
-    zero = literal(0, DType.I32)
+        return apply(Fn.SCALE_ONCE, value, factor, sub(Literal(31, DType.I32), by))
+    zero = Literal(0, DType.I32)
     if np.any(shifts > 0):
         value = apply(Fn.SHIFT_LEFT, value, apply(Fn.MAX, by, zero))
     high = apply(Fn.HIGH_MUL, value, factor)
@@ -56,7 +60,7 @@ def _fixed_point_scale(elements: Elements, node: Node, output: int, index: Indic
     right = apply(Fn.NEG, by)
     if np.all(shifts < 0):
         return apply(Fn.ROUND_SHIFT, high, right)
-    one = literal(1, DType.I32)
+    one = Literal(1, DType.I32)
     return choose(
         apply(Fn.LT, right, one), high, apply(Fn.ROUND_SHIFT, high, apply(Fn.MAX, right, one))
     )
@@ -65,19 +69,19 @@ def _fixed_point_scale(elements: Elements, node: Node, output: int, index: Indic
 def _wide(value: Expr, factor: Expr, by: Expr) -> Expr:
     """A sum of 64 bits: the factor rounded to 16 bits, the product rounded once."""
     factor, by = cast(factor, DType.I64), cast(by, DType.I64)
-    narrow = apply(Fn.SHIFT_RIGHT, add(factor, literal(1 << 15, DType.I64)), literal(16, DType.I64))
+    narrow = apply(Fn.SHIFT_RIGHT, add(factor, Literal(1 << 15, DType.I64)), Literal(16, DType.I64))
     narrow = choose(
-        apply(Fn.LT, factor, literal(0x7FFF0000, DType.I64)), narrow, literal(0x7FFF, DType.I64)
+        apply(Fn.LT, factor, Literal(0x7FFF0000, DType.I64)), narrow, Literal(0x7FFF, DType.I64)
     )
-    total = sub(literal(15, DType.I64), by)
-    half = apply(Fn.SHIFT_LEFT, literal(1, DType.I64), sub(total, literal(1, DType.I64)))
+    total = sub(Literal(15, DType.I64), by)
+    half = apply(Fn.SHIFT_LEFT, Literal(1, DType.I64), sub(total, Literal(1, DType.I64)))
     return cast(apply(Fn.SHIFT_RIGHT, add(mul(value, narrow), half), total), DType.I32)
 
 
 def _look_up(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     x, table = node.first_input, node.required("table")
     low, high = integer_range(elements.dtype(x))
-    place = sub(cast(elements.value(x, index), DType.I64), literal(low, DType.I64))
+    place = sub(cast(elements.value(x, index), DType.I64), Literal(low, DType.I64))
     return elements.value(table, (of(Looked(place, high - low + 1)),))
 
 

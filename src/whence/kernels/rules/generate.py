@@ -14,18 +14,14 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import (
-    apply,
-    below,
-    cast,
-    choose,
-    compute_type,
-    literal,
-    position,
-    select,
-)
+from whence.kernels.expressions import apply, below, cast, choose, compute_type, position, select
 from whence.kernels.index import Index, of
-from whence.kernels.ir import Expr, Fn, Literal, LookupTable
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+    LookupTable,
+)
 from whence.kernels.rules.elementwise import add, mul
 from whence.ops.attributes import get_int
 from whence.types import DType
@@ -40,7 +36,7 @@ def _range(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 def _constant_of_shape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     value = node.attrs.get("value")
     if value is None:
-        return literal(0.0, DType.F32)
+        return Literal(0.0, DType.F32)
     if not isinstance(value, np.ndarray) or DType.of(value) is DType.STRING:
         raise UnsupportedError(f"ConstantOfShape '{node.name}' does not repeat a number")
     return cast(
@@ -50,8 +46,8 @@ def _constant_of_shape(elements: Elements, node: Node, output: int, index: Indic
 
 def _eye_like(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     dtype = elements.computed_type(node.ref())
-    one, zero = (literal(float(number) if dtype.is_float else number, dtype) for number in (1, 0))
-    diagonal = literal(get_int(node.attrs, "k", 0), DType.I64)
+    one, zero = (Literal(float(number) if dtype.is_float else number, dtype) for number in (1, 0))
+    diagonal = Literal(get_int(node.attrs, "k", 0), DType.I64)
     return select(apply(Fn.EQ, position(index[1] - index[0]), diagonal), one, zero)
 
 
@@ -65,7 +61,7 @@ def _shape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 
 def _size(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.first_input
-    return literal(math.prod(elements.shape(source)), DType.I64)
+    return Literal(math.prod(elements.shape(source)), DType.I64)
 
 
 def _dimension_value(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -78,13 +74,13 @@ def _one_of(values: Sequence[int], at: Index, dtype: DType) -> Expr:
     """One of a few numbers or sizes."""
     if not at.terms:
         # Outside where another operand of a concatenation is chosen: any will do.
-        return literal(values[min(max(at.const, 0), len(values) - 1)], dtype)
+        return Literal(values[min(max(at.const, 0), len(values) - 1)], dtype)
     if not any(map(is_symbolic, values)):
         return cast(LookupTable(np.array(values, np.int64).tobytes(), at, DType.I64), dtype)
     *front, last = values
-    found: Expr = literal(last, dtype)
+    found: Expr = Literal(last, dtype)
     for number, value in reversed(list(enumerate(front))):
-        found = choose(below(at, number + 1), literal(value, dtype), found)
+        found = choose(below(at, number + 1), Literal(value, dtype), found)
     return found
 
 

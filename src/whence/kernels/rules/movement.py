@@ -11,9 +11,16 @@ from whence.errors import UnsupportedError
 from whence.extent import Relation, decide, larger, smaller, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import all_of, apply, below, cast, literal, position, select, within
+from whence.kernels.expressions import all_of, apply, below, cast, position, select, within
 from whence.kernels.index import Index, Looked, of, ravel, unravel
-from whence.kernels.ir import Expr, Fn, Literal, Op, looked, walk
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+    Op,
+    looked,
+    walk,
+)
 from whence.ops.attributes import get_int
 from whence.ops.limits import MAX_CONCATENATED
 from whence.types import DType
@@ -124,7 +131,7 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
         )
         value = elements.value(source, tuple(moved))
         fill_ref = node.operand("constant_value")
-        fill = elements.only(fill_ref) if fill_ref is not None else literal(0, value.dtype)
+        fill = elements.only(fill_ref) if fill_ref is not None else Literal(0, value.dtype)
         return select(inside, value, cast(fill, value.dtype))
     if 0 in shape:
         raise UnsupportedError(f"Pad '{node.name}': there is no element to repeat")
@@ -146,9 +153,9 @@ def _reflected(place: Index, extent: int, mode: str, node: Node) -> Index:
     if mode == "wrap":
         return place % extent
     at = position(place)
-    last = literal(extent - 1, DType.I64)
+    last = Literal(extent - 1, DType.I64)
     if mode == "edge":
-        value = apply(Fn.MIN, apply(Fn.MAX, at, literal(0, DType.I64)), last)
+        value = apply(Fn.MIN, apply(Fn.MAX, at, Literal(0, DType.I64)), last)
     elif mode == "reflect" and low >= 1 - extent and high <= 2 * extent - 2:
         # |last - |last - i|| mirrors an index that leaves the range once on either side
         mirrored = apply(Fn.ABS, at)
@@ -175,7 +182,7 @@ def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Inde
     at = cast(elements.value(ref, index), DType.I64)
     if isinstance(at, Literal):
         return of(int(at.value) % extent)
-    return of(Looked(apply(Fn.CHECKED, at, literal(extent, DType.I64)), extent))
+    return of(Looked(apply(Fn.CHECKED, at, Literal(extent, DType.I64)), extent))
 
 
 def read_at(elements: Elements, data: Ref, index: Indices) -> Expr:
@@ -242,11 +249,11 @@ def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     value = elements.value(source, index)
     diagonal = index[-1] - index[-2] - offset
     keep = (
-        apply(Fn.LE, literal(0, DType.I64), position(diagonal))
+        apply(Fn.LE, Literal(0, DType.I64), position(diagonal))
         if get_int(node.attrs, "upper", 1)
-        else apply(Fn.LE, position(diagonal), literal(0, DType.I64))
+        else apply(Fn.LE, position(diagonal), Literal(0, DType.I64))
     )
-    return select(keep, value, literal(0, value.dtype))
+    return select(keep, value, Literal(0, value.dtype))
 
 
 def _one_hot(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -257,7 +264,7 @@ def _one_hot(elements: Elements, node: Node, output: int, index: Indices) -> Exp
     extent = elements.shape(node.ref())[axis]
     at = cast(elements.value(indices, (*index[:axis], *index[axis + 1 :])), DType.I64)
     wrapped = select(
-        apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at
+        apply(Fn.LT, at, Literal(0, DType.I64)), apply(Fn.ADD, at, Literal(extent, DType.I64)), at
     )
     return select(
         apply(Fn.EQ, wrapped, position(index[axis])),

@@ -11,9 +11,13 @@ import numpy as np
 
 from whence.extent import is_symbolic, surely_divides, surely_equal
 from whence.graph import Node
-from whence.kernels.expressions import apply, cast, literal, position
+from whence.kernels.expressions import apply, cast, position
 from whence.kernels.index import Index, Looked, of
-from whence.kernels.ir import Expr, Fn
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+)
 from whence.kernels.rules.elementwise import add, div, maximum, minimum, mul, sub
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.neural.resize import ResizeAxis, nearest_pixels, source_positions
@@ -38,14 +42,14 @@ class OpenAxis:
 
     def at(self, transform: str, place: Index) -> Expr:
         """Where an output element lies on the input axis, in float32; see `source_positions`."""
-        number, half = position(place, DType.F32), literal(0.5, DType.F32)
+        number, half = position(place, DType.F32), Literal(0.5, DType.F32)
         if transform == "align_corners":
             scale = div(_real(self.size - 1), _real(self.output - 1))
             return mul(number, scale)
         scale = (
             div(_real(self.output), _real(self.size))
             if self.factor is None
-            else literal(float(self.factor), DType.F32)
+            else Literal(float(self.factor), DType.F32)
         )
         if transform == "asymmetric":
             return div(number, scale)
@@ -65,7 +69,7 @@ class OpenAxis:
         repeats = self._repeats(transform, mode)
         if repeats:
             return place // repeats
-        real, half = self.at(transform, place), literal(0.5, DType.F32)
+        real, half = self.at(transform, place), Literal(0.5, DType.F32)
         rounded = {
             "round_prefer_floor": lambda: apply(Fn.CEIL, sub(real, half)),
             "round_prefer_ceil": lambda: apply(Fn.FLOOR, add(real, half)),
@@ -78,7 +82,7 @@ class OpenAxis:
         """The two pixels that an output element lies between, and their weights."""
         real = self._clipped(self.at(transform, place))
         first = apply(Fn.FLOOR, real)
-        second, one = sub(real, first), literal(1.0, DType.F32)
+        second, one = sub(real, first), Literal(1.0, DType.F32)
         return (self._pixel(first), sub(one, second)), (self._pixel(add(first, one)), second)
 
     def _repeats(self, transform: str, mode: str) -> int:
@@ -95,14 +99,14 @@ class OpenAxis:
         return times if np.array_equal(places, np.arange(plan.output) // times) else 0
 
     def _clipped(self, real: Expr) -> Expr:
-        return minimum(maximum(real, literal(0.0, DType.F32)), _real(self.size - 1))
+        return minimum(maximum(real, Literal(0.0, DType.F32)), _real(self.size - 1))
 
     def _pixel(self, whole: Expr) -> Index:
         return of(Looked(cast(self._clipped(whole), DType.I64), self.size))
 
 
 def _real(size: int) -> Expr:
-    return cast(literal(size, DType.I64), DType.F32)
+    return cast(Literal(size, DType.I64), DType.F32)
 
 
 def open_axes(

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, choose, literal
-from whence.kernels.ir import Expr, Fn, Kernel
+from whence.kernels.expressions import apply, cast, choose
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+)
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import add, div, like, maximum, minimum, mul, sub
 from whence.ops.attributes import get_int
@@ -95,11 +100,11 @@ def lower_dynamic_quantise(group: Group, anchor: Node) -> Kernel:
     if group.dtype(source) is not DType.F32 or 0 in shape:
         raise UnsupportedError(f"DynamicQuantizeLinear '{anchor.name}' of {group.dtype(source)}")
     row = RowNest(group, anchor, shape, range(len(shape)))
-    zero = literal(0.0, DType.F32)
+    zero = Literal(0.0, DType.F32)
     low = row.hold("low", minimum(row.fold("least", Fn.MIN, 0.0, row.x), zero))
     high = row.hold("high", maximum(row.fold("most", Fn.MAX, 0.0, row.x), zero))
-    spread = div(sub(high, low), literal(255.0, DType.F32))
-    scale = row.hold("scale", choose(apply(Fn.LT, low, high), spread, literal(1.0, DType.F32)))
+    spread = div(sub(high, low), Literal(255.0, DType.F32))
+    scale = row.hold("scale", choose(apply(Fn.LT, low, high), spread, Literal(1.0, DType.F32)))
     negated = div(apply(Fn.NEG, low), scale)
     zero_point = row.hold("zero_point", quantised(negated, None, DType.U8))
     return row.finish(

@@ -17,9 +17,13 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import cast, literal, select
+from whence.kernels.expressions import cast, select
 from whence.kernels.index import Index, Looked, of
-from whence.kernels.ir import Expr, LookupTable
+from whence.kernels.ir import (
+    Expr,
+    Literal,
+    LookupTable,
+)
 from whence.kernels.rules.elementwise import add, mul
 from whence.kernels.rules.open_resample import OpenAxis, open_axes
 from whence.ops.attributes import get_float, get_str
@@ -87,7 +91,7 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
             return total
         hidden = cast(_looked_up(axis.outside.astype(np.uint8), index[at]), DType.BOOL)
         instead = get_float(node.attrs, "extrapolation_value", 0.0)
-        return select(hidden, literal(instead, total.dtype), total)
+        return select(hidden, Literal(instead, total.dtype), total)
 
     return combined(axes, index)
 
@@ -184,9 +188,9 @@ def _looked_up(values: np.ndarray, at: Index) -> Expr:
     """A number for each output place."""
     dtype = DType.of(values)
     if (values == values[0]).all():
-        return literal(values[0].item(), dtype)
+        return Literal(values[0].item(), dtype)
     if not at.terms:
-        return literal(values[at.const].item(), dtype)
+        return Literal(values[at.const].item(), dtype)
     return LookupTable(values.tobytes(), at, dtype)
 
 

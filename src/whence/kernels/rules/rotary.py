@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, below, cast, literal, position, select
+from whence.kernels.expressions import apply, below, cast, position, select
 from whence.kernels.index import Index, of
-from whence.kernels.ir import Expr, Fn
+from whence.kernels.ir import (
+    Expr,
+    Fn,
+    Literal,
+)
 from whence.kernels.rules.elementwise import add, mul, sub
 from whence.kernels.rules.movement import looked_up
 from whence.ops.attributes import get_int
@@ -48,7 +52,7 @@ def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     if node.attrs.get("interleaved", 0):
         pair = at // 2
         first, second = rotate(pair, x(pair * 2), x(pair * 2 + 1))
-        value = select(apply(Fn.EQ, position(at % 2), literal(0, DType.I64)), first, second)
+        value = select(apply(Fn.EQ, position(at % 2), Literal(0, DType.I64)), first, second)
     else:
         first, _ = rotate(at, x(at), x(at + half))
         _, second = rotate(at - half, x(at - half), x(at))
