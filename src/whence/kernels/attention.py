@@ -32,14 +32,7 @@ from whence.kernels.elements import Elements, Indices
 from whence.kernels.expressions import apply, below, both, cast, position, select
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Looked, Var, of, strided, unravel
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Kernel,
-    Literal,
-    Load,
-    Store,
-)
+from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Store
 from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.rules.elementwise import add, div, mul, sub
 from whence.kernels.tile import Tile

@@ -11,25 +11,10 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import (
-    all_of,
-    apply,
-    compute_type,
-    select,
-    within,
-)
+from whence.kernels.expressions import all_of, apply, compute_type, select, within
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
-from whence.kernels.ir import (
-    Accumulate,
-    Accumulator,
-    Expr,
-    Fn,
-    Kernel,
-    Literal,
-    Name,
-    nested,
-)
+from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Name, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import collected_places, read_places
 from whence.kernels.rules.elementwise import activated

@@ -14,17 +14,7 @@ from whence.kernels.conv.depthwise import slide
 from whence.kernels.expressions import apply, compute_type, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
-from whence.kernels.ir import (
-    Accumulate,
-    Accumulator,
-    Expr,
-    Fn,
-    Kernel,
-    Literal,
-    Name,
-    Stmt,
-    nested,
-)
+from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Name, Stmt, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.reduce import REDUCTIONS
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places

@@ -11,17 +11,7 @@ from whence.graph import Node
 from whence.kernels.expressions import apply, cast, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
-from whence.kernels.ir import (
-    Accumulate,
-    Accumulator,
-    Expr,
-    Fn,
-    Kernel,
-    Literal,
-    Name,
-    Stmt,
-    nested,
-)
+from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Name, Stmt, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.rules.elementwise import add, div, like, sub

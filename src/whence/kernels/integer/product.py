@@ -33,11 +33,7 @@ from whence.kernels.group import Group, Packed, data_operands
 from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.packing import ZeroPoints, centre
 from whence.kernels.integer.product_program import IntegerProduct, ProductShape
-from whence.kernels.ir import (
-    Expr,
-    Kernel,
-    Literal,
-)
+from whence.kernels.ir import Expr, Kernel, Literal
 from whence.kernels.tile import Tile
 from whence.types import DType
 

@@ -15,15 +15,7 @@ from whence.kernels.conv.tiles import Field
 from whence.kernels.expressions import cast, select
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
-from whence.kernels.ir import (
-    Accumulate,
-    Accumulator,
-    Fn,
-    Kernel,
-    Literal,
-    Name,
-    nested,
-)
+from whence.kernels.ir import Accumulate, Accumulator, Fn, Kernel, Literal, Name, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import are_within, collected_places, read_places
 from whence.kernels.rules.elementwise import mul, sub

@@ -14,12 +14,7 @@ from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, select
 from whence.kernels.group import Group
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Kernel,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Kernel, Literal
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import magnitude
 from whence.ops.quantised.quantise import integer_range

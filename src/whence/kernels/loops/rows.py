@@ -11,12 +11,7 @@ from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, compute_type, position, select, within
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Kernel,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Kernel, Literal
 from whence.kernels.loops.row_nest import Make, RowNest
 from whence.kernels.rules.elementwise import add, div, like, mul, sub
 from whence.ops.attributes import get_float, get_int, get_ints

@@ -10,11 +10,7 @@ from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import all_of, apply, both, position, within
 from whence.kernels.index import Var, of
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Literal
 from whence.ops.attributes import get_int
 from whence.ops.neural.window import Transposition, Window
 from whence.types import DType

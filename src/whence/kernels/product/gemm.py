@@ -19,12 +19,7 @@ from whence.graph import Node, Ref
 from whence.kernels.cost import chunk_size
 from whence.kernels.group import Group, Packed
 from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import (
-    Expr,
-    Kernel,
-    Literal,
-    Store,
-)
+from whence.kernels.ir import Expr, Kernel, Literal, Store
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
 from whence.kernels.product.packing import PackPanels
 from whence.kernels.rules.elementwise import activated, add, mul

@@ -10,10 +10,7 @@ from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import below, select
 from whence.kernels.index import of
-from whence.kernels.ir import (
-    Expr,
-    Literal,
-)
+from whence.kernels.ir import Expr, Literal
 
 
 def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

@@ -10,11 +10,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, position
 from whence.kernels.index import Index
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Literal
 from whence.kernels.rules.elementwise import mul, sub
 from whence.kernels.rules.movement import looked_up
 from whence.ops.attributes import get_int

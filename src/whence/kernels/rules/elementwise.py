@@ -11,11 +11,7 @@ from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose, compute_type
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Literal
 from whence.ops.attributes import get_float, get_str
 from whence.ops.formula import (
     Application,

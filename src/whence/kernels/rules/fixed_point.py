@@ -11,11 +11,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose
 from whence.kernels.index import Looked, of
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Literal
 from whence.kernels.rules.elementwise import add, mul, sub
 from whence.ops.attributes import get_str
 from whence.ops.quantised.quantise import integer_range

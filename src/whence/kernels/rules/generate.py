@@ -16,12 +16,7 @@ from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, below, cast, choose, compute_type, position, select
 from whence.kernels.index import Index, of
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-    LookupTable,
-)
+from whence.kernels.ir import Expr, Fn, Literal, LookupTable
 from whence.kernels.rules.elementwise import add, mul
 from whence.ops.attributes import get_int
 from whence.types import DType

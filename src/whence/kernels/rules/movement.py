@@ -13,14 +13,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import all_of, apply, below, cast, position, select, within
 from whence.kernels.index import Index, Looked, of, ravel, unravel
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-    Op,
-    looked,
-    walk,
-)
+from whence.kernels.ir import Expr, Fn, Literal, Op, looked, walk
 from whence.ops.attributes import get_int
 from whence.ops.limits import MAX_CONCATENATED
 from whence.types import DType

@@ -13,11 +13,7 @@ from whence.extent import is_symbolic, surely_divides, surely_equal
 from whence.graph import Node
 from whence.kernels.expressions import apply, cast, position
 from whence.kernels.index import Index, Looked, of
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Literal
 from whence.kernels.rules.elementwise import add, div, maximum, minimum, mul, sub
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.neural.resize import ResizeAxis, nearest_pixels, source_positions

@@ -12,12 +12,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Kernel,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Kernel, Literal
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import add, div, like, maximum, minimum, mul, sub
 from whence.ops.attributes import get_int

@@ -19,11 +19,7 @@ from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import cast, select
 from whence.kernels.index import Index, Looked, of
-from whence.kernels.ir import (
-    Expr,
-    Literal,
-    LookupTable,
-)
+from whence.kernels.ir import Expr, Literal, LookupTable
 from whence.kernels.rules.elementwise import add, mul
 from whence.kernels.rules.open_resample import OpenAxis, open_axes
 from whence.ops.attributes import get_float, get_str

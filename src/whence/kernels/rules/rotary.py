@@ -11,11 +11,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, below, cast, position, select
 from whence.kernels.index import Index, of
-from whence.kernels.ir import (
-    Expr,
-    Fn,
-    Literal,
-)
+from whence.kernels.ir import Expr, Fn, Literal
 from whence.kernels.rules.elementwise import add, mul, sub
 from whence.kernels.rules.movement import looked_up
 from whence.ops.attributes import get_int
