@@ -142,6 +142,22 @@ def test_a_backend_runs_models_and_profiles_them() -> None:
 
 
 @pytest.mark.usefixtures("example")
+@pytest.mark.parametrize("op", ["CumSum", "ReduceSum", "MaxPool"])
+def test_sums_side_by_side_are_read_without_knowing_a_language(op: str) -> None:
+    """Accumulators with lanes: a kernel says which lane it reads, no text does."""
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [2, 3, 6, 6])
+    operands = [] if op == "MaxPool" else [build.const(np.array([1]))]
+    attrs = {"kernel_shape": (2, 2)} if op == "MaxPool" else {}
+    build.output("y", build.op(op, x, *operands, attrs=attrs))
+    graph = build.finish()
+    model = whence.compile(graph, engine=whence.Engine("python"))
+    np.testing.assert_allclose(model(X), graph.run([X])[0], rtol=1e-5, atol=1e-6)
+    (program,) = model.programs
+    assert [step.why_reference for step in program.steps] == [""]
+
+
+@pytest.mark.usefixtures("example")
 def test_a_backend_is_asked_before_the_passes_run() -> None:
     """No blocks of channels, no attention, as it prefers; the processor's blocks hold 16."""
     engine = whence.Engine("python")

@@ -20,7 +20,7 @@ _C = re.compile(
     r"\b(u?int(8|16|32|64)_t|restrict|__\w*builtin_\w+|__attribute__|__global|__local|__kernel)\b"
     r"|\b(const )?(float|double|void|char) \*"
     r"|\bfor \([^)]*;|#(pragma|include|define) |\bstatic (const|inline)\b|\breturn [^;\n]+;$"
-    r"|(\w|\])\[[^\]]*\] [-+*]?= [^;\n]*;|\(void\)\w+;|\b(get_(local|global|group)_id|barrier)\("
+    r"|^\w*\[lane\]$|(\w|\])\[[^\]]*\] [-+*]?= [^;\n]*;|\(void\)\w+;|\b(get_(local|global|group)_id|barrier)\("
 )
 
 

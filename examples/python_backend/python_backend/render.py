@@ -14,8 +14,10 @@ from whence.kernels.ir import (
     TASK,
     Accumulate,
     Accumulator,
+    Counter,
     Expr,
     Fn,
+    Item,
     Kernel,
     Let,
     Literal,
@@ -73,10 +75,12 @@ def _lines(body: Sequence[Stmt], depth: int) -> list[str]:
                 found += _lines(inner, 1)
             case Let(name, value):
                 found.append(f"{name} = {_expression(value)}")
-            case Accumulator(name, start, None):
-                found.append(f"{name} = {_expression(start)}")
-            case Accumulate(name, fn, value, None):
-                found.append(f"{name} = {_call(fn, [name, _expression(value)])}")
+            case Accumulator(name, start, lanes):
+                each = "" if lanes is None else f"[{_expression(start)}] * {lanes.extent}"
+                found.append(f"{name} = {each or _expression(start)}")
+            case Accumulate(name, fn, value, lane):
+                place = name if lane is None else f"{name}[{lane.name}]"
+                found.append(f"{place} = {_call(fn, [place, _expression(value)])}")
             case Store(buffer, index, value):
                 found.append(f"{buffer}[{_index(index)}] = {_expression(value)}")
             case _:
@@ -90,6 +94,8 @@ def _expression(expr: Expr) -> str:
             return f"np.{dtype.numpy.name}({str(value)!r})" if dtype.is_float else repr(value)
         case Name(name, _):
             return name
+        case Item(array, (Counter(lane),), _, 1):
+            return f"{array}[{lane}]"
         case Load(buffer, index, _):
             return f"{buffer}[{_index(index)}]"
         case Position(index, _):

@@ -14,7 +14,7 @@ from whence.kernels.elements import Indices
 from whence.kernels.expressions import all_of, apply, compute_type, select, within
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
-from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Name, nested
+from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import collected_places, read_places
 from whence.kernels.rules.elementwise import activated
@@ -51,7 +51,8 @@ def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
     elements = group.elements()
     product = apply(Fn.MUL, elements.value(source, index), elements.value(weights, weight_index))
     fold = Accumulate("total", Fn.ADD, select(inside, product, Literal(0.0, dtype)), rows.lane)
-    total: Expr = Name("total[lane]", dtype)
+    begin = Accumulator("total", Literal(0.0, dtype), rows.lane)
+    total: Expr = begin.value
     bias, addend = anchor.operand("B"), anchor.operand("Z")
     if bias is not None:
         total = apply(Fn.ADD, total, elements.value(bias, (rows.index[1],)))
@@ -59,7 +60,7 @@ def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
         total = apply(Fn.ADD, total, elements.broadcast(addend, rows.index))
     return rows.kernel(
         group,
-        Accumulator("total", Literal(0.0, dtype), rows.lane),
+        begin,
         *nested([channels, *taps], (rows.loop(fold),)),
         rows.loop(*rows.stores(group, anchor, activated(anchor, total))),
     )

@@ -14,7 +14,7 @@ from whence.kernels.conv.depthwise import slide
 from whence.kernels.expressions import apply, compute_type, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
-from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Name, Stmt, nested
+from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Stmt, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.reduce import REDUCTIONS
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
@@ -103,19 +103,21 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     inside = are_within(places, ((0, size) for size in sizes))
     value = _prepared(anchor, group.elements().value(source, (*rows.index[:2], *places)))
     folds: list[Stmt] = [Accumulate("total", fn, select(inside, value, empty), rows.lane)]
-    begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
+    sums = Accumulator("total", empty, rows.lane)
+    begins: list[Stmt] = [sums]
     counted: Expr = Literal(float(math.prod(window.kernel)), dtype)
     counts = are_within(places, counted_limits(anchor, window, sizes))
     if average and not isinstance(counts, Literal):
         # How many elements count differs from window to window.
-        begins.append(Accumulator("count", Literal(0.0, dtype), rows.lane))
+        present = Accumulator("count", Literal(0.0, dtype), rows.lane)
+        begins.append(present)
         folds.append(
             Accumulate(
                 "count", Fn.ADD, select(counts, Literal(1.0, dtype), Literal(0.0, dtype)), rows.lane
             )
         )
-        counted = apply(Fn.MAX, Name("count[lane]", dtype), Literal(1.0, dtype))
-    total: Expr = Name("total[lane]", dtype)
+        counted = apply(Fn.MAX, present.value, Literal(1.0, dtype))
+    total: Expr = sums.value
     if average:
         total = apply(Fn.DIV, total, counted)
     if anchor.op == "LpPool":

@@ -11,7 +11,7 @@ from whence.graph import Node
 from whence.kernels.expressions import apply, cast, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
-from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Name, Stmt, nested
+from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Stmt, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.rules.elementwise import add, div, like, sub
@@ -49,20 +49,22 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     inside = are_within(places, ((0, size) for size in sizes))
     value = cast(group.elements().value(source, (rows.index[0], *places, rows.index[-1])), working)
     empty = Literal(0 if average else integer_range(dtype)[0], working)
-    begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
+    sums = Accumulator("total", empty, rows.lane)
+    begins: list[Stmt] = [sums]
     fn = Fn.ADD if average else Fn.MAX
     fold = Accumulate("total", fn, select(inside, value, empty), rows.lane)
     folds: list[Stmt] = [rows.loop(fold)]
-    total: Expr = Name("total[lane]", working)
+    total: Expr = sums.value
     if average:
         counts = are_within(places, counted_limits(anchor, window, sizes))
         size, none, one = math.prod(window.kernel), Literal(0, DType.I32), Literal(1, DType.I32)
         counted: Expr = Literal(size, DType.I32)
         if not isinstance(counts, Literal):
             # How many elements count differs from window to window.
-            begins.append(Accumulator("count", none))
+            present = Accumulator("count", none)
+            begins.append(present)
             folds.append(Accumulate("count", Fn.ADD, select(counts, one, none)))
-            counted = apply(Fn.MAX, Name("count", DType.I32), one)
+            counted = apply(Fn.MAX, present.value, one)
         total = _average(total, counted, exact=dtype is not DType.I16 and size <= _EXACT)
     stores = rows.stores(group, anchor, cast(total, dtype))
     return rows.kernel(group, *begins, *nested(taps, tuple(folds)), rows.loop(*stores))

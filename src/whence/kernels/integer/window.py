@@ -15,7 +15,7 @@ from whence.kernels.conv.tiles import Field
 from whence.kernels.expressions import cast, select
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
-from whence.kernels.ir import Accumulate, Accumulator, Fn, Kernel, Literal, Name, nested
+from whence.kernels.ir import Accumulate, Accumulator, Fn, Kernel, Literal, nested
 from whence.kernels.loops.output_rows import OutputRows
 from whence.kernels.loops.window_taps import are_within, collected_places, read_places
 from whence.kernels.rules.elementwise import mul, sub
@@ -77,9 +77,10 @@ def lower_integer_window(group: Group, anchor: Node) -> Kernel:
         zero = elements.only(w_zero) if is_one else elements.value(w_zero, (rows.index[-1],))
         w = sub(w, cast(zero, dtype))
     fold = Accumulate("total", Fn.ADD, select(inside, mul(x, w), Literal(0, dtype)), rows.lane)
+    total = Accumulator("total", Literal(0, dtype), rows.lane)
     return rows.kernel(
         group,
-        Accumulator("total", Literal(0, dtype), rows.lane),
+        total,
         *nested([*taps, channels], (rows.loop(fold),)),
-        rows.loop(*rows.stores(group, anchor, Name("total[lane]", dtype))),
+        rows.loop(*rows.stores(group, anchor, total.value)),
     )

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from whence.errors import UnsupportedError
 from whence.kernels.index import Index, Var
-from whence.kernels.ir.counts import ONE, Condition, Count
+from whence.kernels.ir.counts import ONE, Condition, Count, Counter
 from whence.kernels.ir.functions import Fn
 from whence.kernels.ir.matrix_tiles import MatrixTileStmt
-from whence.kernels.ir.values import Expr, Literal, Place
+from whence.kernels.ir.values import Expr, Item, Literal, Name, Place
 from whence.types import DType
 
 if TYPE_CHECKING:
@@ -88,6 +88,13 @@ class Accumulator:
     name: str
     start: Literal
     lanes: Var | None = None
+
+    @property
+    def value(self) -> Name | Item:
+        """What it is so far; with lanes, the one of the lane at hand."""
+        if self.lanes is None:
+            return Name(self.name, self.start.dtype)
+        return Item(self.name, (Counter(self.lanes.name),), self.start.dtype)
 
 
 @dataclass(frozen=True, slots=True)

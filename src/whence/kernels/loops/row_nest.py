@@ -301,7 +301,7 @@ class RowNest:
         )
 
     def _name(self, name: str, dtype: DType) -> Expr:
-        return Name(name if self._lane is None else f"{name}[lane]", dtype)
+        return Accumulator(name, Literal(0, dtype), self._lane).value
 
 
 def _runs(axes: Sequence[int]) -> list[list[int]]:

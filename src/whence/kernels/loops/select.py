@@ -23,7 +23,6 @@ from whence.kernels.ir import (
     Literal,
     Loop,
     LoopKind,
-    Name,
     Stmt,
     Store,
 )
@@ -95,9 +94,9 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
     dtype = compute_type(group.dtype(source))
     fn, start = (Fn.ADD, 0) if anchor.op == "CumSum" else (Fn.MUL, 1)
     value = cast(group.elements().value(source, unravel(flat, shape)), dtype)
-    advance: Stmt = Accumulate("total", fn, value, lane)
-    store: Stmt = Store("out0", flat, Name("total[lane]", dtype))
+    total = Accumulator("total", Literal(float(start) if dtype.is_float else start, dtype), lane)
+    advance: Stmt = Accumulate(total.name, fn, value, lane)
+    store: Stmt = Store("out0", flat, total.value)
     order = (store, advance) if get_int(anchor.attrs, "exclusive", 0) else (advance, store)
-    first = Accumulator("total", Literal(float(start) if dtype.is_float else start, dtype), lane)
-    body = (first, Loop(step, (Loop(lane, order, LoopKind.VECTOR),)))
+    body = (total, Loop(step, (Loop(lane, order, LoopKind.VECTOR),)))
     return group.kernel(task.extent, Loop(task, body))
