@@ -83,10 +83,6 @@ class Trait(enum.Flag):
     """Its operands must have one shape: nothing is broadcast."""
     EXPONENTIAL = enum.auto()
     """An error in its operand becomes a factor in its result."""
-    FINDS = enum.auto()
-    """The place of an extreme along an axis, not its value."""
-    RUNNING = enum.auto()
-    """The results of all prefixes along an axis."""
     SUMS = enum.auto()
     """The sum or the mean of all elements along axes."""
 

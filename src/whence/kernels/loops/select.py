@@ -5,6 +5,7 @@ along an axis (CumSum, CumProd).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
@@ -29,12 +30,13 @@ from whence.kernels.ir import (
 from whence.kernels.loops.reduce import highest, lowest
 from whence.kernels.loops.row_nest import RowNest
 from whence.ops.attributes import get_int
-from whence.ops.registry import operators
-from whence.ops.traits import Trait
 from whence.types import DType
 
-ARG_OPS = operators(Trait.FINDS)
-RUNNING_OPS = operators(Trait.RUNNING)
+_ARGS: Mapping[str, Fn] = {"ArgMax": Fn.MAX, "ArgMin": Fn.MIN}
+ARG_OPS = frozenset(_ARGS)
+_RUNNING: Mapping[str, tuple[Fn, int]] = {"CumSum": (Fn.ADD, 0), "CumProd": (Fn.MUL, 1)}
+"""What takes the next element in, and what there is before the first."""
+RUNNING_OPS = frozenset(_RUNNING)
 
 _LANES = 256
 _BEYOND = 2**62
@@ -52,10 +54,8 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
         )
     axis = get_int(anchor.attrs, "axis", 0) % max(len(shape), 1)
     row = RowNest(group, anchor, shape or (1,), [axis])
-    largest = anchor.op == "ArgMax"
-    best = row.fold(
-        "best", Fn.MAX if largest else Fn.MIN, (lowest if largest else highest)(row.dtype), row.x
-    )
+    fn = _ARGS[anchor.op]
+    best = row.fold("best", fn, (lowest if fn is Fn.MAX else highest)(row.dtype), row.x)
     last = bool(get_int(anchor.attrs, "select_last_index", 0))
     # Beyond every place, whatever the size.
     beyond = _BEYOND if is_symbolic(row.count) else row.count
@@ -92,7 +92,7 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
     along = of(step) * -1 + (length - 1) if get_int(anchor.attrs, "reverse", 0) else of(step)
     flat = (front * length + along) * inner + chunk * lanes + of(lane)
     dtype = compute_type(group.dtype(source))
-    fn, start = (Fn.ADD, 0) if anchor.op == "CumSum" else (Fn.MUL, 1)
+    fn, start = _RUNNING[anchor.op]
     value = cast(group.elements().value(source, unravel(flat, shape)), dtype)
     total = Accumulator("total", Literal(float(start) if dtype.is_float else start, dtype), lane)
     advance: Stmt = Accumulate(total.name, fn, value, lane)

@@ -135,7 +135,6 @@ def _arg(name: str, find: Callable[..., Any]) -> OpDef:
         reference,
         _work,
         operands=named("data"),
-        traits=Trait.FINDS,
     )
 
 
@@ -176,7 +175,6 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
         _running_type,
         reference,
         operands=named("x", axis=PARAMETER),
-        traits=Trait.RUNNING,
     )
 
 
