@@ -77,6 +77,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ("Relu", 1, {"nonsense": 3}, "has no attribute 'nonsense'; it has none"),
         ("Swish", 1, {"alpa": 1.0}, "has no attribute 'alpa'; it has alpha"),
         ("Concat", 2, {}, "lacks its attribute 'axis'"),
+        ("ToBlocked", 1, {"blocks": 8}, "has no attribute 'blocks'; it has block"),
     ],
 )
 def test_an_operator_that_is_malformed(
@@ -86,6 +87,24 @@ def test_an_operator_that_is_malformed(
     x = build.input("x", DType.F32, [2, 3])
     build.output("y", build.op(op, *[x] * operands, name="mine", **attrs))
     with pytest.raises(ModelError, match=rf"^operator 'mine' \({op}\) {found}$"):
+        build.finish()
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "found"),
+    [
+        ("Flatten", {"axis": "one"}, "'axis' is of the wrong kind: it takes an integer"),
+        ("MaxPool", {"kernel_shape": 2}, "it takes a list of integers"),
+        ("ToBlocked", {"block": 2.5}, "'block' is of the wrong kind: it takes an integer"),
+        ("Swish", {"alpha": "x"}, "'alpha' is of the wrong kind: it takes a number"),
+    ],
+)
+def test_the_kind_that_an_attribute_should_be_is_told(
+    op: str, attrs: dict[str, Any], found: str
+) -> None:
+    build = GraphBuilder()
+    build.op(op, build.input("x", DType.F32, [1, 3, 4, 4]), attrs=attrs)
+    with pytest.raises(ModelError, match=f"{found}$"):
         build.finish()
 
 

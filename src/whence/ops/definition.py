@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
@@ -159,6 +159,18 @@ def count(kind: ValueType | None) -> int:
     return math.prod(sizes(kind))
 
 
+class AttributeKind(enum.Enum):
+    """What the value of an attribute is, with ONNX's names."""
+
+    INT = "an integer"
+    FLOAT = "a number"
+    STRING = "a text"
+    INTS = "a list of integers"
+    FLOATS = "a list of numbers"
+    STRINGS = "a list of texts"
+    TENSOR = "a tensor"
+
+
 class Neutral(NamedTuple):
     """The right operand (of a commutative operator, either) that changes nothing."""
 
@@ -217,6 +229,10 @@ class OpDef:
     """The first two inputs may be swapped."""
     operands: Operands = NO_OPERANDS
     """Their names and kinds, in order."""
+    attributes: Mapping[str, AttributeKind] | None = field(default=None, hash=False)
+    """Of operators that ONNX does not have; a formula says which it reads. Others, and those of the
+    wrong kind, are refused. `None` where nothing lists them.
+    """
     check: Check | None = None
     """What operands and attributes must be, beyond what the types of the outputs depend on; those
     of older definitions are in `ops/operands/`.

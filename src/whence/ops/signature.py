@@ -1,5 +1,6 @@
 """How many operands and outputs an operator has, and which attributes: from ONNX's schema of it, or
-of the operator it is a form of, else from its formula and the names of its operands.
+of the operator it is a form of, else from its formula or its own list, and the names of its
+operands.
 
 Inference, passes and kernels trust that what must be there is.
 """
@@ -13,7 +14,7 @@ from functools import cache
 import numpy as np
 from onnx import defs
 
-from whence.ops.definition import Attr, Attrs, OpDef
+from whence.ops.definition import Attr, AttributeKind, Attrs, OpDef
 from whence.ops.formula import parameters
 from whence.ops.registry import REGISTRY
 from whence.ops.types.onnx_node import schema_of
@@ -25,8 +26,8 @@ class _Signature:
     most: int
     required: tuple[int, ...]
     most_outputs: int
-    attributes: Mapping[str, Callable[[Attr], bool]] | None
-    """What each attribute must be; `None` where nothing lists them."""
+    attributes: Mapping[str, AttributeKind | None] | None
+    """What each attribute must be, if that is known; `None` where nothing lists them."""
     required_attributes: tuple[str, ...] = ()
 
 
@@ -54,9 +55,9 @@ def why_malformed(op: str, inputs: Sequence[object], n_outputs: int, attrs: Attr
     if n_outputs > signature.most_outputs:
         return f" has {_count(n_outputs, 'output')}; it makes {_range(1, signature.most_outputs)}"
     for name, value in attrs.items():
-        fits = (signature.attributes or {}).get(name)
-        if fits is not None and not fits(value):
-            return f": attribute {name!r} is of the wrong kind"
+        kind = (signature.attributes or {}).get(name)
+        if kind is not None and not _FITS[kind](value):
+            return f": attribute {name!r} is of the wrong kind: it takes {kind.value}"
     for name in signature.required_attributes:
         if name not in attrs:
             return f" lacks its attribute {name!r}"
@@ -106,8 +107,12 @@ def _of_schema(schema: defs.OpSchema) -> _Signature:
         schema.max_input,
         _required(schema),
         schema.max_output,
-        {name: _KINDS.get(kind, _anything) for name, kind in kinds.items()},
-        tuple(name for name in kinds if kinds[name] in _KINDS and schema.attributes[name].required),
+        {name: AttributeKind.__members__.get(kind) for name, kind in kinds.items()},
+        tuple(
+            name
+            for name, kind in kinds.items()
+            if kind in AttributeKind.__members__ and schema.attributes[name].required
+        ),
     )
 
 
@@ -116,8 +121,8 @@ def _of_definition(definition: OpDef) -> _Signature:
     required = tuple(range(operands.required)) if plain is None else _required(plain)
     most = _MANY if operands.variadic else len(operands.names)
     if definition.formula is None:
-        return _Signature(len(required), most, required, _MANY, None)
-    numbers = dict.fromkeys(parameters(definition.formula), _is_number)
+        return _Signature(len(required), most, required, _MANY, definition.attributes)
+    numbers = dict.fromkeys(parameters(definition.formula), AttributeKind.FLOAT)
     return _Signature(len(required), most, required, 1, numbers)
 
 
@@ -136,10 +141,6 @@ def _range(fewest: int, most: int) -> str:
     return f"{fewest} or more" if most > 1 << 20 else f"{fewest} to {most}"
 
 
-def _anything(value: Attr) -> bool:
-    return True
-
-
 def _is_int(value: Attr) -> bool:
     return isinstance(value, int)
 
@@ -156,12 +157,12 @@ def _list_of(fits: Callable[[Attr], bool]) -> Callable[[Attr], bool]:
     return lambda value: isinstance(value, tuple) and all(map(fits, value))
 
 
-_KINDS: Mapping[str, Callable[[Attr], bool]] = {
-    "INT": _is_int,
-    "FLOAT": _is_number,
-    "STRING": _is_text,
-    "INTS": _list_of(_is_int),
-    "FLOATS": _list_of(_is_number),
-    "STRINGS": _list_of(_is_text),
-    "TENSOR": lambda value: isinstance(value, np.ndarray),
+_FITS: Mapping[AttributeKind, Callable[[Attr], bool]] = {
+    AttributeKind.INT: _is_int,
+    AttributeKind.FLOAT: _is_number,
+    AttributeKind.STRING: _is_text,
+    AttributeKind.INTS: _list_of(_is_int),
+    AttributeKind.FLOATS: _list_of(_is_number),
+    AttributeKind.STRINGS: _list_of(_is_text),
+    AttributeKind.TENSOR: lambda value: isinstance(value, np.ndarray),
 }

@@ -26,7 +26,17 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value, count
+from whence.ops.definition import (
+    AttributeKind,
+    Attrs,
+    Call,
+    OpClass,
+    OpDef,
+    Pattern,
+    TypeQuery,
+    Value,
+    count,
+)
 from whence.ops.neural.conv import conv, conv_flops
 from whence.ops.neural.fused import applied, apply_activation
 from whence.ops.neural.pool import OPS as POOLS
@@ -204,8 +214,18 @@ _blocked_window = partial(
     traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
 )
 OPS: tuple[OpDef, ...] = (
-    _relayout("ToBlocked", infer=_infer_to_blocked, reference=_to_blocked),
-    _relayout("FromBlocked", infer=_infer_from_blocked, reference=_from_blocked),
+    _relayout(
+        "ToBlocked",
+        infer=_infer_to_blocked,
+        reference=_to_blocked,
+        attributes={"block": AttributeKind.INT},
+    ),
+    _relayout(
+        "FromBlocked",
+        infer=_infer_from_blocked,
+        reference=_from_blocked,
+        attributes={"channels": AttributeKind.INT, "rank": AttributeKind.INT},
+    ),
     OpDef(
         "BlockedConv",
         _ANCHOR,
