@@ -108,6 +108,22 @@ def test_the_kind_that_an_attribute_should_be_is_told(
         build.finish()
 
 
+def test_lists_are_attributes_too() -> None:
+    build = GraphBuilder()
+    found: Any = [2, 2]
+    build.output(
+        "y", build.op("MaxPool", build.input("x", DType.F32, [1, 3, 4, 4]), kernel_shape=found)
+    )
+    assert build.finish()[1].attrs == {"kernel_shape": (2, 2)}
+
+
+def test_edges_of_the_graph_are_no_operators() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [3])
+    with pytest.raises(ModelError, match=r"^operator 'odd' \(Input\) is none: `input`, "):
+        build.op("Input", x, name="odd")
+
+
 def test_attributes_of_a_file_and_where_an_operator_stems_from() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 3])

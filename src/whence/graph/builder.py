@@ -20,7 +20,7 @@ import numpy as np
 from whence.errors import GraphError, ModelError, WhenceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
-from whence.graph.state import NOT_FROM_A_FILE, SOURCES, list_order
+from whence.graph.state import BOUNDARY, NOT_FROM_A_FILE, SOURCES, list_order
 from whence.ops.definition import Attr, TypeQuery, labelled
 from whence.ops.signature import why_wrong
 from whence.ops.types.inference import Inference
@@ -86,7 +86,15 @@ class GraphBuilder:
         may call one `name`. `module` and `line` say where it stands in the program that was
         exported.
         """
-        given = {**(attrs or {}), **named}
+        if op in BOUNDARY:
+            raise ModelError(
+                f"operator {name or op!r} ({op}) is none: `input`, `const`, `output`, `variable` and"
+                " `assign` make the edges of a graph"
+            )
+        given = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in {**(attrs or {}), **named}.items()
+        }
         return self._add(_Entry(op, inputs, given, name, None, None, n_outputs, module, line))
 
     def variable(self, name: str, initial: Any) -> Symbol:
