@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
+import whence.building.chains
 from tests.building.layers import Layers, small_cache
 from tests.cpu_backend import cpu_backend
 from whence.api import compile_model
@@ -23,6 +25,8 @@ from whence.building.location import MemoryRegion
 from whence.building.plan_json import decode_plan, encode_plan
 from whence.building.program import Chain, Program, Segment
 from whence.graph import Graph
+from whence.kernels.ir.slices import Slice, Slices
+from whence.kernels.lower import Step
 from whence.runtime.engine import Engine
 from whence.runtime.profiler import Profiler
 
@@ -161,6 +165,39 @@ def test_what_fits_the_cache_or_is_shared_by_threads_is_not_interleaved(alone: E
     assert not chains_of(program_of(graph, alone, cache=1 << 24))
     toolchain = small_cache(cpu_backend(alone).toolchain)
     assert not chains_of(build(graph, CpuGenerator(toolchain, threads=2)))
+
+
+class CountedReads(tuple[Slice, ...]):
+    """Slices that count how often one of them is looked at."""
+
+    reads = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        CountedReads.reads += 1
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Iterator[Slice]:
+        for each in super().__iter__():
+            CountedReads.reads += 1
+            yield each
+
+
+def test_of_many_slices_few_are_looked_at_for_each(
+    alone: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image of a camera has thousands, and compiling must not take their number squared."""
+
+    def counted(step: Step) -> Slices | None:
+        found = slices_of(step)
+        return None if found is None else found._replace(parts=CountedReads(found.parts))
+
+    monkeypatch.setattr(whence.building.chains, "slices_of", counted)
+    layers = Layers(16, 600, 30)
+    graph = layers.finish(layers.inverted_residual(layers.x, 16, 48, stride=2))
+    generator = CpuGenerator(small_cache(cpu_backend(alone).toolchain))
+    (chain,) = lower_graph(graph, generator).chains
+    assert len(chain.ranges) > 700
+    assert CountedReads.reads < 8 * len(chain.ranges)
 
 
 def test_a_batch_is_not_interleaved(alone: Engine) -> None:

@@ -9,6 +9,7 @@ orders.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from whence.building.allocate import is_planned, nbytes, root
@@ -122,7 +123,8 @@ def _is_read_by_slices(step: Step, slices: Slices, ref: Ref) -> bool:
 
 def _needed(slices: Slices, pixels: int | None) -> int:
     """How many slices make so many pixels, or everything."""
-    return next(
-        (count for count, part in enumerate(slices.parts, 1) if pixels and part.made >= pixels),
-        len(slices.parts),
-    )
+    if pixels is None:
+        return len(slices.parts)
+    # There may be ten thousand slices, each of which asks.
+    last = len(slices.parts) - 1
+    return bisect_left(slices.parts, pixels, hi=last, key=lambda part: part.made) + 1
