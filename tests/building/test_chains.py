@@ -25,10 +25,12 @@ from whence.building.location import MemoryRegion
 from whence.building.plan_json import decode_plan, encode_plan
 from whence.building.program import Chain, Program, Segment
 from whence.graph import Graph
+from whence.graph.state import initial_state
 from whence.kernels.ir.slices import Slice, Slices
 from whence.kernels.lower import Step
 from whence.runtime.engine import Engine
 from whence.runtime.profiler import Profiler
+from whence.runtime.state_memory import StateMemory
 
 
 def bottlenecks() -> tuple[Graph, np.ndarray]:
@@ -158,6 +160,38 @@ def test_values_of_a_chain_lie_apart(model: Model, alone: Engine) -> None:
         )
         assert len(spans) > 1
         assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
+
+
+def test_state_is_that_of_one_layer_after_the_other(alone: Engine, engine: Engine) -> None:
+    """Also where what is made in the middle is the next value of a variable that is read later."""
+    layers = Layers(16, 24, 24)
+    build = layers.build
+    before = build.variable("before", layers.data())
+    middle = build.variable("middle", layers.data())
+    first = layers.conv(build.op("Add", layers.x, before), 16, 16)
+    second = layers.conv(first, 16, 16)
+    third = layers.conv(build.op("Add", second, middle), 16, 16)
+    build.assign("before", build.op("Add", layers.conv(third, 16, 16), before))
+    build.assign("middle", second)
+    graph = layers.finish(third)
+    program = program_of(graph, alone)
+    assert chains_of(program)
+    states = [StateMemory(program) for _ in range(2)]
+    instances = [Instance(program, cpu_backend(each)) for each in (alone, engine)]
+    expected = initial_state(graph)
+    for scale in range(1, 4):
+        x = scale * layers.data()
+        (interleaved,), (in_order,) = (
+            instance.run([x], state=state)
+            for instance, state in zip(instances, states, strict=True)
+        )
+        np.testing.assert_array_equal(interleaved, in_order)
+        (made,) = graph.run([x], state=expected)
+        np.testing.assert_allclose(interleaved, np.asarray(made), rtol=1e-3, atol=1e-3)
+    one, other = (state.values() for state in states)
+    for name in ("before", "middle"):
+        np.testing.assert_array_equal(one[name], other[name])
+        np.testing.assert_allclose(one[name], np.asarray(expected[name]), rtol=1e-3, atol=1e-3)
 
 
 def test_what_fits_the_cache_or_is_shared_by_threads_is_not_interleaved(alone: Engine) -> None:

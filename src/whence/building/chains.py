@@ -35,7 +35,7 @@ def find_chains(
     """The chains among steps that run one after the other, views left out; `within` says which
     values lie in others.
     """
-    if not tile.interleaved or graph.variables:
+    if not tile.interleaved:
         return ()
     found: list[Chain] = []
     begin = 0
