@@ -71,6 +71,16 @@ def test_other_types():
     cases.check(peer=False)
 
 
+def test_means_of_numbers_whose_sum_has_no_room():
+    cases = Cases()
+    for dtype in (np.int32, np.uint32, np.int16, np.uint8):
+        info = np.iinfo(dtype)
+        x = cases.feed(np.array([[info.max] * 40, [info.min] * 39 + [1], [7] * 40], dtype))
+        cases.expect(cases.op("ReduceMean", x, cases.const(np.array([1]))), "along", 0)
+        cases.expect(cases.op("ReduceMean", x, cases.const(np.array([0]))), "across", 0)
+    cases.check(peer=False)
+
+
 def test_nan_and_infinities():
     cases = Cases()
     x = np.array(

@@ -12,7 +12,7 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, select
+from whence.kernels.expressions import apply, cast, select
 from whence.kernels.group import Group
 from whence.kernels.ir import Expr, Fn, Kernel, Literal
 from whence.kernels.loops.row_nest import RowNest
@@ -112,11 +112,15 @@ def _folded(row: RowNest, reduction: Reduction) -> Expr:
     if reduction.fn in (Fn.MAX, Fn.MIN) and row.dtype is DType.F32:
         total = _extreme(row, reduction.fn)
     else:
+        is_float, is_mean = row.dtype.is_float, reduction.finish is _divide
+        # A mean is there where the sum is beyond its type.
+        dtype = DType.I64 if is_mean and not is_float and row.dtype.bits < 64 else row.dtype
         total = row.fold(
             "total",
             reduction.fn,
-            float(start) if row.dtype.is_float else int(start),
-            lambda index: reduction.before(row.x(index)),
+            float(start) if is_float else int(start),
+            lambda index: cast(reduction.before(row.x(index)), dtype),
+            dtype,
         )
     return reduction.finish(total, row.count)
 
