@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import Cases
+from whence.types import DType
 
 
 def test_arg():
@@ -82,9 +83,10 @@ def test_top_k():
     cases.check()
 
 
-def test_top_k_puts_nan_first():
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.BF16])
+def test_top_k_puts_nan_first(dtype: DType):
     cases = Cases()
-    x = cases.feed(np.array([3, np.nan, -1, np.inf, np.nan, 2], np.float32))
+    x = cases.feed(np.array([3, np.nan, -1, np.inf, np.nan, 2], dtype.numpy))
     for largest in (0, 1):
         y = cases.op("TopK", x, cases.const(np.array([5])), largest=largest, n_outputs=2)
         cases.expect(y[0], f"values_{largest}")

@@ -13,7 +13,7 @@ from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import CONDITION, DATA, INDEX, PARAMETER, UNARY, named
 from whence.ops.operands.checks import demand_elements, demand_one
-from whence.ops.precision import optional_tensor, tensor
+from whence.ops.precision import optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import const_ints, normalise_axis, tensor_type
 from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
@@ -23,11 +23,14 @@ def top_k(x: np.ndarray, k: int, axis: int, largest: bool) -> tuple[np.ndarray, 
     """The k largest (or smallest) elements along `axis` in order, and where they stood. Of equals
     the earlier comes first.
     """
+    # Widened: NumPy does not know the order of bfloat16's NaN.
+    keys = widen(x)
     if largest:
         # A stable ascending sort of the reversed axis, read backwards, is a stable descending sort.
-        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+        flipped = np.argsort(np.flip(keys, axis), axis, kind="stable")
+        order = x.shape[axis] - 1 - np.flip(flipped, axis)
     else:
-        order = np.argsort(x, axis, kind="stable")
+        order = np.argsort(keys, axis, kind="stable")
     indices = np.take(order, range(k), axis)
     return np.take_along_axis(x, indices, axis), indices.astype(np.int64)
 
