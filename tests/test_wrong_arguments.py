@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import whence
-from whence.errors import GraphError, WhenceError
+from whence.errors import GraphError, InputError, WhenceError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.runtime.engine import Engine
@@ -50,6 +50,31 @@ def test_nothing_where_something_is_wanted(what: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "shapes": ({"shapes": [(2, 3)]}, "shapes= takes a dictionary, not list"),
+    "dims": ({"dims": 3}, "dims= takes a dictionary, not int"),
+    "state": ({"state": ["x"]}, "state= takes a dictionary, not list"),
+    "outputs": ({"only_last": "y"}, "only_last= takes a dictionary, not str"),
+    "axis": ({"only_last": {"y": "a"}}, "the axis of output 'y' is given as 'a'"),
+    "size": ({"shapes": {"x": 2}}, "the shape of input 'x' is given as 2; a list of sizes"),
+    "text": ({"shapes": {"x": "23"}}, "the shape of input 'x' is given as '23'; a list of sizes"),
+    "half": ({"shapes": {"x": (2.5, 3)}}, r"the shape of input 'x' is given as \(2.5, 3\); a list"),
+    "name": ({"shapes": {"z": (2, 3)}}, "a shape is given for 'z'; the model's inputs are 'x'"),
+    "rank": ({"shapes": {"x": (2,)}}, r"shape \[2\] is given for input 'x', which is f32\[n,3\]"),
+    "other": ({"shapes": {"x": (2, 4)}}, r"shape \[2, 4\] is given for input 'x', which is f32"),
+    "less": ({"shapes": {"x": (-1, 3)}}, r"shape \[-1, 3\] is given for input 'x', which is f32"),
+}
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_sizes_and_names_that_are_none(what: str) -> None:
+    build = GraphBuilder()
+    build.output("y", build.op("Relu", build.input("x", DType.F32, ["n", 3])))
+    given, why = OPTIONS[what]
+    with pytest.raises(InputError, match=f"^(only_last: )?{why}[^\n]*$"):
+        whence.compile(build.finish(), threads=1, **given)
+
+
 def test_no_stream_and_no_array() -> None:
     model = whence.compile(_graph(), threads=1)
     with pytest.raises(WhenceError, match=r"a stream is made with whence\.Stream"):
@@ -58,6 +83,10 @@ def test_no_stream_and_no_array() -> None:
         model.perform(ANYTHING, X)
     with pytest.raises(WhenceError, match="input 'x' is no array"):
         model([[1.0], [1.0, 2.0]])
+    with pytest.raises(WhenceError, match="buffers are a dictionary by name, not NoneType"):
+        model.bind(ANYTHING)
+    with pytest.raises(WhenceError, match="None streams make no sense"):
+        model.run_many([X], streams=ANYTHING)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from whence.api.files import (
     Shapes,
     StatePairs,
     bound_graph,
+    check_sizes_and_names,
     load,
     shapes_with,
     sized,
@@ -86,6 +87,7 @@ def compile_model(
     """
     if precise and engine is not None:
         raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
+    check_sizes_and_names(shapes, dims, state, only_last)
     found = None
     examples = (args, kwargs, dynamic_shapes)
     if not isinstance(model, str | Path) or any(each is not None for each in examples):
@@ -144,15 +146,19 @@ def compile_model(
 def _rebound(
     executable: Executable, model: str | Path | Graph, engine: Engine, options: CompileOptions
 ) -> Executable:
-    """The executable, which knows how to compile its model with inputs as state."""
+    """The executable, which knows how to compile its model with inputs as state. A graph has the
+    shapes, the state and the shortened outputs of `options` already.
+    """
+    given = isinstance(model, str | Path)
+    known = options if given else options._replace(shapes={}, state={}, only_last={})
 
     def with_state(state: StatePairs, shapes: Shapes) -> Executable:
         return compile_model(
             model,
             engine=engine,
-            shapes={**options.shapes, **shapes},
-            state={**options.state, **state} if isinstance(model, str | Path) else state,
-            only_last=options.only_last if isinstance(model, str | Path) else None,
+            shapes={**known.shapes, **shapes},
+            state={**known.state, **state},
+            only_last=known.only_last,
             fusion=options.fusion,
             specialise=None if options.hot else options.specialise,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,6 +43,7 @@ def load(
         >>> whence.load("open.onnx", shapes={"x": (2, 4)})
         <Graph 'open': (x: f32[2,4]) → (y), 3 nodes>
     """
+    check_sizes_and_names(shapes, dims, state, only_last)
     graph = _sized_read(path, shapes, dims) if dims else _read(path, shapes)
     return bound_graph(graph, state, only_last)
 
@@ -101,6 +102,56 @@ def shapes_with(graph: Graph, dims: Dims, shapes: Shapes | None = None) -> Shape
     return sized_inputs([Port(node.name, node.type) for node in graph.inputs], dims, shapes)
 
 
+def check_sizes_and_names(
+    shapes: Shapes | None,
+    dims: Dims | None,
+    state: StatePairs | None,
+    only_last: OutputAxes | None,
+) -> None:
+    """Are they dictionaries of what `load` takes? What they name is checked with the model."""
+    given = {"shapes": shapes, "dims": dims, "state": state, "only_last": only_last}
+    for option, value in given.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise InputError(f"{option}= takes a dictionary, not {type(value).__name__}")
+    for name, shape in (shapes or {}).items():
+        if (
+            isinstance(shape, str)
+            or not isinstance(shape, Collection)
+            or not all(map(_is_dim, shape))
+        ):
+            raise InputError(
+                f"the shape of input '{name}' is given as {shape!r}; a list of sizes is wanted,"
+                " each a number, a name or None"
+            )
+    for name, axis in (only_last or {}).items():
+        if not isinstance(axis, int):
+            raise InputError(f"only_last: the axis of output '{name}' is given as {axis!r}")
+
+
+def _is_dim(size: object) -> bool:
+    return size is None or isinstance(size, str) or hasattr(size, "__index__")
+
+
+def _check_shapes(graph: Graph, shapes: Shapes) -> None:
+    """Can its inputs have these shapes?"""
+    from whence.types import TensorType, as_dims, differ
+
+    known = {node.name: node.type for node in graph.inputs}
+    for name, shape in shapes.items():
+        if name not in known:
+            inputs = ", ".join(f"'{each}'" for each in known)
+            raise InputError(f"a shape is given for '{name}'; the model's inputs are {inputs}")
+        kind, dims = known[name], as_dims(shape)
+        own = kind.shape if isinstance(kind, TensorType) else ()
+        # One that is declared as a scalar may have any.
+        if (
+            not isinstance(kind, TensorType)
+            or (own and (len(own) != len(dims) or any(map(differ, own, dims))))
+            or any(isinstance(dim, int) and dim < 0 for dim in dims)
+        ):
+            raise InputError(f"shape {list(dims)} is given for input '{name}', which is {kind}")
+
+
 def sized(graph: Graph, shapes: Shapes | None) -> Graph:
     """The graph with the shapes of inputs fixed, where its reader left that to others."""
     from whence.types import TensorType
@@ -110,6 +161,7 @@ def sized(graph: Graph, shapes: Shapes | None) -> Graph:
         for node in graph.inputs
         if not (isinstance(node.type, TensorType) and node.type.is_static)
     }
+    _check_shapes(graph, shapes or {})
     if not shapes or not opened & shapes.keys():
         return graph
     from whence.passes.shapes.propagate_types import fix_input_shapes

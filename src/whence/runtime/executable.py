@@ -152,6 +152,8 @@ class Executable:
             cache = {name: np.zeros((1, 8, 2048, 64), np.float32) for name in names}
             model = whence.compile("decoder.onnx").bind(cache)
         """
+        if not isinstance(buffers, Mapping):
+            raise InputError(f"buffers are a dictionary by name, not {type(buffers).__name__}")
         arrays = {name: writable_array(name, value) for name, value in buffers.items()}
         own = {port.name for port in self.inputs}
         given = {name: array for name, array in arrays.items() if name in own}
@@ -248,7 +250,7 @@ class Executable:
 
         Callers share the weights. Most is done in a second with a model compiled for one thread.
         """
-        if streams < 0:
+        if not isinstance(streams, int) or streams < 0:
             raise InputError(f"{streams} streams make no sense; 0 has one for every core")
         if self.has_state or any(program.plan.variables for program in self.programs):
             raise InputError(
