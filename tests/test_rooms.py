@@ -15,6 +15,7 @@ from whence.ops.registry import REGISTRY
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "whence"
 ROOMS = (
     "errors",
+    "plural",
     "extent",
     "types",
     "machine",

@@ -15,6 +15,7 @@ from whence.attribution.assemble import assemble
 from whence.attribution.findings import RULES
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.findings.elementwise_chains import elementwise_chains
+from whence.attribution.findings.tiny_kernels import tiny_kernels
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.attribution.rows import Event, KernelRow, WorkerEvent
@@ -227,6 +228,10 @@ def test_tiny_kernels() -> None:
     found = profile_of(graph, 300)
     assert _first(found)[0] == "tiny_kernels"
     assert _first(found)[1] == pytest.approx(1.0, abs=0.15)
+    kernels = (found.kernels[0],)
+    (one,) = tiny_kernels(dataclasses.replace(found, kernels=kernels))
+    assert one.title.startswith("1 tiny kernel takes ")
+    assert " of the time, and its work " in one.title
 
 
 def test_elementwise_kernels_in_a_row() -> None:

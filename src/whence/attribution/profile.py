@@ -41,6 +41,7 @@ from whence.calibration.record import encode
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.outcomes import Coverage
+from whence.plural import counted
 from whence.rates import MachineRates
 
 SCHEMA = "whence.profile/1"
@@ -228,7 +229,7 @@ class Profile:
         """In a line: the whole of it is in `to_dict()`."""
         heaviest = max(self.sources, key=lambda row: row.time_ns, default=None)
         most = f", most in {heaviest.name!r} ({heaviest.share:.1%})" if heaviest else ""
-        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+        threads = counted(self.threads, "thread")
         return (
             f"<Profile of {self.model!r} on {self.engine}, {threads}:"
             f" {self.run_ns / 1e6:.3g} ms per run, {len(self.sources)} operators in"

@@ -11,6 +11,7 @@ from whence.graph import Graph, Node, Ref
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of, one_of, operators
 from whence.ops.traits import Trait
+from whence.plural import counted
 from whence.types import TensorType
 
 _CHANNELS_LAST = one_of("IntegerConv", "IntegerConvTranspose")
@@ -62,7 +63,7 @@ def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> ShapeTra
             return ShapeTrait("depthwise", f"a depthwise convolution of {groups} channels")
         made = _channels_made(node, weights)
         few = [
-            f"{count} channel{'s' if count != 1 else ''} {where}"
+            f"{counted(count, 'channel')} {where}"
             for count, where in (
                 (channels, f"in each of {groups} groups" if groups > 1 else "in"),
                 (made, "out"),
@@ -76,7 +77,7 @@ def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> ShapeTra
                 reach = _folded_reach(node, weights) if groups == 1 else lanes
             return ShapeTrait("channels", " and ".join(few), reach)
     elif x is not None and len(x) >= 2 and 0 < x[-2] <= _FEW_ROWS:
-        return ShapeTrait("rows", f"a product with {x[-2]} row{'s' if x[-2] != 1 else ''}")
+        return ShapeTrait("rows", f"a product with {counted(x[-2], 'row')}")
     if 0 < flops < _SMALL_FLOPS:
         return ShapeTrait("small", f"{flops / 1e3:.0f} thousand operations are few")
     return NO_TRAIT if executed > _TRANSFORMED else ShapeTrait(reach=executed)

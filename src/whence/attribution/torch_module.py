@@ -12,6 +12,7 @@ from whence.attribution.merge_profiles import merge_profiles
 from whence.attribution.profile import Profile
 from whence.errors import InputError
 from whence.interop.torch.recording import GraphRun, recording
+from whence.plural import counted
 
 OUTSIDE = "python"
 """The residual for everything that is not in a graph: Python between them, guards, AOTAutograd."""
@@ -53,7 +54,7 @@ def profile_torch_compiled(
                 model(*args, **kwargs)
             outside += max(0, again.wall_ns - again.graph_ns)
     breaks = [run.ended_by for run in found.runs if run.ended_by]
-    graphs = f"{len(parts)} graph{'s' if len(parts) != 1 else ''} of torch.compile"
+    graphs = f"{counted(len(parts), 'graph')} of torch.compile"
     name = type(getattr(model, "_orig_mod", model)).__name__
     return merge_profiles(
         parts,

@@ -15,7 +15,8 @@ from whence.cli.console import ModelPath, check_file, out, progress, safe
 from whence.cli.shapes import DimOption, ShapeOption, mention_open_sizes, parse_sizes
 from whence.foreign.engine_comparison import GROUPINGS, REST, EngineComparison, Line
 from whence.graph.escaping import escape, fit
-from whence.report.terminal import duration, thread_count
+from whence.plural import counted
+from whence.report.terminal import duration
 
 WORKER = "whence.compare_worker"
 _LEAST_TIME, _LEAST_NAME = 9, 16
@@ -111,7 +112,7 @@ def print_engines(
 ) -> None:
     """The table, whose columns add up to a run of each engine."""
     title = " · ".join(profile.engine for profile in found.profiles)
-    threads = thread_count(found.profiles[0].threads)
+    threads = counted(found.profiles[0].threads, "thread")
     console.print(
         safe(f"{fit(Path(found.model).name, 40)} · {title} · {threads}", "bold"),
         soft_wrap=True,
@@ -150,11 +151,7 @@ def print_engines(
         safe(" times are means, which add up to a run; fastest: by the median of its runs", "dim")
     )
     count = len(found.fusions)
-    console.print(
-        safe(
-            f" {count} edge{'s' if count != 1 else ''} of the file fused by some and not by others"
-        )
-    )
+    console.print(safe(f" {counted(count, 'edge')} of the file fused by some and not by others"))
 
 
 def _cell(line: Line, position: int) -> Text:

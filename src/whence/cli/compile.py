@@ -24,6 +24,7 @@ from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.fusion import ALGORITHMS
+from whence.plural import counted
 from whence.report.debug_database import write_compiled_database
 
 _EXPORTED = ("cpu", "opencl")
@@ -121,7 +122,7 @@ def compile_command(
     if findings is not None:
         print_findings(console, findings)
     count = sum(not step.residual for step in program.steps)
-    kernels = f"{count} kernel{'s' if count != 1 else ''}"
+    kernels = counted(count, "kernel")
     planned, total = program.memory.arena_bytes, program.memory.total_bytes
     console.print(safe(f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s"))
     console.print(

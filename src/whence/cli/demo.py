@@ -35,9 +35,10 @@ from whence.cli.why import print_history, print_kernels, print_time
 from whence.errors import InputError, ModelError
 from whence.graph.history import history_of
 from whence.passes.equivalence import difference
+from whence.plural import counted
 from whence.provenance import Outcome, SourceOp
 from whence.report.html import write_html
-from whence.report.terminal import duration, print_profile, thread_count
+from whence.report.terminal import duration, print_profile
 from whence.runtime.executable import Executable
 
 WORD = Path(__file__).with_name("word.pgm")
@@ -166,7 +167,7 @@ def _compare(
         say(
             console,
             f"  {duration(race.own_ns)} a run; {whose} {duration(race.other_ns)}, in turns on"
-            f" {thread_count(executable.engine.threads)} (medians of {race.rounds})",
+            f" {counted(executable.engine.threads, 'thread')} (medians of {race.rounds})",
         )
     error = difference(expected, result)
     if not error <= _TOLERANCE:

@@ -19,6 +19,7 @@ from whence.fleet.series import GROUPINGS, Series, parts, whole_runs
 from whence.fleet.table import Table
 from whence.fleet.views import VIEWS
 from whence.graph.escaping import shorten
+from whence.plural import counted
 from whence.report.terminal import duration
 
 _MANY = 3
@@ -64,13 +65,14 @@ def history(
     if compact:
         with progress("compacting"):
             done = found.compact()
-        out().print(safe(f" {done.cells} cells of {done.models} models put together", "dim"))
+        cells, models = counted(done.cells, "cell"), counted(done.models, "model")
+        out().print(safe(f" {cells} of {models} put together", "dim"))
     if delta is not None:
         from whence.fleet.delta import append_to_delta
 
         with progress("appending"):
             count = append_to_delta(found, delta)
-        out().print(safe(f" {count} cells appended to {delta}"), soft_wrap=True)
+        out().print(safe(f" {counted(count, 'cell')} appended to {delta}"), soft_wrap=True)
         return
     if view or sql:
         _answer(found, view, sql)
@@ -123,10 +125,9 @@ def _print(
 ) -> None:
     console = out()
     nights = {night for series in runs for night in series.nights}
-    console.print(
-        safe(f" {len(runs)} series of {len({s.subject.model for s in runs})} models,"
-             f" {len(nights)} nights", "dim")
-    )  # fmt: skip
+    models = counted(len({series.subject.model for series in runs}), "model")
+    text = f" {len(runs)} series of {models}, {counted(len(nights), 'night')}"
+    console.print(safe(text, "dim"))
     if not changes and not whole:
         console.print(" nothing changed beyond the noise")
         return

@@ -18,6 +18,7 @@ from whence.fleet.process import CellLimits
 from whence.fleet.spec import Spec, checked, find_models, read_spec
 from whence.fleet.sweep import Finished, LocalRunner, Runner, Summary, Task, sweep, tasks_of
 from whence.fleet.table import Table
+from whence.plural import counted
 
 
 def sweep_command(
@@ -149,7 +150,7 @@ def _print(summary: Summary, output: Path) -> None:
     measured = ", ".join(f"{count} {status}" for status, count in summary.by_status.items())
     out().print(
         safe(
-            f" {summary.cells} cells: {measured or 'nothing to measure'}"
+            f" {counted(summary.cells, 'cell')}: {measured or 'nothing to measure'}"
             + (f", {summary.skipped} in the table before" if summary.skipped else "")
         )
     )

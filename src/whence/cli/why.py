@@ -31,6 +31,7 @@ from whence.graph.eliminated import eliminated
 from whence.graph.escaping import shorten
 from whence.graph.history import History, HistoryStep, history_of
 from whence.graph.outcomes import coverage, outcomes
+from whence.plural import counted
 from whence.provenance import EdgeKind, Ledger, Origin, Outcome, Reason, SourceOp
 from whence.report.terminal import duration, policy_name
 
@@ -174,8 +175,7 @@ def print_time(console: Console, profile: Profile, row: SourceRow) -> None:
                 say(console, f"      {text}")
     say(
         console,
-        f"      {policy_name(profile)}; {profile.runs} run{'s' if profile.runs != 1 else ''} of"
-        f" {profile.model}",
+        f"      {policy_name(profile)}; {counted(profile.runs, 'run')} of {profile.model}",
         "dim",
     )
 

@@ -8,12 +8,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from whence.plural import counted
+
 WHENCE = "whence"
 """The engine that is ours; any other is one of `whence.foreign`."""
 CURRENT = "current"
 """The version of whence that runs the sweep."""
 
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def thread_count(threads: int) -> str:
+    """0 is every core."""
+    return counted(threads, "thread") if threads else "all threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Cell:
 
     def describe(self) -> str:
         """A few words for people."""
-        parts = [self.model, self.engine, f"{self.threads or 'all'} threads"]
+        parts = [self.model, self.engine, thread_count(self.threads)]
         parts += [each for each in (self.target, self.shape_text) if each]
         if self.version != CURRENT:
             parts.append(self.version)

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 
 from whence.errors import InputError
+from whence.fleet.cell import thread_count
 from whence.fleet.views import SERIES
 
 GROUPINGS: Mapping[str, str] = {
@@ -34,7 +35,7 @@ class SeriesKey:
     shapes: str
 
     def describe(self) -> str:
-        words = [self.model, self.engine, f"{self.threads or 'all'} threads", self.target]
+        words = [self.model, self.engine, thread_count(self.threads), self.target]
         return " · ".join(word for word in (*words, self.shapes) if word)
 
 

@@ -18,6 +18,7 @@ from whence.ops.definition import Attr, AttributeKind, Attrs, OpDef
 from whence.ops.formula import parameters
 from whence.ops.registry import REGISTRY
 from whence.ops.types.onnx_node import schema_of
+from whence.plural import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,14 @@ def why_malformed(op: str, inputs: Sequence[object], n_outputs: int, attrs: Attr
     captures = attrs.get("captures", 0)
     count = len(inputs) - (captures if isinstance(captures, int) else 0)
     if not signature.fewest <= count <= signature.most:
-        return f" has {_count(count, 'input')}; it takes {_range(signature.fewest, signature.most)}"
+        return (
+            f" has {counted(count, 'input')}; it takes {_range(signature.fewest, signature.most)}"
+        )
     for index in signature.required:
         if index < count and inputs[index] is None:
             return f" lacks its input {index}"
     if n_outputs > signature.most_outputs:
-        return f" has {_count(n_outputs, 'output')}; it makes {_range(1, signature.most_outputs)}"
+        return f" has {counted(n_outputs, 'output')}; it makes {_range(1, signature.most_outputs)}"
     for name, value in attrs.items():
         kind = (signature.attributes or {}).get(name)
         if kind is not None and not _FITS[kind](value):
@@ -129,10 +132,6 @@ def _of_definition(definition: OpDef) -> _Signature:
 def _required(schema: defs.OpSchema) -> tuple[int, ...]:
     single = defs.OpSchema.FormalParameterOption.Single
     return tuple(index for index, formal in enumerate(schema.inputs) if formal.option == single)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _range(fewest: int, most: int) -> str:

@@ -12,8 +12,9 @@ from whence.attribution.dimension_sweep import DimensionSweep, GrowthRow
 from whence.attribution.growth import Growth, GrowthKind
 from whence.attribution.profile import module_of
 from whence.graph.escaping import escape, fit
+from whence.plural import counted
 from whence.report.html.document import document
-from whence.report.terminal import duration, thread_count
+from whence.report.terminal import duration
 
 _TIME_WIDTH, _LEAST_NAME = 8, 12
 
@@ -26,7 +27,8 @@ def print_growth(
     """
     profile = sweep.profiles[0]
     others = [f"{n}={s}" for n, s in profile.dimensions.items() if n != sweep.dimension]
-    facts = [profile.engine, thread_count(profile.threads), f"{profile.runs} runs", *others]
+    threads, runs = counted(profile.threads, "thread"), counted(profile.runs, "run")
+    facts = [profile.engine, threads, runs, *others]
     title = f"{fit(sweep.model, 60)} by {escape(sweep.dimension)}"
     console.print(
         Text.assemble((title, "bold"), (f" · {escape(' · '.join(facts))}", "dim")), soft_wrap=True

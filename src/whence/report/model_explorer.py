@@ -12,6 +12,7 @@ from typing import Any
 from whence.attribution.connected import connected
 from whence.attribution.profile import Background, Profile
 from whence.graph import Graph, Node
+from whence.plural import counted
 from whence.report.stacks import modules
 
 BEFORE, AFTER = "as in the file", "as it runs"
@@ -111,7 +112,7 @@ def _after(profile: Profile, background: Background) -> dict[str, Any]:
 def _facts(profile: Profile) -> dict[str, dict[str, str]]:
     """What is shown for the graph as a whole, which is the group without a name."""
     facts = {
-        "engine": f"{profile.engine}, {profile.threads} threads",
+        "engine": f"{profile.engine}, {counted(profile.threads, 'thread')}",
         "runs": str(profile.runs),
         "time per run": f"{profile.run_ns / 1000:.1f} µs",
     }

@@ -14,6 +14,7 @@ from typing import Any
 
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow, SourceRow
+from whence.plural import counted
 from whence.report import wire
 from whence.report.lanes import lanes
 from whence.report.stacks import location, parts_of_event
@@ -38,9 +39,8 @@ def perfetto(profile: Profile) -> bytes:
 def _packets(profile: Profile) -> Iterator[bytes]:
     process = wire.number(1, 1) + wire.text(6, f"whence {profile.engine}: {profile.model}")
     yield _track(_PROCESS, process=process, first=True)
-    thread = (
-        wire.number(1, 1) + wire.number(2, 1) + wire.text(5, f"kernels ({profile.threads} threads)")
-    )
+    threads = counted(profile.threads, "thread")
+    thread = wire.number(1, 1) + wire.number(2, 1) + wire.text(5, f"kernels ({threads})")
     yield _track(_KERNELS, parent=_PROCESS, thread=thread)
     yield _track(_OPERATORS, parent=_PROCESS, name="operators of the file")
     rows = {row.id: row for row in profile.sources}

@@ -10,6 +10,7 @@ from typing import Any
 
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow, SourceRow
+from whence.plural import counted
 from whence.report.stacks import location, parts_of_event, stacks
 
 
@@ -76,7 +77,7 @@ def _flame(profile: Profile, frames: _Frames) -> dict[str, Any]:
         weights.append(stack.time_ns)
     return {
         "type": "sampled",
-        "name": f"by operator, {profile.runs} runs",
+        "name": f"by operator, {counted(profile.runs, 'run')}",
         "unit": "nanoseconds",
         "startValue": 0,
         "endValue": sum(weights),

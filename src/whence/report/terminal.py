@@ -19,6 +19,7 @@ from whence.attribution.rows import KernelRow, RowGroup, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.attribution.throughput import Throughput
 from whence.graph.escaping import escape, fit, shorten
+from whence.plural import counted
 
 # A model's name is shortened to this many characters at most to have the header in a line.
 _NAME_WIDTH = 24
@@ -97,7 +98,7 @@ def throughput_line(found: Throughput) -> str:
     samples = f", {found.samples_per_second:.3g} samples/s" if found.batch > 1 else ""
     batch = f", batch {found.batch}" if found.batch > 1 else ""
     return (
-        f" {found.streams} stream{'s' if found.streams != 1 else ''}{batch}:"
+        f" {counted(found.streams, 'stream')}{batch}:"
         f" {found.runs_per_second:.3g} runs/s{samples} · a run takes"
         f" {duration(found.latency.p50_ns)}, p90 {duration(found.latency.p90_ns)}, p99"
         f" {duration(found.latency.p99_ns)}"
@@ -106,9 +107,9 @@ def throughput_line(found: Throughput) -> str:
 
 def header(profile: Profile, width: int) -> str:
     """What was run, in a line; in several where that would be longer than `width`."""
-    threads = f", {thread_count(profile.threads)}"
+    threads = f", {counted(profile.threads, 'thread')}"
     threads = "" if profile.is_imported else threads
-    runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
+    runs = counted(profile.runs, "run")
     facts = (
         f"{profile.engine}{threads}{_version(profile)}",
         runs,
@@ -201,8 +202,7 @@ def policy_line(profile: Profile) -> str:
     waited = profile.waited_ns / profile.attributed_ns if profile.attributed_ns else 0.0
     found = [f" shares within kernels: {policy_name(profile)}"]
     if profile.notes:
-        count = f"{len(profile.notes)} note{'s' if len(profile.notes) != 1 else ''}"
-        found.append(f"{count} in profile.json")
+        found.append(f"{counted(len(profile.notes), 'note')} in profile.json")
     if waited >= 0.005:
         found.append(f"threads waited for others {waited * 100:.1f} %")
     return " · ".join(found)
@@ -233,10 +233,6 @@ def policy_name(profile: Profile) -> str:
     first = profile.policy.partition(". ")[0]
     name, colon, _ = first.partition(": ")
     return escape(f"{name[:1].lower()}{name[1:]}" if colon else first)
-
-
-def thread_count(threads: int) -> str:
-    return f"{threads} thread{'s' if threads != 1 else ''}"
 
 
 def duration(nanoseconds: float) -> str:
@@ -320,13 +316,13 @@ def _module_beside(row: SourceRow) -> str:
 def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[RowGroup]) -> None:
     table = _table()
     table.add_column(_HEADINGS[by], no_wrap=True, overflow="ellipsis")
-    counted = by != "pass"
-    if counted:
+    has_counts = by != "pass"
+    if has_counts:
         table.add_column("operators", justify="right", style="dim")
         table.add_column("kernels", justify="right", style="dim")
-    width = max(_LEAST_WIDTH // 2, console.width - 26 - (20 if counted else 0))
+    width = max(_LEAST_WIDTH // 2, console.width - 26 - (20 if has_counts else 0))
     for group in groups:
-        counts = (str(group.operators), str(group.kernels)) if counted else ()
+        counts = (str(group.operators), str(group.kernels)) if has_counts else ()
         table.add_row(
             *_times(profile, group.time_ns, group.share), Text(fit(group.key, width)), *counts
         )

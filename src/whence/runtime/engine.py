@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import InputError
+from whence.plural import counted
 from whence.runtime.registry import find_backend
 
 if TYPE_CHECKING:
@@ -67,5 +68,5 @@ class Engine:
         return self.backend.threads
 
     def __repr__(self) -> str:
-        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+        threads = counted(self.threads, "thread")
         return f"<Engine {self.kind}:{self.index}, {threads}>"

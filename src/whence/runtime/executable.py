@@ -12,6 +12,7 @@ import numpy as np
 from whence.building.program import Program
 from whence.errors import InputError, WhenceError
 from whence.ops.binding import Binder, Port
+from whence.plural import counted
 from whence.runtime.bound_state import (
     ModelState,
     WithState,
@@ -223,10 +224,10 @@ class Executable:
     def __repr__(self) -> str:
         takes = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
         count, times = len(self._programs), self.compilations
-        threads = f"{self.engine.threads} thread{'s' if self.engine.threads != 1 else ''}"
+        threads = counted(self.engine.threads, "thread")
         return (
             f"<Executable({takes}) on {self.engine.kind}, {threads}, compiled"
-            f" {times} time{'s' if times != 1 else ''}, for {count} shape{'s' if count != 1 else ''}"
+            f" {counted(times, 'time')}, for {counted(count, 'shape')}"
             f"{f', {self.specialised} of them specialised' if self.specialised else ''}>"
         )
 

@@ -14,6 +14,7 @@ from whence.attribution.findings.finding import (
     percent,
 )
 from whence.attribution.findings.thread_costs import barrier_ns, wake_up_ns
+from whence.plural import counted
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -37,7 +38,7 @@ def few_work_items(profile: Profile) -> Iterator[Finding]:
         if kernel.bound == "dispatch" or not is_worth(profile, prize):
             continue
         spent = per_run(profile, kernel)
-        items = f"{kernel.items} work item{'s' if kernel.items != 1 else ''}"
+        items = counted(kernel.items, "work item")
         yield of_kernels(
             "few_work_items",
             [kernel],

@@ -18,6 +18,7 @@ from whence.attribution.findings.finding import (
 from whence.attribution.findings.thread_costs import saved_without
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
+from whence.plural import counted
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -43,7 +44,7 @@ def layout_changes(profile: Profile) -> Iterator[Finding]:
     for by, kernels in found.items():
         spent, saved = per_run(profile, *kernels), saved_without(profile, kernels)
         if is_worth(profile, saved):
-            count = f"{len(kernels)} layout change{'s' if len(kernels) != 1 else ''}"
+            count = counted(len(kernels), "layout change")
             yield of_kernels(
                 "layout_changes",
                 kernels,

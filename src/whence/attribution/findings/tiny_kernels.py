@@ -14,6 +14,7 @@ from whence.attribution.findings.finding import (
     percent,
     sources_of,
 )
+from whence.plural import counted
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -27,11 +28,12 @@ def tiny_kernels(profile: Profile) -> Iterator[Finding]:
     spent = per_run(profile, *tiny)
     least = sum(kernel.least_ns * kernel.calls for kernel in tiny) / max(1, profile.runs)
     if tiny and is_worth(profile, spent - least):
+        take, their = ("takes", "its") if len(tiny) == 1 else ("take", "their")
         yield of_kernels(
             "tiny_kernels",
             tiny,
-            f"{len(tiny)} tiny kernel{'s' if len(tiny) != 1 else ''} take {percent(profile, spent)}"
-            f" of the time, and their work {percent(profile, least)}: {names(profile, sources_of(tiny))}",
+            f"{counted(len(tiny), 'tiny kernel')} {take} {percent(profile, spent)} of the time, and"
+            f" {their} work {percent(profile, least)}: {names(profile, sources_of(tiny))}",
             "Larger batches, or fewer and larger operators; work on shapes and scalars is best done"
             " before export.",
             spent - least,
