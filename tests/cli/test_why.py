@@ -54,6 +54,9 @@ def test_lists_every_operator(whence: Whence, tiny: Path) -> None:
         ("nothing", "no operator 'nothing'"),
         ("n", "fits 2 operators"),
         ("relu2", "did you mean 'relu1'"),
+        ("²", "no operator '²'"),
+        ("id:²", "no operator 'id:²'"),
+        ("9" * 5000, "no operator '999"),
     ],
 )
 def test_an_unknown_or_ambiguous_name_is_explained(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+
+import pytest
 
 from whence.attribution.profile import Profile
 from whence.report.speedscope import speedscope
+from whence.report.stacks import location
 
 
 def test_it_is_valid(profile: Profile, hostile: str) -> None:
@@ -32,6 +36,19 @@ def test_it_is_valid(profile: Profile, hostile: str) -> None:
     assert stack == []
     assert at <= timeline["endValue"]
     assert {flame["unit"], timeline["unit"]} == {"nanoseconds"}
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("net/model.py:12", ("net/model.py", 12)),
+        ("model.py", ("model.py", 0)),
+        ("model.py:²", ("model.py:²", 0)),
+        ("m:" + "9" * 5000, ("m:" + "9" * 5000, 0)),
+    ],
+)
+def test_places_in_programs(profile: Profile, line: str, place: tuple[str, int]) -> None:
+    assert location(replace(profile.sources[0], line=line)) == place
 
 
 def test_stacks_go_from_the_model_over_modules_to_the_kernel(profile: Profile) -> None:

@@ -25,6 +25,7 @@ from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe,
 from whence.cli.shapes import DimOption, ShapeOption, Shapes, load_sized, parse_sizes
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
+from whence.debugdb.csv_text import is_integer
 from whence.errors import ModelError
 from whence.graph import Graph, print_node
 from whence.graph.eliminated import eliminated
@@ -190,10 +191,10 @@ def find_source(
     for source in ledger.sources:
         if source.name == wanted:
             return source
-    if wanted.isdigit() and 1 <= int(wanted) <= ledger.n_sources:
+    if is_integer(wanted) and 1 <= int(wanted) <= ledger.n_sources:
         return ledger.source(int(wanted))
     table_id = wanted.removeprefix("id:")
-    if table_id != wanted and table_id.isdigit():
+    if table_id != wanted and is_integer(table_id):
         known = {source.table_id: source for source in reversed(ledger.sources)}
         if int(table_id) in known:
             return known[int(table_id)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from whence.attribution.profile import Profile, module_of
 from whence.attribution.rows import Event, KernelRow, SourceRow
 from whence.attribution.split import largest_remainder
+from whence.debugdb.csv_text import is_integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +62,5 @@ def location(row: SourceRow) -> tuple[str, int]:
     not say.
     """
     path, _, line = row.line.rpartition(":")
-    return (path, int(line)) if path and line.isdecimal() else (row.line, 0)
+    is_line = bool(path) and line.isdecimal() and is_integer(line)
+    return (path, int(line)) if is_line else (row.line, 0)
