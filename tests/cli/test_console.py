@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from whence.cli.console import say
+from whence.cli.console import out, say
 from whence.cli.shapes import mention_options
 
 
@@ -43,3 +43,15 @@ def test_options_to_copy_stay_in_one_line(width: int, lines: int) -> None:
     printed = stream.getvalue().splitlines()
     assert len(printed) == lines
     assert printed[-1].endswith(options)
+
+
+@pytest.mark.parametrize("columns", [None, "0"])
+def test_without_a_width_lines_are_as_long_as_they_are(
+    columns: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    out().print("word " * 40)
+    assert capsys.readouterr().out.split() == ["word"] * 40
+    assert out().width == 240

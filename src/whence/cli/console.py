@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -42,8 +43,10 @@ def out() -> Console:
     """The console for results. Into a pipe or a file lines are not wrapped, so that they can be
     searched.
     """
-    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
-    return Console(highlight=False, markup=False, soft_wrap=False, width=wide)
+    width = None
+    if os.environ.get("COLUMNS", "0") == "0":  # what a terminal says that does not know its size
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(highlight=False, markup=False, soft_wrap=False, width=width)
 
 
 def err() -> Console:
