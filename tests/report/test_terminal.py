@@ -12,12 +12,23 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tests.attribution.harness import profile_of
+from whence.attribution.findings import Finding
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import GROUPINGS, Profile
+from whence.attribution.rows import Distribution
+from whence.attribution.throughput import Throughput
 from whence.graph.builder import GraphBuilder
 from whence.graph.escaping import fit
 from whence.report.files import WRITERS
-from whence.report.terminal import closure_line, duration, header, policy_line, print_profile
+from whence.report.findings import print_findings
+from whence.report.terminal import (
+    closure_line,
+    duration,
+    header,
+    policy_line,
+    print_profile,
+    throughput_line,
+)
 from whence.types import DType
 
 
@@ -216,3 +227,22 @@ def test_the_heading_of_the_last_column_is_whole_beside_long_names(profile: Prof
     )
     lines = printed(dataclasses.replace(profile, sources=rows), 80).splitlines()
     assert any(line.rstrip().endswith("what became of it") for line in lines)
+
+
+@pytest.mark.parametrize("width", [1, 30, 240])
+def test_findings_are_wrapped_below_themselves(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    advice = "words " * 20
+    found = Finding("rule", "a title", advice, 10.0, ("some evidence",), (), ())
+    monkeypatch.setattr(Profile, "findings", (found,))
+    stream = io.StringIO()
+    print_findings(Console(file=stream, width=width), profile_of(GraphBuilder("n").finish(), []))
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == " 1. a title"
+    assert all(line.startswith("    ") and line == line.rstrip() for line in lines[1:])
+    assert " ".join(" ".join(lines[1:]).split()).endswith(f"some evidence → {advice.strip()}")
+
+
+@pytest.mark.parametrize(("elapsed_ns", "said"), [(10**9, " 4 runs/s"), (10**5, " 40000 runs/s")])
+def test_throughput(elapsed_ns: int, said: str) -> None:
+    latency = Distribution(1, 1, 1, 1)
+    assert said in throughput_line(Throughput(1, 1, 4, elapsed_ns, latency))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from whence.attribution.findings import Finding
@@ -11,7 +10,7 @@ from whence.attribution.profile import Profile
 from whence.graph.escaping import escape
 from whence.report.terminal import duration, print_wrapped
 
-_INDENT = (0, 0, 0, 4)
+_INDENT = " " * 4
 
 
 def print_findings(console: Console, profile: Profile, limit: int = 10) -> None:
@@ -32,12 +31,13 @@ def print_findings(console: Console, profile: Profile, limit: int = 10) -> None:
 
 
 def _print(console: Console, profile: Profile, mark: str, each: Finding, style: str) -> None:
-    print_wrapped(console, escape(each.title), mark, " " * len(mark), style, 20)
+    lines = [(each.title, style)]
     if each.prize_ns:
-        console.print(Padding(Text(f"saves up to {prize(profile, each)}", style="green"), _INDENT))
-    for fact in each.evidence:
-        console.print(Padding(Text(escape(fact), style="dim"), _INDENT))
-    console.print(Padding(Text(f"→ {escape(each.advice)}"), _INDENT))
+        lines.append((f"saves up to {prize(profile, each)}", "green"))
+    lines += [(fact, "dim") for fact in each.evidence]
+    for text, shown in [*lines, (f"→ {each.advice}", "")]:
+        print_wrapped(console, escape(text), mark, _INDENT, shown, 20)
+        mark = _INDENT
 
 
 def prize(profile: Profile, each: Finding) -> str:

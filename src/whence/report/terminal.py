@@ -95,14 +95,18 @@ def throughput_line(found: Throughput) -> str:
     """` 2 streams, batch 4: 31.2 runs/s, 125 samples/s · a run takes 61 ms, p90 70 ms, p99 71
     ms`
     """
-    samples = f", {found.samples_per_second:.3g} samples/s" if found.batch > 1 else ""
+    samples = f", {_per_second(found.samples_per_second)} samples/s" if found.batch > 1 else ""
     batch = f", batch {found.batch}" if found.batch > 1 else ""
     return (
         f" {counted(found.streams, 'stream')}{batch}:"
-        f" {found.runs_per_second:.3g} runs/s{samples} · a run takes"
+        f" {_per_second(found.runs_per_second)} runs/s{samples} · a run takes"
         f" {duration(found.latency.p50_ns)}, p90 {duration(found.latency.p90_ns)}, p99"
         f" {duration(found.latency.p99_ns)}"
     )
+
+
+def _per_second(rate: float) -> str:
+    return f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
 
 
 def header(profile: Profile, width: int) -> str:
