@@ -166,6 +166,22 @@ def test_a_transpose_for_an_operator_that_computes_is_not_said_to_be_that_operat
     assert titles == ["Transpose around Transpose: 50 % of the time, turn"]
 
 
+def test_what_another_engine_inserts_is_no_work_of_the_operator() -> None:
+    """And which part of the engine inserts it, or how large it is, is not known."""
+    made = profile_of(_graph(_transposes), 1_000_000)
+    turn, softmax = made.kernels
+    turn = dataclasses.replace(turn, bytes=0, executed_bytes=0)
+    inserted = dataclasses.replace(turn, id=2, ops=("Reorder",), inserted=True)
+    found = dataclasses.replace(made, engine="others 1.0", kernels=(turn, softmax, inserted))
+    moved, changed = (
+        next(each for each in found.findings if each.rule == rule)
+        for rule in ("data_movement", "layout_changes")
+    )
+    assert moved.title.startswith("Transpose moves data and computes nothing: ")
+    assert moved.evidence == ()
+    assert ", inserted by others 1.0 for turn" in changed.title
+
+
 def test_kernels_slow_for_one_reason_are_one_finding() -> None:
     def build(graph: GraphBuilder) -> Symbol:
         x = graph.input("x", DType.F32, [1, 3, 64, 64])

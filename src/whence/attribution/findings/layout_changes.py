@@ -36,11 +36,13 @@ _LAYOUT = (
 
 
 def layout_changes(profile: Profile) -> Iterator[Finding]:
-    """Those that one pass inserted are one finding."""
+    """Those that one pass inserted are one finding; which part of another engine inserts them is not
+    known.
+    """
     found: dict[str, list[KernelRow]] = defaultdict(list)
     for kernel in profile.kernels:
         if kernel.inserted and kernel.native:
-            found[kernel.inserted_by or "a pass"].append(kernel)
+            found[kernel.inserted_by or profile.engine].append(kernel)
     for by, kernels in found.items():
         spent, saved = per_run(profile, *kernels), saved_without(profile, kernels)
         if is_worth(profile, saved):
@@ -84,6 +86,7 @@ def data_movement(profile: Profile) -> Iterator[Finding]:
                 [
                     f"kernel {kernel.id}: {kernel.bytes / 1e6:.2f} MB at {kernel.gbytes:.1f} GB/s"
                     for kernel in kernels[:5]
+                    if kernel.bytes
                 ],
             )
 
@@ -97,6 +100,6 @@ def _computing(profile: Profile) -> frozenset[int]:
     return frozenset(
         source
         for kernel in profile.kernels
-        if not _only_moves(kernel)
+        if not _only_moves(kernel) and not kernel.inserted
         for source in sources_of([kernel])
     )
