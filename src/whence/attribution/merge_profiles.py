@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from whence.attribution.outcome_text import with_later_kernels
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Event, KernelRow, SourceRow, WorkerEvent
 from whence.errors import InputError
@@ -48,11 +49,15 @@ def merge_profiles(
                     name=f"{row.name}{suffix}",
                     share=row.time_ns / wall if wall else 0.0,
                     kernels=tuple(kernel + last_kernel for kernel in row.kernels),
+                    became=with_later_kernels(row.became, last_kernel),
                 )
             )
         for kernel in each.kernels:
             parts = tuple(part._replace(id=part.id + last_source) for part in kernel.origin)
-            kernels.append(dataclasses.replace(kernel, id=kernel.id + last_kernel, origin=parts))
+            reads = tuple(number + last_kernel for number in kernel.reads)
+            kernels.append(
+                dataclasses.replace(kernel, id=kernel.id + last_kernel, origin=parts, reads=reads)
+            )
         timeline += [_later(event, last_kernel, begin_ns) for event in each.timeline]
         workers += [_later(event, last_kernel, begin_ns) for event in each.workers]
         begin_ns += each.timeline_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from whence.attribution.rows import Own
@@ -9,6 +10,7 @@ from whence.graph.eliminated import Elimination
 from whence.provenance import Ledger, Outcome, Reason, SourceOp
 
 _MOST_NAMED = 3
+_NUMBER = re.compile("[0-9]+")
 _VERBS: Mapping[str, str] = {
     Outcome.FOLDED: "computed at compile time",
     Reason.IDENTITY: "did nothing",
@@ -69,6 +71,14 @@ def describe(
     if fate is Outcome.FOLDED:
         return f"folded into {others} {where}" if others else f"computed at compile time {where}"
     return f"with {others} {where}" if others else where
+
+
+def with_later_kernels(text: str, by: int) -> str:
+    """What `describe` said, where the kernels of others are in front of the operator's."""
+    start = text.rfind("→ kernel")
+    if start < 0:
+        return text
+    return text[:start] + _NUMBER.sub(lambda found: str(int(found[0]) + by), text[start:])
 
 
 def company_text(names: Sequence[str], beside: str) -> str:
