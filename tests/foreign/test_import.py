@@ -248,6 +248,9 @@ def test_what_a_tool_does_not_write_is_one_line(tmp_path: Path) -> None:
     trace, mappings = inductor_files.write(tmp_path)
     trace.write_text('{"traceEvents": [{"ph": "X", "name": "a", "dur": 1}]}')
     assert "is no trace of torch.profiler: KeyError 'ts'" in complaint(trace, mappings, "inductor")
+    never = {"ph": "X", "name": "Torch-Compiled Region: 0/0", "ts": 0, "dur": float("inf")}
+    trace.write_text(json.dumps({"traceEvents": [never]}))
+    assert "has times that are none in a trace" in complaint(trace, mappings, "inductor")
     mappings.write_text('{"postToPre": {}, "cppCodeToPost": {"a:b": []}}')
     assert "no mappings of Inductor: ValueError" in complaint(trace, mappings, "inductor")
     profile, layers = tensorrt_files.write(tmp_path)
@@ -255,6 +258,12 @@ def test_what_a_tool_does_not_write_is_one_line(tmp_path: Path) -> None:
     assert "layers that trtexec does not write" in complaint(profile, layers, "tensorrt")
     profile.write_text('[{"name": "a", "averageMs": 1e999}]')
     assert "OverflowError" in complaint(profile, layers, "tensorrt")
+    (profile, layers), years = tensorrt_files.write(tmp_path), '[{"name": "a", "averageMs": 1e30}]'
+    profile.write_text(years)
+    assert "has times that are none in a trace" in complaint(profile, layers, "tensorrt")
+    recorded, graph = FOLDER / "onnxruntime" / "residual", tmp_path / "optimised.onnx"
+    graph.write_bytes((recorded / "optimised.onnx").read_bytes().replace(b"stem", b"ste\xff"))
+    assert "not UTF-8" in complaint(recorded / "trace.json", graph, "onnxruntime")
     report = tmp_path / "counters.csv"
     report.write_text("layerName;execStatus;realTime (ms)\npool;EXECUTED;soon\n")
     assert "no detailed counters report: ValueError" in complaint(EXECUTED, report, "openvino")

@@ -19,6 +19,7 @@ from whence.foreign.executorch_reader import read_executorch, root_at
 from whence.foreign.inductor_reader import read_inductor
 from whence.foreign.onnxruntime_reader import read_onnxruntime
 from whence.foreign.openvino_xml import read_openvino_xml
+from whence.foreign.reading import reading
 from whence.foreign.recording import Recording
 from whence.foreign.run import attribute, prepare
 from whence.foreign.source import SourceGraph
@@ -74,11 +75,12 @@ def import_trace(
         raise InputError(f"a trace of {kind} needs a second file: --graph {FORMATS[kind]}")
     subject = prepare(model, shapes=shapes)
     # Where it was made, nobody knows: functions cost what they cost whence here.
-    if kind == "openvino":
-        recording = read_openvino_xml(subject.source, trace, graph)
-    else:
-        assert graph is not None
-        recording = _READERS[kind](subject.source, trace, graph)
+    with reading(trace, f"has times that are none in a trace of {kind}"):
+        if kind == "openvino":
+            recording = read_openvino_xml(subject.source, trace, graph)
+        else:
+            assert graph is not None
+            recording = _READERS[kind](subject.source, trace, graph)
     made_with = {TRACE: trace.name, "whence": version_of("whence")}
     return attribute(subject, recording, rates=rates_for(Toolchain()), made_with=made_with)[0]
 

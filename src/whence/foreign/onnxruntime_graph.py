@@ -57,6 +57,10 @@ def read_graph(source: SourceGraph, model: ModelProto) -> tuple[EngineNode, ...]
     """
     found: list[_Named] = []
     _list(model.graph, {}, found)
+    protos = [each.proto for each in found]
+    texts = (text for proto in protos for text in (proto.name, proto.op_type, proto.domain))
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name is not UTF-8 text")
     converted = {
         each.proto.input[0]: each.proto.output[0]
         for each in found

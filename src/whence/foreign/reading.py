@@ -17,7 +17,9 @@ from typing import Any
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from whence.errors import ModelError
+from whence.graph.escaping import shorten
 
+_LONGEST = 200
 _DAMAGED = (
     *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, EOFError),
     # An XML parser's error is a syntax error.
@@ -35,7 +37,8 @@ def reading(path: Path, complaint: str) -> Iterator[None]:
     except OSError as error:
         raise ModelError(f"cannot read '{path}': {error.strerror}") from None
     except _DAMAGED as error:
-        raise ModelError(f"'{path}' {complaint}: {type(error).__name__} {error}") from error
+        why = shorten(str(error), _LONGEST)
+        raise ModelError(f"'{path}' {complaint}: {type(error).__name__} {why}") from error
 
 
 def read_json(path: Path) -> Any:
