@@ -17,6 +17,7 @@ from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import GROUPINGS, Profile, band_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import Band
+from whence.calibration.record import encode
 from whence.errors import InputError, ModelError, UnsupportedError
 
 GRAPH = conv_bn_relu()
@@ -197,6 +198,7 @@ def test_a_bad_file_gets_one_line(tmp_path: Path, text: str, complaint: str) -> 
         ({"threads": float("inf")}, "OverflowError"),
         ({"residual_ns": []}, "AttributeError"),
         ({"machine": {"threads": 1}}, "KeyError"),
+        ({"machine": {**encode(RATES), "peak": {}}}, "there is no peak rate"),
         ({"sources": []}, "there is no operator 1"),
         ({"kernels": []}, "there is no kernel 0"),
         ({"timeline": [[99, 0, 1]]}, "there is no kernel 99"),
@@ -209,6 +211,18 @@ def test_damage_inside_a_profile_gets_one_line(
     file = tmp_path / "bad.json"
     file.write_text(json.dumps({**profile.to_dict(), **damage}))
     with pytest.raises(ModelError, match=f"is a damaged profile: .*{complaint}"):
+        read_profile(file)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1])
+def test_a_part_of_a_kernel_that_is_none_gets_one_line(
+    profile: Profile, tmp_path: Path, weight: float
+) -> None:
+    content = profile.to_dict()
+    content["kernels"][0]["origin"][0]["weight"] = weight
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"is a damaged profile: ValueError .* as a weight"):
         read_profile(file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +43,8 @@ def read_profile(path: str | Path) -> Profile:
 
 
 def _check_numbers(profile: Profile) -> None:
-    """Raises `ValueError` where a row names an operator or a kernel that has no row, and where there
-    are no runs to divide by.
+    """Raises `ValueError` where a row names an operator or a kernel that has no row, where a weight
+    is none, and where there are no runs to divide by.
     """
     sources, kernels = ({row.id for row in rows} for rows in (profile.sources, profile.kernels))
     for kind, known, named in (
@@ -54,5 +55,9 @@ def _check_numbers(profile: Profile) -> None:
     ):
         if missing := set(named) - known:
             raise ValueError(f"there is no {kind} {min(missing)}")
+    for row in profile.kernels:
+        for part in row.origin:
+            if not 0 <= part.weight < math.inf:
+                raise ValueError(f"{part.weight} as a weight")
     if profile.runs < 1:
         raise ValueError(f"{profile.runs} runs")

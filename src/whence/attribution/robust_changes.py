@@ -291,7 +291,8 @@ def _work(profile: Profile) -> _Work | None:
     # Moments differ where a machine is busy; what a dozen runs agree on does not.
     unknown = np.minimum(scatters * scatter + apart, AGREEMENTS * agreement(matrix))
     noise = np.maximum(unknown, np.where(streams, _LEAST_STREAMING, 0.0))
-    quantiles = np.array([kernel.busy_quantiles_ns for kernel, _ in found], float).T
+    known = min(len(kernel.busy_quantiles_ns) for kernel, _ in found)
+    quantiles = np.array([kernel.busy_quantiles_ns[:known] for kernel, _ in found], float).T
     return _Work(matrix, noise, scatter, quantiles, dict(weights))
 
 

@@ -79,6 +79,8 @@ def decode(content: Any) -> MachineRates:
     if missing := {each.name for each in fields(MachineRates)} - {"reached", *content}:
         raise KeyError(*missing)
     found = decoded(MachineRates, content)
+    if not found.peak:
+        raise ValueError("there is no peak rate")
     for rate in (*found.peak.values(), *(level.bandwidth for level in found.levels)):
         if not (0 < rate.one < math.inf and 0 < rate.all < math.inf):
             raise ValueError(f"{rate.one} and {rate.all} are no rates")
