@@ -22,13 +22,18 @@ from whence.backends.cpu.instance import Instance
 from whence.building.build import build, lower_graph
 from whence.building.chains import slices_of
 from whence.building.location import MemoryRegion
+from whence.building.native_code import LONGEST_CHAIN
 from whence.building.plan_json import decode_plan, encode_plan
 from whence.building.program import Chain, Program, Segment
 from whence.graph import Graph
 from whence.graph.state import initial_state
 from whence.kernels.ir.slices import Slice, Slices
 from whence.kernels.lower import Step
+from whence.ops.definition import OpClass, Pattern
+from whence.ops.registry import REGISTRY, operators
+from whence.ops.traits import Trait
 from whence.runtime.engine import Engine
+from whence.runtime.native_library import runtime_unit
 from whence.runtime.profiler import Profiler
 from whence.runtime.state_memory import StateMemory
 
@@ -69,8 +74,17 @@ def last_row() -> tuple[Graph, np.ndarray]:
     return layers.finish(layers.conv(layers.build.op("Add", made, row), 16, 16)), layers.data()
 
 
+def many_layers() -> tuple[Graph, np.ndarray]:
+    """More than a chain has: there is another one behind it."""
+    layers = Layers(16, 24, 24)
+    value = layers.x
+    for _ in range(LONGEST_CHAIN + 2):
+        value = layers.conv(value, 16, 16)
+    return layers.finish(value), layers.data()
+
+
 Model = Callable[[], tuple[Graph, np.ndarray]]
-MODELS: tuple[Model, ...] = (bottlenecks, read_twice, pooled, last_row)
+MODELS: tuple[Model, ...] = (bottlenecks, read_twice, pooled, last_row, many_layers)
 
 
 def program_of(graph: Graph, engine: Engine, cache: int = 1 << 14) -> Program:
@@ -192,6 +206,21 @@ def test_state_is_that_of_one_layer_after_the_other(alone: Engine, engine: Engin
     for name in ("before", "middle"):
         np.testing.assert_array_equal(one[name], other[name])
         np.testing.assert_allclose(one[name], np.asarray(expected[name]), rtol=1e-3, atol=1e-3)
+
+
+def test_a_chain_has_no_more_steps_than_the_run_time_library_has_room_for(alone: Engine) -> None:
+    chains = chains_of(program_of(many_layers()[0], alone))
+    assert [chain.last - chain.first + 1 for chain in chains] == [LONGEST_CHAIN, 2]
+    headers = dict(runtime_unit().headers)
+    assert f"WH_LONGEST_CHAIN = {LONGEST_CHAIN} " in headers["whence_runtime.h"]
+
+
+def test_nothing_that_checks_indices_joins_a_convolution() -> None:
+    """The run-time library asks behind a chain no more whether an index was outside its axis."""
+    for op in operators(Trait.CHECKS_INDICES):
+        assert REGISTRY[op].pattern > Pattern.BROADCAST
+        is_by_element = OpClass.ELEMENTWISE in REGISTRY[op].classes
+        assert REGISTRY[op].pattern is Pattern.OPAQUE or not is_by_element
 
 
 def test_what_fits_the_cache_or_is_shared_by_threads_is_not_interleaved(alone: Engine) -> None:

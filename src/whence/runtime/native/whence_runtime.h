@@ -61,7 +61,7 @@ typedef struct {
   int64_t n_slots;
   int64_t scratch_bytes; /* per worker */
   int64_t first_step;    /* the number of steps[0] in the whole model, for the profile */
-  const wh_chain *chains; /* in order; steps of a chain have no conditions */
+  const wh_chain *chains; /* in order; steps of a chain have no conditions and check no indices */
   const wh_range *ranges;
   int64_t n_chains;
 } wh_plan;
