@@ -18,7 +18,7 @@ from tests.graph.making import (
     split_graph,
 )
 from whence.compat.hexagon_consts import ConstCache, get_zero_node
-from whence.errors import RewriteError
+from whence.errors import RewriteError, WhenceError
 from whence.graph import Check, Graph, Node, NodeFlag, Ref, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
 from whence.graph.maker import Maker
@@ -222,6 +222,22 @@ class TestSplit:
         assert second.origin == {2, 3}
         assert (second.id, 2, EdgeKind.FUSE) in edges(graph)
         assert_sound(graph)
+
+    def test_a_node_that_nothing_reads_is_refused(self) -> None:
+        graph = chain("Relu")
+        before = snapshot(graph)
+        edit = rewriter(graph).edit(graph[1], rule="r")
+        edit.node("Exp", [graph.inputs[0].ref()])
+        with pytest.raises(RewriteError, match=r"rule 'r': nothing reads the new Exp: `replace` "):
+            edit.apply()
+        assert snapshot(graph) == before
+
+    @pytest.mark.parametrize(("op", "found"), [("Exq", "'Exq' is not known"), ("Add", "takes 2")])
+    def test_an_operator_that_does_not_fit_is_the_rules_fault(self, op: str, found: str) -> None:
+        graph = chain("Relu")
+        edit = rewriter(graph).edit(graph[1], rule="r")
+        with pytest.raises(WhenceError, match=rf"^pass '\w+', rule 'r': .*{found}"):
+            edit.node(op, [graph.inputs[0].ref()])
 
     def test_a_node_from_nothing_is_refused(self) -> None:
         graph = chain("Relu")

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tests.graph.making import F32X4, X, chain, with_branches
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
 from whence.graph.outcomes import Coverage, coverage, outcomes
 from whence.provenance import EdgeKind, Outcome, Reason, Tombstone
 
@@ -65,7 +65,7 @@ def test_folded_by_a_fold_edge() -> None:
 def test_live_as_long_as_one_node_does_its_work() -> None:
     graph = chain("Relu", "Neg")
     edit = Rewriter(graph, "p").edit(graph[2], rule="r", kind=EdgeKind.REMAT)
-    edit.node("Neg", [Ref(1)])
+    edit.node("Neg", [Ref(1)], flags=NodeFlag.RETAIN)
     edit.apply()
     fold(graph, graph[2])
     assert outcomes(graph) == [Outcome.LIVE, Outcome.LIVE]

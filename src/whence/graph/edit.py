@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.errors import RewriteError
+from whence.errors import RewriteError, WhenceError
 from whence.extent import is_symbolic
 from whence.graph.change import Change
 from whence.graph.graph import Graph
@@ -166,7 +166,10 @@ class Edit:
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         if types is None:
-            types = self.infer(op, inputs, attrs, n_outputs)
+            try:
+                types = self.infer(op, inputs, attrs, n_outputs)
+            except WhenceError as error:
+                raise type(error)(self._told(str(error))) from error
         elif not isinstance(types, Sequence):
             types = (types,)
         parents = self._ancestors(of if of is not None else self._matched, inherit)
@@ -257,6 +260,11 @@ class Edit:
             needed.update(ref.node for ref in node.inputs if ref is not None)
             (change.consts if node.is_const else change.added).append(node)
         change.added.reverse()
+        if change.added and not self._redirects and not any(node.retained for node in change.added):
+            raise self._error(
+                f"nothing reads the new {change.added[-1].op}: `replace` or `finish` says what it"
+                " takes the place of"
+            )
         change.removed = self._unused(change, needed)
         if change.added:
             self._give_births(change)
@@ -357,4 +365,7 @@ class Edit:
         return limit
 
     def _error(self, problem: str) -> RewriteError:
-        return RewriteError(f"pass '{self._rewriter.pass_name}', rule '{self._rule}': {problem}")
+        return RewriteError(self._told(problem))
+
+    def _told(self, problem: str) -> str:
+        return f"pass '{self._rewriter.pass_name}', rule '{self._rule}': {problem}"
