@@ -95,7 +95,7 @@ class Copy:
         start = {
             "python": [],
             "pytest": ["-m", "pytest", "-q", "-p", "no:cacheprovider"],
-            "whence": ["-c", "from whence.cli.main import main; main()"],
+            "whence": ["-m", "whence"],
         }[command[0]]
         done = subprocess.run(
             [sys.executable, *start, *command[1:]],

@@ -20,6 +20,13 @@ from whence.cli.lazy import docstring
 from whence.cli.main import COMMANDS
 
 
+def test_as_a_module() -> None:
+    """In a checkout that is only on the path, there is no command."""
+    command = [sys.executable, "-m", "whence", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("whence ")
+
+
 def test_passes_lists_the_pipeline(whence: Whence) -> None:
     done = whence("passes")
     assert done.code == 0
