@@ -10,8 +10,18 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import (
+    AttributeKind,
+    Attrs,
+    Call,
+    OpClass,
+    OpDef,
+    Pattern,
+    TypeQuery,
+    Value,
+)
 from whence.ops.operand import UNARY, named
+from whence.ops.operands.checks import reals_along
 from whence.ops.precision import narrow, optional_tensor, rounded_once, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
@@ -175,7 +185,14 @@ def _hardmax(call: Call) -> Value:
 
 
 _normalisation = partial(OpDef, classes=OpClass.NORM, infer=same_type)
-_of_input = partial(OpDef, classes=OpClass.NORM, infer=same_type, operands=named("input"))
+_along_axis = partial(
+    OpDef,
+    classes=OpClass.NORM,
+    infer=same_type,
+    operands=named("input"),
+    attributes={"axis": AttributeKind.INT},
+    check=reals_along(-1),
+)
 OPS: tuple[OpDef, ...] = (
     # Opaque because of its training mode; what is left of it in inference is a Mul and an Add,
     # which fuse on their own.
@@ -215,7 +232,7 @@ OPS: tuple[OpDef, ...] = (
         flops=5,
         operands=named("X", "scale"),
     ),
-    _of_input(
+    _along_axis(
         "LpNormalization",
         pattern=Pattern.OUT_ELEMWISE_FUSABLE,
         reference=_lp_normalisation,
@@ -225,19 +242,25 @@ OPS: tuple[OpDef, ...] = (
         "MeanVarianceNormalization", reference=_mean_variance_normalisation, flops=6, operands=UNARY
     ),
     _normalisation("LRN", reference=_local_response_normalisation, flops=12, operands=UNARY),
-    _of_input(
+    _along_axis(
         "Softmax",
         reference=rounded_once(lambda x, attrs: softmax(x, get_int(attrs, "axis", -1))),
         flops=5,
         traits=Trait.SAME_AXIS | Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
         costs_like="Softmax",
     ),
-    _of_input(
+    _along_axis(
         "LogSoftmax",
         reference=_log_softmax,
         flops=5,
         traits=Trait.SAME_AXIS | Trait.EXPONENTIAL,
         costs_like="Softmax",
     ),
-    _of_input("Hardmax", reference=_hardmax, flops=2, traits=Trait.SAME_AXIS),
+    _normalisation(
+        "Hardmax",
+        reference=_hardmax,
+        flops=2,
+        operands=named("input"),
+        traits=Trait.SAME_AXIS,
+    ),
 )

@@ -139,6 +139,17 @@ def along(default: int) -> Check:
     return rule
 
 
+def reals_along(default: int) -> Check:
+    """The same for operators that only work on numbers with fractions."""
+    rule = along(default)
+
+    def reals(query: TypeQuery) -> None:
+        demand_reals(query, 0)
+        rule(query)
+
+    return reals
+
+
 def const_length(query: TypeQuery, index: int) -> int | None:
     """How many numbers a constant list has, or one whose type says it."""
     values = const_ints(query, index)

@@ -16,7 +16,6 @@ from whence.ops.operands.checks import (
     demand_numbers,
     demand_one,
     demand_rank,
-    demand_reals,
     divided,
     exceeds,
     shape_of,
@@ -84,11 +83,6 @@ def _mean_variance_normalisation(query: TypeQuery) -> None:
         axis_in(axis, shape_of(query, 0), name="axes")
 
 
-def _reals_along(query: TypeQuery) -> None:
-    demand_reals(query, 0)
-    along(-1)(query)
-
-
 def _place_of_extreme(query: TypeQuery) -> None:
     x, axis = shape_of(query, 0), get_int(query.attrs, "axis", 0)
     along(0)(query)
@@ -127,7 +121,6 @@ RULES: Mapping[str, Check] = {
     "RMSNormalization": _row_normalisation(1),
     "MeanVarianceNormalization": _mean_variance_normalisation,
     "LRN": _local_response,
-    **dict.fromkeys(("Softmax", "LogSoftmax", "LpNormalization"), _reals_along),
     "Hardmax": _hardmax,
     **dict.fromkeys(("ArgMax", "ArgMin"), _place_of_extreme),
     **dict.fromkeys(("CumSum", "CumProd"), _running),
