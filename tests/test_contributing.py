@@ -142,6 +142,7 @@ def test_the_walk_throughs(tmp_path: Path) -> None:
     assert "%magnitude" not in blessed.split("--- becomes")[1].split("===")[0].split("applied")[0]
     operators = (copy.folder / "docs/reference/operators.md").read_text(encoding="utf-8")
     assert "com.example::Logish" in operators
+    assert "| `com.example::Centre` | native |" in operators
 
 
 def test_the_code_passes_lint(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_the_code_passes_lint(tmp_path: Path) -> None:
     for block in blocks():
         if block.language != "sh":
             copy.follow(block)
-    assert len(copy.code) == 6
+    assert len(copy.code) == 9
     for tool in (["ruff", "check"], ["ruff", "format", "--check"]):
         subprocess.run([sys.executable, "-m", *tool, *copy.code], cwd=copy.folder, check=True)
 
