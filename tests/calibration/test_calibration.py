@@ -8,14 +8,18 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from whence.attribution.cost_model import CostModel
-from whence.calibration import calibrated, measure, on_demand, rates_for, record
+from whence.backends.cpu.backend import CpuBackend
+from whence.backends.cpu.generator import tile_for
+from whence.building import machine_record as record
+from whence.building.machine_record import SETTING, memory_bytes_per_cycle
+from whence.calibration import calibrated, measure, on_demand, rates_for
 from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
-from whence.calibration.on_demand import SETTING
 from whence.calibration.probes import EPILOGUES, epilogue_probes, operands_of
 from whence.codegen.cache import Cache
 from whence.codegen.target import Target
@@ -71,13 +75,20 @@ def test_a_machine_is_measured_once_and_remembered(
     assert calibrated(toolchain) == rates_for(toolchain) == found
 
 
+def _changed(text: str, change: Callable[[dict[str, Any]], None]) -> str:
+    content = json.loads(text)
+    change(content)
+    return json.dumps(content)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         lambda text: text[: len(text) // 2],
         lambda text: text.replace('"one"', '"two"'),
         lambda text: "[]",
-        lambda text: json.dumps({**json.loads(text), "peak": {"f32": [0.0, -1.0]}}),
+        lambda text: _changed(text, lambda content: content["rates"].update(peak={"f32": [0, -1]})),
+        lambda text: _changed(text, lambda content: content.update(circumstances="others")),
     ],
 )
 def test_a_damaged_record_is_as_good_as_none(damage: Callable[[str], str], tmp_path: Path) -> None:
@@ -88,6 +99,28 @@ def test_a_damaged_record_is_as_good_as_none(damage: Callable[[str], str], tmp_p
     assert rates_for(toolchain).measured
     path.write_text(damage(path.read_text()))
     assert rates_for(toolchain) == nominal
+
+
+def test_kernels_are_chosen_by_what_was_measured_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain = Toolchain(cache=Cache(tmp_path))
+    rates = nominal_rates(toolchain.target, threads=2)
+    levels = (*rates.levels[:-1], dataclasses.replace(rates.levels[-1], bandwidth=Rate(33, 48)))
+    record.store(toolchain, dataclasses.replace(rates, clock_ghz=3.0, levels=levels, measured=True))
+    assert memory_bytes_per_cycle(toolchain, 1) is None, "the tests have WHENCE_CALIBRATE=never"
+    assert tile_for(toolchain, 1).memory_bytes == AVX512.memory_bytes
+    backend = CpuBackend(threads=2, toolchain=toolchain)
+    identity = backend.cache_identity()
+    assert identity is not None
+    before = identity.parts()
+    monkeypatch.setenv(SETTING, "auto")
+    # 33 / 3 = 11 bytes, and 48 / 2 / 3 = 8 for each of two threads.
+    assert tile_for(toolchain, 1).memory_bytes == pytest.approx(11)
+    assert tile_for(toolchain, 2).memory_bytes == pytest.approx(8)
+    assert identity.parts() != before, "what was compiled without it is not taken for this"
+    sanitized = Toolchain(cache=toolchain.cache, sanitize=True)
+    assert tile_for(sanitized, 1).memory_bytes == AVX512.memory_bytes
 
 
 def test_the_setting_decides_whether_a_machine_is_measured(
@@ -116,8 +149,6 @@ def test_every_target_has_nominal_rates_that_do_not_depend_on_this_machine(name:
 
 @pytest.mark.parametrize("name", ["x86_64", "x86_64-avx2", "x86_64-amx", "aarch64-dotprod"])
 def test_the_code_that_measures_compiles_for_every_kind_of_machine(name: str) -> None:
-    from whence.backends.cpu.generator import tile_for
-
     toolchain = Toolchain(Target.named(name))
     assert toolchain.build_library([measure._source(tile_for(toolchain))]).exists()
 

@@ -109,7 +109,7 @@ def compile_model(
         graph = found.graph
         if shapes or state or only_last:
             graph = bound_graph(sized(graph.copy(), shapes), state, only_last)
-        engine = _engine(engine, threads, precise)
+        engine = engine_for(engine, threads, precise)
         return found.finish(
             _rebound(_compile_graph(graph, engine, options), graph, engine, options)
         )
@@ -129,7 +129,7 @@ def compile_model(
             from whence.building.subprocess_call import Subprocess
 
             process = stack.enter_context(Subprocess(_COMPILER))
-        engine = _engine(engine, threads, precise)
+        engine = engine_for(engine, threads, precise)
         identity = engine.backend.cache_identity()
         if identity is None:
             graph = load(model, shapes=shapes, dims=dims, state=state, only_last=only_last)
@@ -167,7 +167,8 @@ def _rebound(
     return executable
 
 
-def _engine(engine: Engine | None, threads: int, precise: bool) -> Engine:
+def engine_for(engine: Engine | None, threads: int, precise: bool = False) -> Engine:
+    """The engine that was given, or one of its own for so many threads."""
     from whence.runtime.engine import Engine
 
     if engine is None:

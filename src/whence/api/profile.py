@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whence.api.compile import compile_model
+from whence.api.compile import compile_model, engine_for
 from whence.api.files import Dims, Shapes, load, shapes_with
 from whence.api.prepare import prepare_again
 from whence.errors import InputError
@@ -101,10 +101,11 @@ def profile_model(
     else:
         if dims:
             shapes = shapes_with(model if isinstance(model, Graph) else load(model), dims, shapes)
+        engine = engine_for(engine, threads)
+        # What is measured of the machine decides between kernels, too.
+        machine_rates(engine)
         # What is left out is compiled for the sizes at hand, and so must be what it is left out of.
-        executable = compile_model(
-            model, threads=threads, engine=engine, shapes=shapes, specialise=exact
-        )
+        executable = compile_model(model, engine=engine, shapes=shapes, specialise=exact)
     if batch:
         inputs = _batch_of(executable.graph, batch, dims, shapes)
     name = str(model) if isinstance(model, str | Path) else executable.graph.name

@@ -17,7 +17,7 @@ from whence.attribution.profile import Profile, Writer, group_key
 from whence.attribution.rows import Band, SourceRow
 from whence.attribution.sample_inputs import working_inputs
 from whence.building.backend import Progress
-from whence.calibration.json_records import encoded
+from whence.building.json_records import encoded
 from whence.errors import InputError
 from whence.rates import MachineRates
 from whence.runtime.executable import Executable

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.calibration.json_records import in_json
+from whence.building.json_records import in_json
 
 _FITS = 0.1
 """A form whose times are off by less than this part, in the mean, explains them."""

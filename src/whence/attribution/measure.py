@@ -35,7 +35,7 @@ from whence.attribution.throughput import measure_throughput
 from whence.attribution.worker_lanes import FEWEST_RUNS, LONG_RUN_NS, WorkerRuns, events_of
 from whence.building.backend import Progress
 from whence.building.program import Program
-from whence.calibration.record import rates_for
+from whence.calibration import rates_for
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError
 from whence.graph import Graph

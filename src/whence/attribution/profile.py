@@ -35,9 +35,9 @@ from whence.attribution.rows import (
     distribution_of,
 )
 from whence.attribution.throughput import Throughput
+from whence.building.json_records import encoded, in_json
+from whence.building.machine_record import encode
 from whence.building.program import Program
-from whence.calibration.json_records import encoded, in_json
-from whence.calibration.record import encode
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.outcomes import Coverage

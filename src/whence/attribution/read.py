@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from whence.attribution.profile import SCHEMA, Profile
-from whence.calibration.json_records import MISREAD, decoded
-from whence.calibration.record import decode
+from whence.building.json_records import MISREAD, decoded
+from whence.building.machine_record import decode
 from whence.errors import ModelError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from whence.calibration.json_records import in_json
+from whence.building.json_records import in_json
 
 
 class Part(NamedTuple):

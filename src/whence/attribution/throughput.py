@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from whence.attribution.rows import Distribution, distribution_of
-from whence.calibration.json_records import in_json
+from whence.building.json_records import in_json
 from whence.ops.definition import Value
 from whence.runtime.executable import Executable
 from whence.runtime.run_many import run_in_order

@@ -1,7 +1,6 @@
 """Measuring the machine: peak rates, bandwidths, and what operators and threads cost on it."""
 
 from whence.calibration.measure import calibrate
-from whence.calibration.on_demand import calibrated
-from whence.calibration.record import rates_for
+from whence.calibration.on_demand import calibrated, rates_for
 
 __all__ = ["calibrate", "calibrated", "rates_for"]

@@ -23,6 +23,7 @@ from whence.backends.cpu.step_timing import time_steps
 from whence.building.aligned_memory import aligned_bytes
 from whence.building.backend import Progress
 from whence.building.location import MemoryRegion
+from whence.building.machine_record import store
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.calibration.nominal import SIMPLE
@@ -38,7 +39,6 @@ from whence.calibration.probes import (
     sum_probes,
     transpose_probes,
 )
-from whence.calibration.record import store
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.target import Feature
 from whence.codegen.toolchain import SourceUnit, Toolchain

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 
 from whence.building.backend import Progress
+from whence.building.machine_record import SETTING, stored
 from whence.calibration.measure import calibrate
 from whence.calibration.nominal import nominal_rates
-from whence.calibration.record import stored
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError
 from whence.rates import MachineRates
 
-SETTING = "WHENCE_CALIBRATE"
-"""The variable of the environment that decides: `auto`, or `never` to use nominal rates."""
+
+def rates_for(toolchain: Toolchain) -> MachineRates:
+    """What is known of the machine now: what was measured once, else what its kind should do."""
+    return stored(toolchain) or nominal_rates(toolchain.target)
 
 
 def calibrated(toolchain: Toolchain, progress: Progress | None = None) -> MachineRates:

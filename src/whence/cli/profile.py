@@ -204,6 +204,8 @@ def profile_here(
     """The profile of the model on an engine of whence's; says which sizes it takes."""
     with progress("compiling") as bar:
         chosen = parse_engine(engine, threads, precise)
+        # What is measured decides between kernels, too.
+        rates = machine_rates(chosen, bar.show)
         executable = compile_model(
             model,
             engine=chosen,
@@ -223,7 +225,7 @@ def profile_here(
             progress=bar.show,
             writers=WRITERS,
             exact=again,
-            rates=machine_rates(chosen, bar.show),
+            rates=rates,
             streams=streams,
             batch=batch,
             to_compare=to_compare,

@@ -49,6 +49,7 @@ def profile_sizes(
     shapes = fixed_shapes(shape, fixed, model)
     with progress("compiling") as bar:
         chosen = parse_engine(engine, threads, precise)
+        rates = machine_rates(chosen, bar.show)
         executable = compile_model(
             model,
             engine=chosen,
@@ -65,7 +66,7 @@ def profile_sizes(
             progress=bar.show,
             writers=WRITERS,
             render=page,
-            rates=machine_rates(chosen, bar.show),
+            rates=rates,
         )
         mention_options(found.profiles[0].environment.get(GUESSED, ""), bar.console)
     return found

@@ -15,7 +15,7 @@ from whence.attribution.rows import KernelRow, Own, Part, SourceRow
 from whence.attribution.source_costs import sized, source_costs
 from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
-from whence.calibration.record import rates_for
+from whence.calibration import rates_for
 from whence.codegen.toolchain import Toolchain
 from whence.foreign.checks import Checks
 from whence.foreign.placement import LONGER, NodePlacement, Placement, place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from whence.attribution.profile import TRACE, Profile
 from whence.attribution.vela import vela_profile
-from whence.calibration.record import rates_for
+from whence.calibration import rates_for
 from whence.codegen.toolchain import Toolchain
 from whence.debugdb.cycles import estimated_cycles
 from whence.debugdb.join import join_model

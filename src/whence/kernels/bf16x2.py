@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from whence.kernels.cost import overlapped
+from whence.kernels.tile import Tile
 from whence.machine import CACHE_LINE
 
 TILE = 16
@@ -47,23 +48,27 @@ FLOPS_PER_NS = 300
 # bfloat16, what is done to sums, and products when matrix units are not used.
 _STEP_CYCLES = 240
 _SPLIT_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 12, 8, 0.6
-# Of weights from beyond the cache.
-_BYTES_PER_CYCLE = 5
+# What weights from beyond the cache get of what reading alone gets from memory.
+_PREFETCHED = 5 / 6
 
 
-def cycles_by_units(steps: int, split: int, stored: int, fetched: int) -> float:
+def cycles_by_units(steps: int, split: int, stored: int, fetching: float) -> float:
     """What so many steps take, with vectors of input to split, vectors of sums to store, and
-    float32 weights to fetch.
+    weights that take so many cycles to fetch.
     """
     return overlapped(
-        steps * _STEP_CYCLES + split * _SPLIT_CYCLES + stored * _STORE_CYCLES,
-        4 * fetched / _BYTES_PER_CYCLE,
+        steps * _STEP_CYCLES + split * _SPLIT_CYCLES + stored * _STORE_CYCLES, fetching
     )
 
 
-def cycles_by_vectors(products: int, fetched: int) -> float:
+def cycles_by_vectors(products: int, fetching: float) -> float:
     """What so many products of vectors take instead."""
-    return overlapped(products * _PRODUCT_CYCLES, 4 * fetched / _BYTES_PER_CYCLE)
+    return overlapped(products * _PRODUCT_CYCLES, fetching)
+
+
+def fetch_cycles(weights: int, tile: Tile) -> float:
+    """Of so many float32 weights from beyond the cache."""
+    return 4 * weights / (_PREFETCHED * tile.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class Tile:
     """Are there matrix units, and may float32 products be made of bfloat16 ones?"""
     threads: int = 1
     """That share the work of a kernel, for choosing how to divide it."""
+    memory_bytes: float = 6.0
+    """That a thread reads from memory in a cycle, where it does nothing else."""
     interleaved: bool = False
     """Can a run go back and forth between kernels, slice by slice (`kernels/ir/slices.py`)?"""
 

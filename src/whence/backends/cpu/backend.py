@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.building.backend import Backend, CacheIdentity, DeviceRow, Progress, no_device_memory
+from whence.building.machine_record import record_digest
 from whence.building.tuning_records import TuningRecords
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
@@ -106,8 +107,13 @@ class CpuBackend(Backend):
             return None
         return CacheIdentity(
             self.toolchain.cache,
-            # What was tuned since may choose other kernels.
-            lambda: (self.toolchain.key(), str(self.threads), self.tuned.digest),
+            # What was tuned or measured since may choose other kernels.
+            lambda: (
+                self.toolchain.key(),
+                str(self.threads),
+                self.tuned.digest,
+                record_digest(self.toolchain),
+            ),
             {"threads": self.threads, "toolchain": self.toolchain},
         )
 

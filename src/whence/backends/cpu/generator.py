@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whence.backends.cpu.segments import step_templates
 from whence.building.aligned_memory import ALIGNMENT
 from whence.building.arena import Planner, plan_arena, side_by_side
 from whence.building.backend import CodeGenerator, KernelCode, Lowered, Progress, Rendered
 from whence.building.build import build
+from whence.building.machine_record import memory_bytes_per_cycle
 from whence.building.native_code import Library
 from whence.building.packed_weights import PackedWeights
 from whence.building.plan_template import PlanTemplate, plan_at
@@ -45,15 +46,14 @@ def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) ->
     narrow = NEON if toolchain.target.vector_registers == 32 else SSE
     base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, narrow)
     has_units = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
-    return Tile(
-        base.rows,
-        base.vectors,
-        base.lanes,
-        toolchain.target.l2,
+    return replace(
+        base,
+        cache_bytes=toolchain.target.l2,
         bf16x2=bf16x2 and has_units,
         threads=threads,
         # Threads that share each kernel would have to wait for each other at every slice.
         interleaved=threads == 1,
+        memory_bytes=memory_bytes_per_cycle(toolchain, threads) or base.memory_bytes,
     )
 
 

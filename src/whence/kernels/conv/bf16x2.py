@@ -27,6 +27,7 @@ from whence.kernels.bf16x2 import (
     PackBf16x2,
     cycles_by_units,
     cycles_by_vectors,
+    fetch_cycles,
     packed_floats,
 )
 from whence.kernels.conv.bf16x2_program import Bf16x2Conv
@@ -90,7 +91,7 @@ def cheapest_bf16x2_conv(
     plans = list(_plans(whole, tile))
     cycles, plan = min(
         (
-            (_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts), tile.threads), plan)
+            (_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts), tile), plan)
             for plan in plans
         ),
         key=lambda each: each[0],
@@ -143,7 +144,7 @@ def _plans(whole: Bf16x2Conv, tile: Tile) -> Iterator[Bf16x2ConvPlan]:
             return
 
 
-def _cycles(it: Bf16x2Conv, threads: int) -> float:
+def _cycles(it: Bf16x2Conv, tile: Tile) -> float:
     """What it takes, with what threads lose by work items that they cannot share evenly."""
     steps = it.groups * it.images * it.chunks * it.panels * len(it.taps) * it.depths
     split = it.images * it.chunks * it.parts * it.half * it.blocks_in
@@ -153,8 +154,9 @@ def _cycles(it: Bf16x2Conv, threads: int) -> float:
         if it.is_far
         else 0
     )
+    cycles = cycles_by_units(steps, split, stored, fetch_cycles(fetched, tile))
     uneven = -(-it.panels // it.parts) * it.parts / it.panels
-    return cycles_by_units(steps, split, stored, fetched) * imbalance(it.tasks, threads) * uneven
+    return cycles * imbalance(it.tasks, tile.threads) * uneven
 
 
 def _micro(

@@ -23,6 +23,7 @@ from whence.kernels.bf16x2 import (
     TILE,
     cycles_by_units,
     cycles_by_vectors,
+    fetch_cycles,
     packed_floats,
 )
 from whence.kernels.cost import imbalance
@@ -74,7 +75,8 @@ def cheapest_bf16x2_gemm(
         key=lambda each: each[0],
     )
     direct = cycles_by_vectors(
-        sizes.rows * sizes.depth * -(-sizes.columns // tile.lanes), _fetched(sizes, tile)
+        sizes.rows * sizes.depth * -(-sizes.columns // tile.lanes),
+        fetch_cycles(_fetched(sizes, tile), tile),
     )
     return (cycles, plan) if cycles < min(_WORTHWHILE * direct, direct - _LEAST_SAVED) else None
 
@@ -141,7 +143,8 @@ def _cycles(sizes: Sizes, plan: Bf16x2GemmPlan, tile: Tile) -> float:
     blocks = -(-groups // height)
     steps = groups * -(-vectors // PANEL) * -(-sizes.depth // DEPTH)
     split = plan.parts * sizes.rows * -(-sizes.depth // TILE)
-    cycles = cycles_by_units(steps, split, sizes.rows * vectors, blocks * _fetched(sizes, tile))
+    fetching = blocks * fetch_cycles(_fetched(sizes, tile), tile)
+    cycles = cycles_by_units(steps, split, sizes.rows * vectors, fetching)
     # The last block may be smaller, and whoever has it waits for the others.
     return (
         cycles * imbalance(blocks * plan.parts, tile.threads) * (1 + blocks * height / groups) / 2

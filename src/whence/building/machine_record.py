@@ -1,9 +1,9 @@
 """What was measured of a machine, kept for every later process.
 
 One JSON file for each processor, number of cores, and compiler, in the cache folder. It is replaced
-whole; one that cannot be read is as good as none. Nothing is measured when whence is imported, nor
-when a model is compiled or started: whoever profiles a model asks (`calibrated`), and what was never
-measured has nominal rates (`nominal.py`).
+whole; one that cannot be read, or that was measured in another way or with other microcode, is as
+good as none. Measuring is `calibration/`, which happens when a model is profiled; what compiles a
+model only looks whether it has happened.
 """
 
 from __future__ import annotations
@@ -11,47 +11,75 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
-from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from whence.building.tuning_records import replace_file
-from whence.calibration.json_records import MISREAD, decoded, encoded
-from whence.calibration.nominal import nominal_rates
 from whence.codegen.cache import cache_key
-from whence.codegen.prelude import PRELUDE
 from whence.codegen.toolchain import Toolchain
-from whence.codegen.vectors import VECTORS
 from whence.errors import CacheError
-from whence.rates import MachineRates
 
+if TYPE_CHECKING:
+    from whence.rates import MachineRates
+
+SETTING = "WHENCE_CALIBRATE"
+"""The variable of the environment that decides whether the machine is measured: `auto`, or `never`
+to do with what its kind should do.
+"""
 FOLDER = "calibration"
 """Of the cache, for what was measured."""
 _Kept = TypeVar("_Kept")
 _MICROCODE = re.compile(r"^microcode\s*:\s*(\S+)", re.MULTILINE)
 
 
-def rates_for(toolchain: Toolchain) -> MachineRates:
-    """What is known of the machine now: what was measured once, else what its kind should do."""
-    return stored(toolchain) or nominal_rates(toolchain.target)
-
-
 def stored(toolchain: Toolchain) -> MachineRates | None:
     """What was measured, if it was."""
-    return read_record(path_of(toolchain), decode)
+
+    def decode_file(content: Any) -> MachineRates | None:
+        return decode(content["rates"]) if content["circumstances"] == _circumstances() else None
+
+    return read_record(path_of(toolchain), decode_file)
+
+
+def record_digest(toolchain: Toolchain) -> str:
+    """Differs whenever what was measured does, for keys of what was chosen by it. Takes no more than
+    reading the file, which a start can afford.
+    """
+    if not _counts(toolchain):
+        return ""
+    try:
+        return hashlib.sha256(path_of(toolchain).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def memory_bytes_per_cycle(toolchain: Toolchain, threads: int) -> float | None:
+    """What each of so many threads reads from memory, if that was measured."""
+    rates = stored(toolchain) if _counts(toolchain) else None
+    if rates is None:
+        return None
+    return rates.bandwidth_of(rates.levels[-1], threads) / max(threads, 1) / rates.clock_ghz
+
+
+def _counts(toolchain: Toolchain) -> bool:
+    return os.environ.get(SETTING) != "never" and not toolchain.sanitize
 
 
 def store(toolchain: Toolchain, rates: MachineRates) -> Path | None:
     """Keep it for later processes; `None` where nothing can be kept."""
-    return keep_record(toolchain, path_of(toolchain).name, encode(rates))
+    content = {"circumstances": _circumstances(), "rates": encode(rates)}
+    return keep_record(toolchain, path_of(toolchain).name, content)
 
 
 def read_record(path: Path, decode: Callable[[Any], _Kept]) -> _Kept | None:
     """What was kept; `None` where nothing was, or nothing that can be read."""
+    from whence.building.json_records import MISREAD
+
     try:
         return decode(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, *MISREAD):
@@ -69,12 +97,17 @@ def keep_record(toolchain: Toolchain, name: str, content: Any) -> Path | None:
 
 def encode(rates: MachineRates) -> dict[str, Any]:
     """As JSON has it."""
+    from whence.building.json_records import encoded
+
     peak = {str(unit): [rate.one, rate.all] for unit, rate in rates.peak.items()}
     return {**encoded(rates), "peak": peak}
 
 
 def decode(content: Any) -> MachineRates:
     """Raises one of `MISREAD` where that is no such record."""
+    from whence.building.json_records import decoded
+    from whence.rates import MachineRates
+
     # Profiles from before it was measured do not have what kernels reach.
     if missing := {each.name for each in fields(MachineRates)} - {"reached", *content}:
         raise KeyError(*missing)
@@ -89,13 +122,7 @@ def decode(content: Any) -> MachineRates:
 
 def path_of(toolchain: Toolchain) -> Path:
     """Where what was measured is kept."""
-    name = cache_key(
-        "calibration",
-        toolchain.key(),
-        str(toolchain.target.cores),
-        _microcode(),
-        _source_digest(),
-    )
+    name = cache_key("calibration", toolchain.key(), str(toolchain.target.cores))
     return toolchain.cache.folder / FOLDER / f"{name[:32]}.json"
 
 
@@ -108,10 +135,13 @@ def _microcode(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return found[1] if found else ""
 
 
-def _source_digest() -> str:
-    """Differs whenever the way of measuring does, or what functions are made of."""
-    digest = hashlib.sha256((PRELUDE + VECTORS).encode())
-    root = resources.files("whence.calibration")
+def _circumstances() -> str:
+    """Differs whenever the way of measuring does, what functions are made of, or the microcode."""
+    from whence.codegen.prelude import PRELUDE
+    from whence.codegen.vectors import VECTORS
+
+    digest = hashlib.sha256((_microcode() + PRELUDE + VECTORS).encode())
+    root = Path(__file__).resolve().parent.parent / "calibration"
     for name in ("measure.py", "probes.py", "native/calibrate.c"):
         digest.update(root.joinpath(name).read_bytes())
     return digest.hexdigest()
