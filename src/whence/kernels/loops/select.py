@@ -27,15 +27,18 @@ from whence.kernels.ir import (
     Stmt,
     Store,
 )
-from whence.kernels.loops.reduce import highest, lowest
+from whence.kernels.loops.reduce import REDUCTIONS, Reduction, highest, lowest
 from whence.kernels.loops.row_nest import RowNest
 from whence.ops.attributes import get_int
 from whence.types import DType
 
 _ARGS: Mapping[str, Fn] = {"ArgMax": Fn.MAX, "ArgMin": Fn.MIN}
 ARG_OPS = frozenset(_ARGS)
-_RUNNING: Mapping[str, tuple[Fn, int]] = {"CumSum": (Fn.ADD, 0), "CumProd": (Fn.MUL, 1)}
-"""What takes the next element in, and what there is before the first."""
+_RUNNING: Mapping[str, Reduction] = {
+    "CumSum": REDUCTIONS["ReduceSum"],
+    "CumProd": REDUCTIONS["ReduceProd"],
+}
+"""What each place holds of the elements up to it."""
 RUNNING_OPS = frozenset(_RUNNING)
 
 _LANES = 256
@@ -92,10 +95,13 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
     along = of(step) * -1 + (length - 1) if get_int(anchor.attrs, "reverse", 0) else of(step)
     flat = (front * length + along) * inner + chunk * lanes + of(lane)
     dtype = compute_type(group.dtype(source))
-    fn, start = _RUNNING[anchor.op]
+    running = _RUNNING[anchor.op]
+    start = running.start(dtype)
     value = cast(group.elements().value(source, unravel(flat, shape)), dtype)
-    total = Accumulator("total", Literal(float(start) if dtype.is_float else start, dtype), lane)
-    advance: Stmt = Accumulate(total.name, fn, value, lane)
+    total = Accumulator(
+        "total", Literal(float(start) if dtype.is_float else int(start), dtype), lane
+    )
+    advance: Stmt = Accumulate(total.name, running.fn, value, lane)
     store: Stmt = Store("out0", flat, total.value)
     order = (store, advance) if get_int(anchor.attrs, "exclusive", 0) else (advance, store)
     body = (total, Loop(step, (Loop(lane, order, LoopKind.VECTOR),)))

@@ -1,4 +1,4 @@
-"""Normalisations, softmax and its kin, reductions and running sums: operators along axes."""
+"""Normalisations, softmax and its kin, and reductions: operators along axes."""
 
 from __future__ import annotations
 
@@ -67,12 +67,6 @@ def _local_response(query: TypeQuery) -> None:
         raise ModelError(f"size is {size}, and should be at least 1")
 
 
-def _running(query: TypeQuery) -> None:
-    demand_one(query, 1, "the axis")
-    for axis in const_ints(query, 1) or ():
-        axis_in(axis, shape_of(query, 0))
-
-
 def _numbers(query: TypeQuery) -> None:
     demand_numbers(query, 0)
 
@@ -123,7 +117,6 @@ RULES: Mapping[str, Check] = {
     "LRN": _local_response,
     "Hardmax": _hardmax,
     **dict.fromkeys(("ArgMax", "ArgMin"), _place_of_extreme),
-    **dict.fromkeys(("CumSum", "CumProd"), _running),
     # The axes that are reduced decide the shape of the result.
     **dict.fromkeys(("ReduceMax", "ReduceMin"), by_types),
     **dict.fromkeys(_SUMS, _numbers),

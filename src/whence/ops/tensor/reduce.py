@@ -10,11 +10,27 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count
+from whence.ops.definition import (
+    AttributeKind,
+    Call,
+    OpClass,
+    OpDef,
+    Pattern,
+    TypeQuery,
+    Value,
+    count,
+)
 from whence.ops.operand import PARAMETER, named
+from whence.ops.operands.checks import axis_in, demand_one, shape_of
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
-from whence.ops.types.type_rules import normalise_axes, normalise_axis, reduce, tensor_type
+from whence.ops.types.type_rules import (
+    const_ints,
+    normalise_axes,
+    normalise_axis,
+    reduce,
+    tensor_type,
+)
 from whence.types import DType, TensorType, ValueType
 
 _Axes: TypeAlias = tuple[int, ...]
@@ -160,6 +176,12 @@ def _running_type(query: TypeQuery) -> TensorType:
     return x
 
 
+def _check_running(query: TypeQuery) -> None:
+    demand_one(query, 1, "the axis")
+    for axis in const_ints(query, 1) or ():
+        axis_in(axis, shape_of(query, 0))
+
+
 def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
     def reference(call: Call) -> Value:
         x = tensor(call, 0)
@@ -175,6 +197,8 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
         _running_type,
         reference,
         operands=named("x", axis=PARAMETER),
+        attributes={"exclusive": AttributeKind.INT, "reverse": AttributeKind.INT},
+        check=_check_running,
     )
 
 
