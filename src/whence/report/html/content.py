@@ -212,8 +212,8 @@ def _nodes(
 
 def _placed(graph: Graph, depth: int = 0, top: int = 0) -> Iterator[tuple[Node, int, int]]:
     """In execution order: nodes, in how many graphs each is nested, and the node of the main graph
-    that it belongs to, itself unless it is nested. Inputs, outputs and the file's own constants are left out: they have no
-    origin.
+    that it belongs to, itself unless it is nested. Inputs, outputs and the file's own constants are
+    left out: they have no origin.
     """
     for node in graph:
         if node.origin:
