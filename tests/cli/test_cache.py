@@ -56,6 +56,7 @@ def test_doctor_says_what_to_paste_into_an_issue(whence: Whence) -> None:
     assert done.code == 0
     for fact in ("whence ", "python", "cpu features", "compiler", "works", "cache", "onnxruntime"):
         assert fact in done.out
+    assert "(pruned to 4.0 GiB), " in done.out
     assert str(Path.home()) not in done.out
 
 

@@ -56,14 +56,14 @@ def cache(
                 freed += sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
                 shutil.rmtree(folder, ignore_errors=True)
             console.print(safe(f"{size(freed)} freed"))
+    console.print(safe(f"{cache.folder}: {used(cache)}"), soft_wrap=True)
+
+
+def used(cache: Cache) -> str:
+    """How much is in the cache, and how much may be."""
     entries = cache.entries()
-    console.print(
-        safe(
-            f"{cache.folder}: {len(entries)} entr{'ies' if len(entries) != 1 else 'y'},"
-            f" {size(sum(entry.bytes for entry in entries))} (pruned to {size(LIMIT_BYTES)})"
-        ),
-        soft_wrap=True,
-    )
+    count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+    return f"{count}, {size(sum(entry.bytes for entry in entries))} (pruned to {size(LIMIT_BYTES)})"
 
 
 def _list(console: Console, cache: Cache, limit: int) -> None:

@@ -10,9 +10,10 @@ import typer
 from rich.table import Table
 
 from whence.calibration import calibrate, rates_for
+from whence.cli.cache import used
 from whence.cli.console import out, progress, safe, without_home
 from whence.cli.devices import devices_of
-from whence.codegen.cache import LIMIT_BYTES, Cache, default_folder
+from whence.codegen.cache import Cache, default_folder
 from whence.codegen.target import Target
 from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.errors import WhenceError
@@ -99,13 +100,8 @@ def _compiler() -> str:
 
 def _cache() -> str:
     cache = Cache()
-    entries = cache.entries()
-    size = sum(entry.bytes for entry in entries)
     lasts = "writable" if cache.lasts else "not writable: nothing is kept for the next process"
-    return (
-        f"{without_home(default_folder())}: {len(entries)} entries, {size / 1e6:.0f} MB of"
-        f" {LIMIT_BYTES / 1e6:.0f}, {lasts}"
-    )
+    return f"{without_home(default_folder())}: {used(cache)}, {lasts}"
 
 
 def _opencl() -> str:
