@@ -331,7 +331,7 @@ def merge_twins(graph: Graph, a: int, b: int) -> bool:
         if twin is not node:
             edit = rewriter(graph).edit(node, rule="cse")
             edit.replace(node, twin)
-            edit.bury(node, Reason.CSE, into=twin.id)
+            edit.tombstone(node, Reason.CSE, into=twin.id)
             edit.apply()
             return True
     return False
@@ -426,7 +426,7 @@ def inline_branch(graph: Graph, a: int, b: int) -> bool:
     value = known[result]
     assert value is not None
     edit.replace(branch, value)
-    edit.bury(branch, Reason.INLINED, into=value.node)
+    edit.tombstone(branch, Reason.INLINED, into=value.node)
     edit.apply()
     return True
 

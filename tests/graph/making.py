@@ -135,13 +135,13 @@ def snapshot(graph: Graph) -> tuple[object, ...]:
         (node.id, id(node), dict(node._uses), node._order, node.inputs, node.origin)
         for node in nodes
     ]
-    carriers = [ledger.carriers(source.id) for source in ledger.sources]
+    counts = [ledger.node_count(source.id) for source in ledger.sources]
     return (
         print_graph(graph),
         indexes,
         len(ledger.edges),
         len(ledger.tombstones),
-        carriers,
+        counts,
         ledger.lost(),
     )
 

@@ -257,7 +257,7 @@ class TestOrigin:
         )
         with pytest.raises(ProvenanceError, match="pass 'other' lost 'node2'"):
             graph.ledger.check_conserved("other")
-        graph.ledger.bury(Tombstone(2, frozenset((2,)), Reason.DEAD, "p", "r", None))
+        graph.ledger.add_tombstone(Tombstone(2, frozenset((2,)), Reason.DEAD, "p", "r", None))
         assert_sound(graph)
 
     def test_an_operator_lost_with_a_nested_graph(self) -> None:
@@ -269,7 +269,7 @@ class TestOrigin:
 
     def test_wrong_counts_in_the_ledger(self) -> None:
         graph = chain("Relu", "Neg")
-        graph.ledger.carry(frozenset((2,)))
+        graph.ledger.node_added(frozenset((2,)))
         fails(
             graph,
             Check.ORIGIN,

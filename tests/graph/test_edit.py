@@ -140,7 +140,7 @@ class TestFuse:
         edit.replace(graph[2], edit.node("Exp", [graph.inputs[0].ref()]))
         edit.apply()
         assert ops_of(graph) == ["Relu", "Exp", "Abs", "Add"]
-        assert graph.ledger.carriers(1) == 2
+        assert graph.ledger.node_count(1) == 2
         assert_sound(graph)
 
     def test_folded_parents_leave_effect_without_work(self) -> None:
@@ -207,7 +207,7 @@ class TestSplit:
         with pytest.raises(RewriteError, match=r"would lose source operators \[2\]"):
             edit.apply()
         assert snapshot(graph) == before
-        edit.bury(graph[2], Reason.ABSORBED, into=1)
+        edit.tombstone(graph[2], Reason.ABSORBED, into=1)
         edit.apply()
         assert graph.ledger.tombstones[0].into == 1
         assert_sound(graph)
@@ -312,7 +312,7 @@ class TestFolding:
         with pytest.raises(RewriteError, match="would lose"):
             edit.apply()
         assert snapshot(graph) == before
-        edit.bury(graph[1], Reason.FOLDED, into=const.id)
+        edit.tombstone(graph[1], Reason.FOLDED, into=const.id)
         edit.apply()
         assert_sound(graph)
 
@@ -404,7 +404,7 @@ class TestShapeOfTheEdit:
         graph.set_input(graph[4], 0, Ref(3))
         edit = rw.edit(graph[4], rule="r")
         edit.replace(graph[4], graph[3])
-        edit.bury(graph[4], Reason.CANCELLED)
+        edit.tombstone(graph[4], Reason.CANCELLED)
         edit.apply()
         assert graph[3] in rw.fresh
 
@@ -437,5 +437,5 @@ class TestMaker:
 def test_a_rule_returns_that_it_changed_something() -> None:
     graph = chain("Relu", "Identity")
     edit = rewriter(graph).edit(graph[2], rule="r")
-    edit.bury(graph[2], Reason.IDENTITY, into=1)
+    edit.tombstone(graph[2], Reason.IDENTITY, into=1)
     assert edit.finish(graph[2].ref(), graph[1].ref())

@@ -122,7 +122,7 @@ class TestRedirects:
         graph = chain("Relu", "Relu", "Neg")
         edit = rewriter(graph).edit(graph[1], graph[2], rule="relu(relu(x)) = relu(x)")
         edit.replace(graph[2], graph[1])
-        edit.bury(graph[2], Reason.ABSORBED, into=1)
+        edit.tombstone(graph[2], Reason.ABSORBED, into=1)
         edit.apply()
         assert ops_of(graph) == ["Relu", "Neg"]
         assert_sound(graph)
@@ -309,7 +309,7 @@ class TestBodies:
             "If", branch.inputs, branch.attrs, branch.outputs, bodies={"then_branch": body}
         )
         edit.replace(branch, new)
-        edit.bury(branch, Reason.INLINED)
+        edit.tombstone(branch, Reason.INLINED)
         edit.apply()
         assert [nested.name for nested in graph.nested()] == ["main", "then_branch"]
         assert {stone.node for stone in graph.ledger.tombstones} == {1, 3}
@@ -324,7 +324,7 @@ class TestBodies:
         for inner in [node for node in body if node.op not in {"Input", "Output"}]:
             value = edit.node(inner.op, [value], of=[inner]).ref()
         edit.replace(branch, value)
-        edit.bury(branch, Reason.INLINED, into=value.node)
+        edit.tombstone(branch, Reason.INLINED, into=value.node)
         edit.apply()
         assert ops_of(graph) == ["Relu", "Exp", "Abs"]
         assert [sorted(node.origin) for node in graph if node.origin] == [[2], [3], [5]]

@@ -104,7 +104,7 @@ def test_the_last_tombstone_counts_and_only_when_nothing_carries_the_operator() 
     edit = Rewriter(graph, "p").edit(graph[1], rule="r", kind=EdgeKind.REMAT)
     twin = edit.node("Relu", [graph.inputs[0].ref()])
     edit.replace(graph[1], twin)
-    edit.bury(graph[1], Reason.CSE, into=twin.id)
+    edit.tombstone(graph[1], Reason.CSE, into=twin.id)
     edit.apply()
     assert outcomes(graph)[0] is Outcome.LIVE
     rewriter = Rewriter(graph, "p")
@@ -146,7 +146,9 @@ def test_buried_without_ever_being_a_node() -> None:
     graph = chain("Relu", "Neg")
     graph.set_input(graph.outputs[0], 0, Ref(1))
     graph.remove(graph[2])
-    graph.ledger.bury(Tombstone(2, frozenset((2,)), Reason.INLINED, "load", "call of f", 1))
+    graph.ledger.add_tombstone(
+        Tombstone(2, frozenset((2,)), Reason.INLINED, "load", "call of f", 1)
+    )
     assert outcomes(graph) == [Outcome.LIVE, Outcome.REMOVED]
 
 

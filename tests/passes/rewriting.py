@@ -74,7 +74,7 @@ def carried(graph: Graph, node: Node) -> tuple[list[str], list[str]]:
     ]
 
 
-def buried(graph: Graph) -> dict[str, Reason]:
+def tombstone_reasons(graph: Graph) -> dict[str, Reason]:
     """Why each source operator that has a tombstone has it."""
     ledger = graph.ledger
     return {

@@ -41,8 +41,8 @@ class CancelNegations(RulePass):
             return
         edit = rewriter.edit(inner, node, rule="-(-x) = x")
         edit.replace(node, inner.inputs[0])
-        edit.bury(node, Reason.CANCELLED, into=inner.inputs[0].node)
-        edit.bury(inner, Reason.CANCELLED, into=inner.inputs[0].node)
+        edit.tombstone(node, Reason.CANCELLED, into=inner.inputs[0].node)
+        edit.tombstone(inner, Reason.CANCELLED, into=inner.inputs[0].node)
         edit.apply()
 
 

@@ -23,7 +23,7 @@ def ledger_of(count: int) -> Ledger:
     ledger = Ledger()
     for number in range(1, count + 1):
         ledger.add_source(SourceOp(number, f"op{number}", "Relu"))
-        ledger.carry(frozenset((number,)))
+        ledger.node_added(frozenset((number,)))
     return ledger
 
 
@@ -58,13 +58,13 @@ class TestConservation:
         ledger = Ledger()
         ledger.add_source(SourceOp(1, "a", "Relu"))
         assert [source.id for source in ledger.lost()] == [1]
-        ledger.carry(frozenset((1,)))
+        ledger.node_added(frozenset((1,)))
         assert ledger.lost() == []
 
     def test_the_error_names_the_pass_and_the_operators(self) -> None:
         ledger = ledger_of(8)
         ledger.check_conserved("fine")
-        ledger.release(frozenset((2, 5)))
+        ledger.node_removed(frozenset((2, 5)))
         with pytest.raises(
             ProvenanceError,
             match=(
@@ -73,7 +73,7 @@ class TestConservation:
             ),
         ):
             ledger.check_conserved("bad")
-        ledger.release(frozenset((1, 3, 4, 6, 7)))
+        ledger.node_removed(frozenset((1, 3, 4, 6, 7)))
         with pytest.raises(ProvenanceError, match=r"number 5.* and 2 more:"):
             ledger.check_conserved("worse")
 
@@ -86,42 +86,42 @@ class TestConservation:
 
     def test_the_last_carrier_matters(self) -> None:
         ledger = ledger_of(1)
-        ledger.carry(frozenset((1,)))
-        ledger.release(frozenset((1,)))
-        assert (ledger.lost(), ledger.carriers(1)) == ([], 1)
-        ledger.release(frozenset((1,)))
+        ledger.node_added(frozenset((1,)))
+        ledger.node_removed(frozenset((1,)))
+        assert (ledger.lost(), ledger.node_count(1)) == ([], 1)
+        ledger.node_removed(frozenset((1,)))
         assert len(ledger.lost()) == 1
 
     def test_a_tombstone_explains(self) -> None:
         ledger = ledger_of(2)
-        ledger.release(frozenset((1, 2)))
-        ledger.bury(stone(1, 2))
+        ledger.node_removed(frozenset((1, 2)))
+        ledger.add_tombstone(stone(1, 2))
         ledger.check_conserved("p")
 
     def test_a_tombstone_explains_only_what_was_gone_when_it_was_written(self) -> None:
-        # One of two twins was buried; the other was then dropped by someone who did not say why.
+        # One of two twins has a tombstone; the other was then dropped by someone who did not say why.
         ledger = ledger_of(1)
-        ledger.carry(frozenset((1,)))
-        ledger.release(frozenset((1,)))
-        ledger.bury(stone(1, reason=Reason.CSE))
+        ledger.node_added(frozenset((1,)))
+        ledger.node_removed(frozenset((1,)))
+        ledger.add_tombstone(stone(1, reason=Reason.CSE))
         ledger.check_conserved("cse")
-        ledger.release(frozenset((1,)))
+        ledger.node_removed(frozenset((1,)))
         with pytest.raises(ProvenanceError, match="pass 'careless' lost 'op1'"):
             ledger.check_conserved("careless")
 
     def test_back_in_a_graph_is_not_lost(self) -> None:
         ledger = ledger_of(1)
-        ledger.release(frozenset((1,)))
+        ledger.node_removed(frozenset((1,)))
         assert len(ledger.lost()) == 1
-        ledger.carry(frozenset((1,)))
+        ledger.node_added(frozenset((1,)))
         assert ledger.lost() == []
-        ledger.release(frozenset((1,)))
+        ledger.node_removed(frozenset((1,)))
         assert len(ledger.lost()) == 1
 
     def test_tombstones_of_one_source(self) -> None:
         ledger = ledger_of(3)
-        ledger.bury(stone(1, 2))
-        ledger.bury(stone(2, reason=Reason.CSE))
+        ledger.add_tombstone(stone(1, 2))
+        ledger.add_tombstone(stone(2, reason=Reason.CSE))
         assert [each.reason for each in ledger.tombstones_of(2)] == [Reason.DEAD, Reason.CSE]
         assert ledger.tombstones_of(3) == []
 
@@ -202,12 +202,12 @@ def test_a_copy_goes_its_own_way() -> None:
     ledger.record(3, [(1, EdgeKind.COPY)], "a", "r")
     twin = ledger.copy()
     twin.record(4, [(2, EdgeKind.COPY)], "b", "r")
-    twin.release(frozenset((1,)))
-    twin.bury(stone(1))
-    twin.release(frozenset((2,)))
+    twin.node_removed(frozenset((1,)))
+    twin.add_tombstone(stone(1))
+    twin.node_removed(frozenset((2,)))
     assert len(ledger.edges) == 1
     assert ledger.tombstones == []
-    assert ledger.carriers(1) == 1
+    assert ledger.node_count(1) == 1
     assert ledger.lost() == []
     assert [source.id for source in twin.lost()] == [2]
     # Ids are handed out independently from here on, and steps do not run into each other.

@@ -77,27 +77,27 @@ class Neighbourhood:
         self._program, self._links = program, links
         self._outcomes = outcomes(program.graph)
         self._kernel = {node: step for step in program.steps for node in step.nodes}
-        self._carriers: dict[int, list[Node]] = {}
+        self._nodes: dict[int, list[Node]] = {}
         folded = program.graph.ledger.folded_origins()
         for node in program.graph:
             if not node.is_const:
                 for source in node.origin - folded.get(node.id, frozenset()):
-                    self._carriers.setdefault(source, []).append(node)
+                    self._nodes.setdefault(source, []).append(node)
 
     def kernels(self, source: SourceOp) -> list[ProgramStep]:
         """The steps that do the operator's work, in order."""
         steps = {
             step.number: step
-            for node in self._carriers.get(source.id, ())
+            for node in self._nodes.get(source.id, ())
             if (step := self._kernel.get(node.id)) is not None
         }
         return [steps[number] for number in sorted(steps)]
 
     def without_kernel(self, source: SourceOp) -> str:
         """Why there is no step that does its work."""
-        carriers = self._carriers.get(source.id)
-        if carriers:
-            return without_kernel({node.op for node in carriers})
+        nodes = self._nodes.get(source.id)
+        if nodes:
+            return without_kernel({node.op for node in nodes})
         return "runs inside a nested graph"
 
     def feeders(self, source: SourceOp) -> list[Neighbour]:
@@ -148,8 +148,8 @@ class Neighbourhood:
     def _reasons(self, first: SourceOp, second: SourceOp) -> list[str]:
         """Why the work of `first`, which `second` reads, is done in another kernel."""
         graph, missed = self._program.graph, self._program.fused.groups.missed
-        makers = {node.id for node in self._carriers[first.id]}
-        users = {node.id for node in self._carriers[second.id]}
+        makers = {node.id for node in self._nodes[first.id]}
+        users = {node.id for node in self._nodes[second.id]}
         direct = [
             each.text for each in missed if each.producer in makers and each.consumer in users
         ]

@@ -265,11 +265,11 @@ _STYLES = {
 
 def _list(console: Console, graph: Graph, limit: int) -> None:
     ledger = graph.ledger
-    carriers: dict[int, list[str]] = {}
+    nodes: dict[int, list[str]] = {}
     for nested in graph.nested():
         for node in nested:
             for source_id in node.origin:
-                carriers.setdefault(source_id, []).append(f"{node.op} %{node.id}")
+                nodes.setdefault(source_id, []).append(f"{node.op} %{node.id}")
     ends = {end.source_id: end for end in eliminated(graph)}
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("#", justify="right", style="dim")
@@ -284,10 +284,8 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
     name_width = max(20, console.width - 60)
     every = list(zip(ledger.sources, outcomes(graph), strict=True))
     for source, fate in every[: limit or len(every)]:
-        if source.id in carriers:
-            now = ", ".join(carriers[source.id][:2]) + (
-                " ..." if len(carriers[source.id]) > 2 else ""
-            )
+        if source.id in nodes:
+            now = ", ".join(nodes[source.id][:2]) + (" ..." if len(nodes[source.id]) > 2 else "")
         elif source.id in ends:
             end = ends[source.id]
             now = (

@@ -276,6 +276,8 @@ def _replace(
             raise RewriteError(
                 f"{earlier!r} and {later!r} are to be removed, but do not stand in that order"
             )
-    buried = {} if reason is None else {node.id: (reason, None) for node in removed}
+    tombstones = {} if reason is None else {node.id: (reason, None) for node in removed}
     before = removed[0]
-    Change(graph, pass_name, rule, added, before=before, removed=removed, buried=buried).apply()
+    Change(
+        graph, pass_name, rule, added, before=before, removed=removed, tombstones=tombstones
+    ).apply()

@@ -45,7 +45,7 @@ class Change:
     read a read b.
     """
     removed: list[Node] = field(default_factory=list)
-    buried: Mapping[int, tuple[Reason, int | None]] = field(default_factory=dict)
+    tombstones: Mapping[int, tuple[Reason, int | None]] = field(default_factory=dict)
     """By node id: why a removed node needs no successor, and which node stands in for it."""
     _front: frozenset[int] = frozenset()
 
@@ -232,13 +232,13 @@ class Change:
             [*(origin for _, origin in births), *(node.origin for node in self.consts)]
         )
         for node in self.removed:
-            if node.id in self.buried:
+            if node.id in self.tombstones:
                 continue
             if not node.origin <= surviving:
                 raise self._error(
                     f"removing {node!r} would lose source operators"
                     f" {sorted(node.origin - surviving)}:"
-                    " name a reason (`edit.bury`), or make a successor (`edit.node`)"
+                    " name a reason (`edit.tombstone`), or make a successor (`edit.node`)"
                 )
             if self._abandoned_bodies(node):
                 raise self._error(
@@ -264,7 +264,7 @@ class Change:
         for node in sorted(self.removed, key=lambda gone: gone._order, reverse=True):
             leftover[node.id], node._uses = node._uses, {}
             graph._unlink(node)
-            self._bury(node)
+            self._add_tombstone(node)
         for node in self.consts:
             graph._link(node, None, graph._first)
             graph._register(node)
@@ -285,16 +285,16 @@ class Change:
             if node.birth is not None
         )
 
-    def _bury(self, node: Node) -> None:
-        if node.id not in self.buried:
+    def _add_tombstone(self, node: Node) -> None:
+        if node.id not in self.tombstones:
             return
-        reason, into = self.buried[node.id]
+        reason, into = self.tombstones[node.id]
         if node.origin:
-            self.graph.ledger.bury(
+            self.graph.ledger.add_tombstone(
                 Tombstone(node.id, node.origin, reason, self.pass_name, self.rule, into)
             )
         for body in self._abandoned_bodies(node):
-            dissolve(body, reason, self.pass_name, self.rule, into)
+            discard_body(body, reason, self.pass_name, self.rule, into)
 
     def _error(self, problem: str) -> RewriteError:
         return RewriteError(f"pass '{self.pass_name}', rule '{self.rule}': {problem}")
@@ -316,11 +316,13 @@ def contradict(left: ValueType, right: ValueType) -> bool:
     return type(left) is not type(right) and not unknown
 
 
-def dissolve(body: Graph, reason: Reason, pass_name: str, rule: str, into: int | None) -> None:
+def discard_body(body: Graph, reason: Reason, pass_name: str, rule: str, into: int | None) -> None:
     """Take every node out of a nested graph that is no longer reachable, leaving tombstones."""
     for node in reversed(body):
         body._unlink(node)
         if node.origin:
-            body.ledger.bury(Tombstone(node.id, node.origin, reason, pass_name, rule, into))
+            body.ledger.add_tombstone(
+                Tombstone(node.id, node.origin, reason, pass_name, rule, into)
+            )
         for inner in node.bodies.values():
-            dissolve(inner, reason, pass_name, rule, into)
+            discard_body(inner, reason, pass_name, rule, into)

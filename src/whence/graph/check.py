@@ -172,9 +172,11 @@ def _check_origins(graph: Graph, after: str) -> None:
                         f"{node!r} carries origin {sorted(node.origin)}, the ledger derives"
                         f" {sorted(expected)}"
                     )
-    buried = union_of(stone.origin for stone in ledger.tombstones)
+    explained = union_of(stone.origin for stone in ledger.tombstones)
     lost = [
-        source for source in ledger.sources if source.id not in carried and source.id not in buried
+        source
+        for source in ledger.sources
+        if source.id not in carried and source.id not in explained
     ]
     if lost:
         by = f"pass '{after}'" if after else "something"
@@ -184,7 +186,7 @@ def _check_origins(graph: Graph, after: str) -> None:
         )
     with _located(graph, after):
         for source in ledger.sources:
-            counted = ledger.carriers(source.id)
+            counted = ledger.node_count(source.id)
             if counted != carried[source.id]:
                 raise GraphError(
                     f"the ledger counts {counted} nodes that carry source operator"

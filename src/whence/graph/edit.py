@@ -66,7 +66,7 @@ class Rewriter:
         edit = self.edit(*undone, node, rule=rule)
         edit.replace(node.ref(0), value)
         for each in (*undone, node):
-            edit.bury(each, reason, into=value.node)
+            edit.tombstone(each, reason, into=value.node)
         return edit.apply()
 
     def applied(self, change: Change, touched: Sequence[Node]) -> None:
@@ -110,7 +110,7 @@ class Edit:
         self._new: dict[int, Node] = {}
         self._parents: dict[int, tuple[tuple[Node, ...], EdgeKind | None]] = {}
         self._redirects: dict[Ref, Ref] = {}
-        self._buried: dict[int, tuple[Reason, int | None]] = {}
+        self._tombstones: dict[int, tuple[Reason, int | None]] = {}
 
     # ---- [B] build ----
 
@@ -230,9 +230,9 @@ class Edit:
             new if isinstance(new, Ref) else new.ref()
         )
 
-    def bury(self, node: Node, reason: Reason, into: int | None = None) -> None:
-        """State why a matched node disappears without a successor that carries its origin."""
-        self._buried[node.id] = (reason, into)
+    def tombstone(self, node: Node, reason: Reason, into: int | None = None) -> None:
+        """State why a matched node is removed without a successor that has its origin."""
+        self._tombstones[node.id] = (reason, into)
 
     def finish(self, old: Node | Ref, new: Node | Ref) -> bool:
         """Replace `old` by `new`, the last thing to be done, and apply it all."""
@@ -251,7 +251,7 @@ class Edit:
             self._rewriter.pass_name,
             self._rule,
             redirects=self._redirects,
-            buried=self._buried,
+            tombstones=self._tombstones,
         )
         needed = {ref.node for ref in self._redirects.values()}
         for node in reversed(self._new.values()):
@@ -324,7 +324,7 @@ class Edit:
     def _pass_on_to_consts(self, change: Change) -> None:
         """When only constants are left of the matched nodes, the constants carry their origin."""
         targets = {ref.node for ref in self._redirects.values()}
-        parents = [node for node in self._matched if node.id not in self._buried]
+        parents = [node for node in self._matched if node.id not in self._tombstones]
         for node in change.consts:
             if node.id in targets:
                 node.origin = union_of(parent.origin for parent in parents)

@@ -35,17 +35,17 @@ class Elimination(NamedTuple):
 def eliminated(graph: Graph) -> list[Elimination]:
     """By number. Takes the main graph; nested graphs are looked into."""
     ledger = graph.ledger
-    carriers: dict[int, int] = {}
+    first_node: dict[int, int] = {}
     for nested in graph.nested():
         for node in nested:
             for source_id in node.origin:
-                carriers[source_id] = min(node.id, carriers.get(source_id, node.id))
+                first_node[source_id] = min(node.id, first_node.get(source_id, node.id))
     folds, stones = _first_folds(ledger), _last_tombstones(ledger)
     found = []
     for source_id, outcome in enumerate(outcomes(graph), 1):
         fold, stone = folds.get(source_id), stones.get(source_id)
         if outcome is Outcome.FOLDED and fold is not None:
-            into = carriers.get(source_id, stone.into if stone is not None else None)
+            into = first_node.get(source_id, stone.into if stone is not None else None)
             found.append(Elimination(source_id, outcome.value, fold.pass_name, fold.rule, into))
         elif outcome is not Outcome.LIVE and stone is not None:
             found.append(

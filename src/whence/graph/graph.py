@@ -421,7 +421,7 @@ class Graph(NodeList):
             self._holders[node.id] = None
         self._add_uses(node, node.inputs)
         if not counted:
-            self.ledger.carry(node.origin)
+            self.ledger.node_added(node.origin)
 
     def _unlink(self, node: Node) -> None:
         self._detach_links(node)
@@ -435,7 +435,7 @@ class Graph(NodeList):
         self._holders.pop(node.id, None)
         self._drop_uses(node, node.inputs)
         node.graph = None
-        self.ledger.release(node.origin)
+        self.ledger.node_removed(node.origin)
 
     def _add_uses(self, node: Node, refs: Iterable[Ref | None]) -> None:
         nodes = self._nodes

@@ -43,7 +43,7 @@ class History:
 def history_of(graph: Graph, source: SourceOp) -> History:
     """Everything the ledger knows about one source operator."""
     ledger = graph.ledger
-    carriers = {source.id}
+    descendants = {source.id}
     steps = []
     for step in ledger.replayed_steps(frozenset(EdgeKind)):
         by_child: dict[int, list[Edge]] = {}
@@ -52,14 +52,14 @@ def history_of(graph: Graph, source: SourceOp) -> History:
         involved = [
             child
             for child, parts in by_child.items()
-            if child in carriers or any(edge.parent in carriers for edge in parts)
+            if child in descendants or any(edge.parent in descendants for edge in parts)
         ]
         for child in involved:
             parts = by_child[child]
-            kind = next((edge.kind for edge in parts if edge.parent in carriers), parts[0].kind)
+            kind = next((edge.kind for edge in parts if edge.parent in descendants), parts[0].kind)
             partners = step.made[child] - {source.id}
             steps.append(HistoryStep(parts[0].pass_name, parts[0].rule, kind, child, partners))
-        carriers.update(involved)
+        descendants.update(involved)
     live = [node for nested in graph.nested() for node in nested if source.id in node.origin]
     # What was put in because of the operator and taken out again is not its story.
     inserted = {edge.child for edge in ledger.edges if edge.kind is EdgeKind.INSERT}

@@ -6,9 +6,9 @@ file does not hold (inputs, constants, everything passes make) get ids after the
 operator. So an edge `child <- parent` needs no second namespace, and "which source operators are in
 this node" is a walk along the edges.
 
-The ledger also counts, for each source operator, the nodes that carry it. The count makes the
-promise cheap to keep: an operator whose count falls to zero needs a tombstone afterwards, before
-the pass ends, and only those are looked at.
+The ledger also counts, for each source operator, the nodes that have it in their origin. The count
+makes the promise cheap to keep: an operator whose count falls to zero needs a tombstone afterwards,
+before the pass ends, and only those are looked at.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Ledger:
         self.tombstones: list[Tombstone] = []
         self.passes: list[PassReport] = []
         """What every pass did, in order; of passes before the file was written, only the edges."""
-        self._carriers: list[int] = [0]
+        self._node_counts: list[int] = [0]
         self._suspects: set[int] = set()
         self._next_id = 1
         self._next_step = 1
@@ -146,7 +146,7 @@ class Ledger:
                 f" {self._next_id}"
             )
         self.sources.append(source)
-        self._carriers.append(0)
+        self._node_counts.append(0)
         self._suspects.add(source.id)
         self._next_id += 1
 
@@ -179,7 +179,7 @@ class Ledger:
         """Take up a written history, after all sources and before the first node."""
         self.edges.extend(edges)
         for stone in tombstones:
-            self.bury(stone)
+            self.add_tombstone(stone)
         self._next_id, self._next_step = next_id, next_step
 
     def copy(self) -> Ledger:
@@ -191,7 +191,7 @@ class Ledger:
             list(self.tombstones),
         )
         twin.passes = list(self.passes)
-        twin._carriers, twin._suspects = list(self._carriers), set(self._suspects)
+        twin._node_counts, twin._suspects = list(self._node_counts), set(self._suspects)
         twin._next_id, twin._next_step = self._next_id, self._next_step
         return twin
 
@@ -218,34 +218,34 @@ class Ledger:
                 if parent != child
             )
 
-    def bury(self, tombstone: Tombstone) -> None:
+    def add_tombstone(self, tombstone: Tombstone) -> None:
         """Enter why a node left, after it left. That explains those of its source operators which
         nothing carries any more.
         """
         self.tombstones.append(tombstone)
         self._suspects -= tombstone.origin
 
-    def carry(self, origin: Origin) -> None:
+    def node_added(self, origin: Origin) -> None:
         """A node with this origin entered a graph."""
         for source_id in origin:
-            self._carriers[source_id] += 1
+            self._node_counts[source_id] += 1
 
-    def release(self, origin: Origin) -> None:
+    def node_removed(self, origin: Origin) -> None:
         """A node with this origin left a graph."""
         for source_id in origin:
-            self._carriers[source_id] -= 1
-            if self._carriers[source_id] == 0:
+            self._node_counts[source_id] -= 1
+            if self._node_counts[source_id] == 0:
                 self._suspects.add(source_id)
 
     # ---- questions ----
 
-    def carriers(self, source_id: int) -> int:
-        """How many nodes carry this source operator."""
-        return self._carriers[source_id]
+    def node_count(self, source_id: int) -> int:
+        """How many nodes have this source operator in their origin."""
+        return self._node_counts[source_id]
 
     def lost(self) -> list[SourceOp]:
-        """Source operators without carrier or tombstone. Must be empty after every pass."""
-        self._suspects = {s for s in self._suspects if self._carriers[s] == 0}
+        """Source operators without a node or a tombstone. Must be empty after every pass."""
+        self._suspects = {s for s in self._suspects if self._node_counts[s] == 0}
         return [self.source(s) for s in sorted(self._suspects)]
 
     def check_conserved(self, pass_name: str = "") -> None:
@@ -265,7 +265,7 @@ class Ledger:
                 )
             raise ProvenanceError(
                 f"pass '{pass_name}' lost {names}{more}: make new nodes through Edit.node so that"
-                " they inherit, or bury the operator with a reason"
+                " they inherit, or give the operator a tombstone with a reason"
             )
 
     def steps(self) -> Iterator[list[Edge]]:

@@ -167,7 +167,7 @@ def test_a_loop_remade_for_changing_shapes_leaves_no_trace() -> None:
     assert graph.ledger.lost() == []
     for each in list(body):
         if each.id in (3, 4, 5):
-            graph.ledger.release(each.origin)
+            graph.ledger.node_removed(each.origin)
     assert [source.id for source in graph.ledger.lost()] == [3, 4, 5]
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.passes.rewriting import (
-    buried,
     carried,
     edges_into,
     operators,
     rewrite,
+    tombstone_reasons,
 )
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
@@ -115,4 +115,4 @@ def test_moves_are_done_on_the_codes(steps: list[tuple[str, list[Any], dict[str,
         if node.op in operators(graph):
             assert edges_into(graph, node) == {node.op: "copy"}
             assert carried(graph, node) == ([node.op], [])
-    assert buried(graph) == {"dq": Reason.CANCELLED, "q": Reason.CANCELLED}
+    assert tombstone_reasons(graph) == {"dq": Reason.CANCELLED, "q": Reason.CANCELLED}

@@ -412,7 +412,7 @@ class NodeBuilder:
             self._define(name, ref)
             into = ref.node if into is None else into
         rule = f"a call of {record.op} is its body"
-        self.graph.ledger.bury(
+        self.graph.ledger.add_tombstone(
             Tombstone(
                 record.source, self.origin_of(record, origins), Reason.INLINED, LOAD, rule, into
             )

@@ -267,11 +267,11 @@ def _with_shape(
 def _restore_tombstones(ledger: Ledger, text: str | None, n_first: int) -> None:
     """Enter what former runs removed, and what other tools dropped since."""
     for stone in read_tombstones(text, n_first) if text is not None else ():
-        ledger.bury(stone)
+        ledger.add_tombstone(stone)
     dropped = frozenset(source.id for source in ledger.lost() if source.id <= n_first)
     if dropped:
         rule = f"in {SOURCES}, but no operator of this file came from it"
-        ledger.bury(Tombstone(0, dropped, Reason.EARLIER, EARLIER_TOOL, rule))
+        ledger.add_tombstone(Tombstone(0, dropped, Reason.EARLIER, EARLIER_TOOL, rule))
 
 
 def _metadata(model: ModelProto, properties: Mapping[str, str]) -> dict[str, str]:

@@ -94,7 +94,7 @@ class Emitter(NodeImporter):
         before = scope.assigned.get(key)
         if before is not None and before.claims:
             rule = "another value is assigned before the run ends"
-            self.bury_operator(before.place, Reason.DEAD, rule)
+            self.add_tombstone(before.place, Reason.DEAD, rule)
         scope.present[key] = ref
         claims = not self._pending
         scope.assigned[key] = Assignment(ref, self.name, self.place, claims)
@@ -132,12 +132,12 @@ class Emitter(NodeImporter):
 
     # ---- into the graph ----
 
-    def bury_operator(
+    def add_tombstone(
         self, place: OperatorOrigin, reason: Reason, rule: str, into: int | None = None
     ) -> None:
         """Say that an operator leaves no node, and why."""
         stone = Tombstone(place.number, place.origin, reason, LOAD, rule, into)
-        self.scope.graph.ledger.bury(stone)
+        self.scope.graph.ledger.add_tombstone(stone)
 
     def finish_assignment(self, key: Key, assignment: Assignment) -> None:
         """Put the `Assign` of a variable into the main graph, where everything is read."""

@@ -259,7 +259,7 @@ class OperatorCall(OperatorOfFile):
     def output_known(self, index: int, array: np.ndarray, rule: str) -> None:
         """Say that output `index` is a constant that only mappings read."""
         self._outputs[index] = self.const(array)
-        self.bury(Reason.ABSORBED, rule)
+        self.add_own_tombstone(Reason.ABSORBED, rule)
 
     def adopt(self, ref: Ref) -> Ref:
         """Have a variable that nothing has read yet stand for this operator."""
@@ -291,10 +291,10 @@ class OperatorCall(OperatorOfFile):
 
     # ---- the end ----
 
-    def bury(self, reason: Reason, rule: str, into: Ref | None = None) -> None:
+    def add_own_tombstone(self, reason: Reason, rule: str, into: Ref | None = None) -> None:
         """Say that the operator leaves no node, and why: its work is done by others."""
         self.enter()
-        self.bury_operator(self.place, reason, rule, None if into is None else into.node)
+        self.add_tombstone(self.place, reason, rule, None if into is None else into.node)
         self._is_accounted_for = True
 
     def finish(self) -> None:
@@ -303,7 +303,9 @@ class OperatorCall(OperatorOfFile):
         if keeper is not None:
             self.rename(keeper, self.scope.reading.claim(self.place.number) or keeper.id)
         if not self._pending and not self._outputs and not self._is_accounted_for:
-            self.bury(Reason.ABSORBED, f"{self.name} does nothing but tell others what to do")
+            self.add_own_tombstone(
+                Reason.ABSORBED, f"{self.name} does nothing but tell others what to do"
+            )
         self.enter(keeper)
         for index, ref in self._mapped():
             self.subgraph.define(self.record.outputs[index], ref)

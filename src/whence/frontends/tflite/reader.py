@@ -98,7 +98,7 @@ def _build(
     for name, ref in zip(_output_names(main), results, strict=True):
         graph.append(Node(graph.new_id(), "Output", (ref,), (), name=name))
     _assign(scope)
-    _bury(sources, graph)
+    _add_tombstones(sources, graph)
     graph.metadata.update(_metadata(model, sources))
     return graph
 
@@ -111,7 +111,7 @@ def _assign(scope: GraphScope) -> None:
         if key in scope.reading.names:
             emitter.finish_assignment(key, each)
         elif each.claims:
-            emitter.bury_operator(each.place, Reason.ABSORBED, "no run reads what another assigned")
+            emitter.add_tombstone(each.place, Reason.ABSORBED, "no run reads what another assigned")
 
 
 def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: OperatorOrigin) -> None:
@@ -189,14 +189,16 @@ def _output_names(main: SubgraphRecord) -> list[str]:
     ]
 
 
-def _bury(sources: TfliteSources, graph: Graph) -> None:
+def _add_tombstones(sources: TfliteSources, graph: Graph) -> None:
     """Account for operators that former tools removed, and subgraphs that nothing calls."""
     ledger = graph.ledger
     for stone in sources.tombstones:
-        ledger.bury(stone)
+        ledger.add_tombstone(stone)
     left = frozenset(source.id for source in ledger.lost())
     if left:
-        ledger.bury(Tombstone(0, left, Reason.DEAD, LOAD, "in a subgraph that nothing calls"))
+        ledger.add_tombstone(
+            Tombstone(0, left, Reason.DEAD, LOAD, "in a subgraph that nothing calls")
+        )
 
 
 def _metadata(model: ModelRecord, sources: TfliteSources) -> dict[str, str]:

@@ -82,7 +82,7 @@ def find_sources(model: ModelRecord) -> TfliteSources:
     n_operators = sum(len(subgraph.operators) for subgraph in model.subgraphs)
     folded = read_folded(_text(own[FOLDED], FOLDED), n_operators, n_first) if FOLDED in own else {}
     places: list[list[OperatorOrigin]] = []
-    carriers = _Carriers()
+    stemming = _OperatorsBySource()
     position = 0
     for index, subgraph in enumerate(model.subgraphs):
         places.append([])
@@ -95,7 +95,7 @@ def find_sources(model: ModelRecord) -> TfliteSources:
                 places[-1].append(OperatorOrigin(name, number, frozenset((number,))))
             else:
                 origin = frozenset(number_of[luci] for luci in listed)
-                carriers.add(origin, operator.name, name, len(places[-1]))
+                stemming.add(origin, operator.name, name, len(places[-1]))
                 places[-1].append(
                     OperatorOrigin(name, 0, origin, origin & folded.get(position, NO_ORIGIN))
                 )
@@ -103,8 +103,8 @@ def find_sources(model: ModelRecord) -> TfliteSources:
     operators[:n_first] = [
         replace(
             source,
-            op=carriers.type_of(source) if source.op == UNKNOWN else source.op,
-            positions=carriers.positions(source),
+            op=stemming.type_of(source) if source.op == UNKNOWN else source.op,
+            positions=stemming.positions(source),
             table_id=luci,
         )
         for source, luci in zip(operators, ids, strict=False)
@@ -165,7 +165,7 @@ def _named(
     return [SourceOp(number, name, UNKNOWN) for number, name in enumerate(unique, 1)]
 
 
-class _Carriers:
+class _OperatorsBySource:
     """The operators of the file by the source operators they stem from."""
 
     def __init__(self) -> None:

@@ -156,13 +156,13 @@ def _unwritten(graph: Graph, written: Sequence[WrittenOperator]) -> list[Tombsto
     """Stones for source operators that are in the graph but in no operator of the file."""
     ledger: Ledger = graph.ledger
     present = union_of(operator.origins.origin for operator in written)
-    buried = union_of(stone.origin for stone in ledger.tombstones)
+    explained = union_of(stone.origin for stone in ledger.tombstones)
     folded, plain = set[int](), set[int]()
     for inner in graph.nested():
         for node in inner:
             (folded if node.is_const else plain).update(node.origin)
-    copies = frozenset(plain) - present - buried
-    constants = frozenset(folded) - present - buried - copies
+    copies = frozenset(plain) - present - explained
+    constants = frozenset(folded) - present - explained - copies
     found = (
         Tombstone(0, constants, Reason.FOLDED, _PASS, "its work is in constants of the file"),
         Tombstone(0, copies, Reason.IDENTITY, _PASS, "the format needs no operator for it"),

@@ -197,4 +197,4 @@ def _account_for_the_rest(graph: Graph, sources: Sources) -> None:
             reason, rule = Reason.FOLDED, "what it says follows from the shapes"
         else:
             reason, rule = Reason.EARLIER, "nothing is left of it in PyTorch's decomposed graph"
-        graph.ledger.bury(Tombstone(0, frozenset((source.id,)), reason, LOAD, rule))
+        graph.ledger.add_tombstone(Tombstone(0, frozenset((source.id,)), reason, LOAD, rule))

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.errors import RewriteError
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.graph.change import Change, contradict, dissolve
+from whence.graph.change import Change, contradict, discard_body
 from whence.graph.copying import copy_node
 from whence.graph.node import Birth
 from whence.ops.definition import Attrs
@@ -120,7 +120,7 @@ class Inlining:
             redirects=self.redirects,
             removed=[holder],
         )
-        change.buried = {holder.id: (Reason.INLINED, target)}
+        change.tombstones = {holder.id: (Reason.INLINED, target)}
         for node in self.new.values():
             (change.consts if node.is_const else change.added).append(node)
         # The change dissolves what the removed node holds: graphs that go over to a copy must not
@@ -139,7 +139,9 @@ class Inlining:
             raise
         for body in held.values():
             if not any(body is other for other in (*self.taken, *self.retained)):
-                dissolve(body, Reason.DEAD, rewriter.pass_name, f"never runs: {self.rule}", None)
+                discard_body(
+                    body, Reason.DEAD, rewriter.pass_name, f"never runs: {self.rule}", None
+                )
         rewriter.applied(change, touched)
         # The condition, or the number of iterations, did its work here. What a branch captured may
         # still be wanted, or is simply dead.

@@ -381,6 +381,6 @@ def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]
             result[after.ref()] = transposed.perm
     if not result:
         for transpose in transposes.values():
-            edit.bury(transpose, Reason.CANCELLED, into=moved.id)
+            edit.tombstone(transpose, Reason.CANCELLED, into=moved.id)
     edit.apply()
     return result

@@ -78,7 +78,7 @@ class SplitProductBatch(RulePass):
         result = region.build(edit, value, {})
         edit.replace(node.ref(), result)
         for each in (*region.cancels.values(), node):
-            edit.bury(each, Reason.CANCELLED, into=result.node)
+            edit.tombstone(each, Reason.CANCELLED, into=result.node)
         edit.apply()
 
 

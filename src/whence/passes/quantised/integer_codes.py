@@ -171,7 +171,7 @@ def _apply(
     for ref, last in outputs:
         edit.replace(last.ref(), limited(edit, moved.ref(ref.index), match))
     for each in (*sources, *lasts):
-        edit.bury(each, Reason.CANCELLED, moved.id)
+        edit.tombstone(each, Reason.CANCELLED, moved.id)
     edit.apply()
 
 

@@ -109,8 +109,8 @@ def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) ->
         ]
         value = edit.node(step.op, (value, *step.inputs[1:]), step.attrs, types, of=(step,)).ref()
     edit.replace(last.ref(), value)
-    edit.bury(first, Reason.CANCELLED, value.node)
-    edit.bury(last, Reason.CANCELLED, value.node)
+    edit.tombstone(first, Reason.CANCELLED, value.node)
+    edit.tombstone(last, Reason.CANCELLED, value.node)
     edit.apply()
 
 

@@ -103,8 +103,10 @@ class ForwardSweep:
 
     def _take_out(self, rule: str, leaving: Sequence[_Farewell]) -> None:
         nodes = [item.node for item in leaving]
-        buried = {item.node.id: (item.reason, item.into) for item in leaving}
-        Change(self.graph, self._rewriter.pass_name, rule, removed=nodes, buried=buried).apply()
+        tombstones = {item.node.id: (item.reason, item.into) for item in leaving}
+        Change(
+            self.graph, self._rewriter.pass_name, rule, removed=nodes, tombstones=tombstones
+        ).apply()
         self._rewriter.removed += len(nodes)
 
     def _reconnect(self, node: Node) -> None:

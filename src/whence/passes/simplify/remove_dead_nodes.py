@@ -99,7 +99,7 @@ def _take_out(
         rewriter.pass_name,
         rule,
         removed=nodes,
-        buried={node.id: (reason, into) for node in nodes},
+        tombstones={node.id: (reason, into) for node in nodes},
     ).apply()
     rewriter.removed += len(nodes)
     if count:

@@ -314,7 +314,7 @@ def _split_of_concat(node: Node, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(node, rule="a split of a concatenation at its seams yields the parts")
     for index, (ref, _) in enumerate(parts):
         edit.replace(node.ref(index), ref)
-    edit.bury(node, Reason.CANCELLED, into=parts[0][0].node)
+    edit.tombstone(node, Reason.CANCELLED, into=parts[0][0].node)
     return edit.apply()
 
 

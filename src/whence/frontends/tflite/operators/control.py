@@ -249,8 +249,8 @@ def _call_once(call: OperatorCall) -> None:
     rule = "it gives variables their initial values, before the first run"
     for source in sorted(done):
         stone = Tombstone(source, frozenset((source,)), Reason.FOLDED, LOAD, rule)
-        call.scope.graph.ledger.bury(stone)
-    call.bury(Reason.FOLDED, rule)
+        call.scope.graph.ledger.add_tombstone(stone)
+    call.add_own_tombstone(Reason.FOLDED, rule)
 
 
 def _inlined(call: OperatorCall, option: str) -> None:
