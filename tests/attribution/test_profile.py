@@ -17,7 +17,7 @@ from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import GROUPINGS, Profile, band_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import Band
-from whence.calibration.record import encode
+from whence.building.machine_record import encode
 from whence.errors import InputError, ModelError, UnsupportedError
 
 GRAPH = conv_bn_relu()
