@@ -223,6 +223,18 @@ def test_nothing_that_checks_indices_joins_a_convolution() -> None:
         assert REGISTRY[op].pattern is Pattern.OPAQUE or not is_by_element
 
 
+def test_a_chain_ends_where_what_follows_needs_all_of_it(alone: Engine) -> None:
+    """The last layer of the second residual adds up the whole image that the first one makes: that
+    is made before anything after it, and what it was made of need not stay.
+    """
+    chains = chains_of(program_of(bottlenecks()[0], alone))
+    assert [(chain.first, chain.last) for chain in chains] == [(1, 3), (4, 6)]
+    # A kernel as high as the image reads all of it for the first slice.
+    layers = Layers(16, 24, 24)
+    high = layers.conv(layers.conv(layers.x, 16, 16), 0, 16, 47)
+    assert not chains_of(program_of(layers.finish(high), alone))
+
+
 def test_what_fits_the_cache_or_is_shared_by_threads_is_not_interleaved(alone: Engine) -> None:
     graph, _ = bottlenecks()
     assert not chains_of(program_of(graph, alone, cache=1 << 24))

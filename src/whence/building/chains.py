@@ -10,6 +10,7 @@ orders.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from whence.building.allocate import is_planned, nbytes, root
@@ -49,8 +50,7 @@ def find_chains(
         ):
             continue
         if number - begin > 1:
-            ranges = tuple(_interleaved(steps, begin, number, within))
-            found.append(Chain(begin, number - 1, ranges))
+            found += _parts(begin, tuple(_interleaved(steps, begin, number, within)))
         begin = number
     return tuple(found)
 
@@ -99,20 +99,42 @@ def _interleaved(
         own = [maker for maker in before if ref in steps[maker].outputs]
         return own or [maker for maker in before if root(within, ref).parent in wholes[maker]]
 
+    # What is read as a whole comes first: until that is done, slices of others would wait.
+    reads = {
+        number: sorted(
+            (_is_read_by_slices(steps[number], found, ref), maker)
+            for ref in steps[number].inputs
+            for maker in makers(number, ref)
+        )
+        for number, found in slices.items()
+    }
+
     def until(number: int, count: int) -> Iterator[WorkRange]:
         parts = slices[number].parts
         while done[number] < count:
             part = parts[done[number]]
-            for ref in dict.fromkeys(steps[number].inputs):
-                for maker in makers(number, ref):
-                    by_slices = _is_read_by_slices(steps[number], slices[number], ref)
-                    needed = _needed(slices[maker], part.read if by_slices else None)
-                    yield from until(maker, needed)
+            for by_slices, maker in reads[number]:
+                needed = _needed(slices[maker], part.read if by_slices else None)
+                yield from until(maker, needed)
             yield from (WorkRange(number, *tasks) for tasks in part.tasks)
             done[number] += 1
 
     for number in reversed(slices):
         yield from until(number, len(slices[number].parts))
+
+
+def _parts(begin: int, ranges: tuple[WorkRange, ...]) -> Iterator[Chain]:
+    """The chain, divided behind each step that is done, with all before it, when those after it
+    begin: what lies in memory together is only what is interleaved.
+    """
+    counts = Counter(each.step for each in ranges)
+    start = done = 0
+    for number in sorted(counts):
+        done += counts[number]
+        if all(each.step <= number for each in ranges[start:done]):
+            if number > begin:
+                yield Chain(begin, number, ranges[start:done])
+            begin, start = number + 1, done
 
 
 def _is_read_by_slices(step: Step, slices: Slices, ref: Ref) -> bool:
