@@ -129,7 +129,7 @@ class TestReplaceNodes:
             assert snapshot(graph) == before
         # The original would have removed some of them by now.
         assert new.graph is None
-        assert new.birth is None
+        assert new.creation is None
         replace_nodes(graph, None, new, graph[1], graph[2], graph[3], pass_name="p")
         assert new.origin == {1, 2, 3}
 
@@ -346,7 +346,7 @@ class TestInsertNodes:
                     (),
                     (F32X4,),
                     value=X,
-                    birth=fresh(graph, "", cause=graph[1]).birth,
+                    creation=fresh(graph, "", cause=graph[1]).creation,
                 ),
                 pass_name="p",
             )

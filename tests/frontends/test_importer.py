@@ -7,7 +7,7 @@ import pytest
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.importer import ConstantPool, NodeImporter, OperatorOrigin, located
-from whence.frontends.origin_metadata import Passage
+from whence.frontends.origin_metadata import HistoryEntry
 from whence.graph import Graph, Node, Ref, check_graph
 from whence.ops.types.inference import Inference
 from whence.provenance import EdgeKind, Ledger, SourceOp
@@ -54,7 +54,7 @@ def test_one_node_bears_the_number_and_the_others_are_lowered_from_it() -> None:
 def test_what_an_earlier_run_wrote_continues_its_history() -> None:
     graph, x = started(("conv", "Conv"), ("bn", "BatchNormalization"))
     origin = OperatorOrigin("conv", 0, frozenset((1, 2)), folded=frozenset((2,)))
-    history = {1: Passage(EdgeKind.FUSE, "fuse_activations", "a rule")}
+    history = {1: HistoryEntry(EdgeKind.FUSE, "fuse_activations", "a rule")}
     call = NodeImporter(graph, ConstantPool(graph), origin, "Relu", history)
     call.enter(call.keep([call.emit("Relu", [x])], 0))
     assert [(edge.parent, edge.kind, edge.pass_name) for edge in graph.ledger.edges] == [

@@ -8,7 +8,7 @@ import numpy as np
 
 from whence.graph import Check, Graph, Node, Ref, check_graph, print_graph
 from whence.graph.builder import GraphBuilder
-from whence.graph.node import Birth
+from whence.graph.node import Creation
 from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, SourceOp
 from whence.types import DType, TensorType
@@ -116,14 +116,16 @@ def fresh(
 ) -> Node:
     """A node beside the graph. With `cause`, it is inserted because of that node."""
     refs = [source if isinstance(source, Ref) else source.ref() for source in inputs]
-    birth = None if cause is None else Birth(((cause.id, EdgeKind.INSERT),), "test", "inserted")
+    creation = (
+        None if cause is None else Creation(((cause.id, EdgeKind.INSERT),), "test", "inserted")
+    )
     return Node(
         graph.new_id() if node_id is None else node_id,
         op,
         refs,
         (F32X4,) * outputs,
         name=f"new {op}",
-        birth=birth,
+        creation=creation,
     )
 
 

@@ -7,7 +7,7 @@ whence's own passes use `graph/search.py` and `Edit`, which keep the same invari
 `anchor` is a node of the list, or `None` for its head. Where nodes are removed, the search for the
 first of them starts there; where none is, new nodes go in front of it. New nodes are built beside
 the graph and belong to no graph yet. They inherit the origins of the removed nodes, unless they
-were built with a birth of their own.
+were built with a creation of their own.
 """
 
 from __future__ import annotations

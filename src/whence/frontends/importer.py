@@ -24,7 +24,7 @@ import numpy as np
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.naming import quoted, shown
-from whence.frontends.origin_metadata import LOAD, Passage
+from whence.frontends.origin_metadata import LOAD, HistoryEntry
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref, const_node
 from whence.ops.definition import Attr, TypeQuery, labelled
@@ -32,8 +32,8 @@ from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin
 from whence.types import DType, TensorType, ValueType
 
 _SMALL = 64
-_AS_IT_WAS = Passage(EdgeKind.COPY, LOAD, "read with its origin")
-NO_HISTORY: Mapping[int, Passage] = {}
+_AS_IT_WAS = HistoryEntry(EdgeKind.COPY, LOAD, "read with its origin")
+NO_HISTORY: Mapping[int, HistoryEntry] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class NodeImporter:
         constants: ConstantPool,
         place: OperatorOrigin,
         name: str,
-        history: Mapping[int, Passage] = NO_HISTORY,
+        history: Mapping[int, HistoryEntry] = NO_HISTORY,
     ) -> None:
         self.graph = graph
         self.place = place
@@ -238,11 +238,15 @@ def add_variable(graph: Graph, name: str, value: np.ndarray) -> Ref:
 
 
 def record_earlier(
-    ledger: Ledger, node_id: int, origin: Origin, folded: Origin, history: Mapping[int, Passage]
+    ledger: Ledger,
+    node_id: int,
+    origin: Origin,
+    folded: Origin,
+    history: Mapping[int, HistoryEntry],
 ) -> None:
     """Enter a node that a former run of whence wrote: it continues the chain."""
     for source in sorted(origin):
-        passage = history.get(source, _AS_IT_WAS)
+        entry = history.get(source, _AS_IT_WAS)
         # What the file says of this operator decides: of the outcomes of a source, one may do its
         # work and another only hold its effect. Where it says nothing, as tables by themselves do,
         # what carries a source is taken to do its work.
@@ -250,10 +254,10 @@ def record_earlier(
             EdgeKind.FOLD
             if source in folded
             else EdgeKind.COPY
-            if passage.kind is EdgeKind.FOLD
-            else passage.kind
+            if entry.kind is EdgeKind.FOLD
+            else entry.kind
         )
-        ledger.record(node_id, [(source, kind)], passage.pass_name, passage.rule)
+        ledger.record(node_id, [(source, kind)], entry.pass_name, entry.rule)
 
 
 def located(error: WhenceError, operator: str) -> WhenceError:

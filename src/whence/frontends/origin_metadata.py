@@ -80,7 +80,7 @@ def write_folded(folded: Mapping[int, Origin]) -> str:
     return _json(rows)
 
 
-class Passage(NamedTuple):
+class HistoryEntry(NamedTuple):
     """How a source operator first became part of something else: what a later reader of the file
     would otherwise not know.
     """
@@ -90,11 +90,11 @@ class Passage(NamedTuple):
     rule: str
 
 
-def read_history(text: str, n_sources: int) -> dict[int, Passage]:
-    def entry(row: Any) -> tuple[int, Passage]:
+def read_history(text: str, n_sources: int) -> dict[int, HistoryEntry]:
+    def entry(row: Any) -> tuple[int, HistoryEntry]:
         source, kind, pass_name, rule = row
         _checked([source], n_sources)
-        return source, Passage(EdgeKind(kind), _text(pass_name), _text(rule))
+        return source, HistoryEntry(EdgeKind(kind), _text(pass_name), _text(rule))
 
     return dict(read_entries(text, HISTORY, entry))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from whence.errors import RewriteError
 from whence.graph.graph import Graph
-from whence.graph.node import Birth, Node, Ref
+from whence.graph.node import Creation, Node, Ref
 from whence.provenance import EdgeKind, Entry, Origin, Reason, Tombstone, union_of
 from whence.types import DType, TensorType, ValueType, differ
 
@@ -55,9 +55,9 @@ class Change:
         new = self._check_nodes()
         rewired = self._redirected(new)
         self._check_leftover_uses(new, rewired)
-        births = [self._birth(node) for node in self.added]
-        self._check_conservation(births)
-        self._commit(births, rewired)
+        creations = [self._creation(node) for node in self.added]
+        self._check_conservation(creations)
+        self._commit(creations, rewired)
         return [each.user for each in rewired]
 
     def redirected(self, user_id: int, ref: Ref) -> Ref:
@@ -198,18 +198,18 @@ class Change:
 
     # ---- provenance ----
 
-    def _birth(self, node: Node) -> tuple[Birth, Origin]:
+    def _creation(self, node: Node) -> tuple[Creation, Origin]:
         """Where a new node comes from. One that does not say descends from everything that is
         removed.
         """
         graph = self.graph
-        if node.birth is not None:
+        if node.creation is not None:
             parents = [
                 parent
-                for parent_id, _ in node.birth.parents
+                for parent_id, _ in node.creation.parents
                 if (parent := graph.get(parent_id)) is not None
             ]
-            return node.birth, node.origin or union_of(parent.origin for parent in parents)
+            return node.creation, node.origin or union_of(parent.origin for parent in parents)
         if not self.removed:
             raise self._error(f"{node!r} is inserted without naming the node that caused it")
         one_to_one = len(self.removed) == 1 and len(self.added) == 1
@@ -223,13 +223,13 @@ class Change:
         edges = tuple(
             (parent.id, EdgeKind.FOLD if parent.is_const else kind) for parent in self.removed
         )
-        return Birth(edges, self.pass_name, self.rule), union_of(
+        return Creation(edges, self.pass_name, self.rule), union_of(
             parent.origin for parent in self.removed
         )
 
-    def _check_conservation(self, births: Sequence[tuple[Birth, Origin]]) -> None:
+    def _check_conservation(self, creations: Sequence[tuple[Creation, Origin]]) -> None:
         surviving = union_of(
-            [*(origin for _, origin in births), *(node.origin for node in self.consts)]
+            [*(origin for _, origin in creations), *(node.origin for node in self.consts)]
         )
         for node in self.removed:
             if node.id in self.tombstones:
@@ -251,7 +251,9 @@ class Change:
 
     # ---- doing ----
 
-    def _commit(self, births: Sequence[tuple[Birth, Origin]], rewired: Sequence[Rewired]) -> None:
+    def _commit(
+        self, creations: Sequence[tuple[Creation, Origin]], rewired: Sequence[Rewired]
+    ) -> None:
         graph = self.graph
         removed = {node.id for node in self.removed}
         before = self.before
@@ -268,8 +270,8 @@ class Change:
         for node in self.consts:
             graph._link(node, None, graph._first)
             graph._register(node)
-        for node, (birth, origin) in zip(self.added, births, strict=True):
-            node.birth, node.origin = birth, origin
+        for node, (creation, origin) in zip(self.added, creations, strict=True):
+            node.creation, node.origin = creation, origin
             graph._link(node, graph._last if before is None else before._prev, before)
             graph._register(node)
         for node in (*self.consts, *self.added):
@@ -280,9 +282,9 @@ class Change:
             user.inputs = inputs
             graph._add_uses(user, gained)
         graph.ledger.record_step(
-            Entry(node.id, *node.birth)
+            Entry(node.id, *node.creation)
             for node in (*self.consts, *self.added)
-            if node.birth is not None
+            if node.creation is not None
         )
 
     def _add_tombstone(self, node: Node) -> None:

@@ -22,7 +22,7 @@ from whence.errors import RewriteError, WhenceError
 from whence.extent import is_symbolic
 from whence.graph.change import Change
 from whence.graph.graph import Graph
-from whence.graph.node import Birth, Node, NodeFlag, Ref
+from whence.graph.node import Creation, Node, NodeFlag, Ref
 from whence.graph.state import SOURCES
 from whence.ops.definition import Attr, TypeQuery
 from whence.provenance import EdgeKind, Reason, union_of
@@ -267,7 +267,7 @@ class Edit:
             )
         change.removed = self._unused(change, needed)
         if change.added:
-            self._give_births(change)
+            self._set_creations(change)
         else:
             self._pass_on_to_consts(change)
         change.before = self._position(change)
@@ -300,12 +300,12 @@ class Edit:
             for ref in refs.intersection(self.graph[user_id].inputs)
         )
 
-    def _give_births(self, change: Change) -> None:
+    def _set_creations(self, change: Change) -> None:
         siblings = Counter(self._parents[node.id][0] for node in change.added)
         for node in change.added:
             parents, kind = self._parents[node.id]
             kind = kind or self._kind or self._usual_kind(parents, siblings[parents])
-            node.birth = Birth(
+            node.creation = Creation(
                 tuple((parent.id, self._kind_for(parent, kind)) for parent in parents),
                 change.pass_name,
                 change.rule,
@@ -328,7 +328,7 @@ class Edit:
         for node in change.consts:
             if node.id in targets:
                 node.origin = union_of(parent.origin for parent in parents)
-                node.birth = Birth(
+                node.creation = Creation(
                     tuple((parent.id, EdgeKind.FOLD) for parent in parents),
                     change.pass_name,
                     change.rule,

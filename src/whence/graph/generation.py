@@ -31,7 +31,7 @@ _FIXED_INPUTS = 3
 """Tokens, positions and mask come before the caches."""
 
 
-class Wishes(NamedTuple):
+class SearchOptions(NamedTuple):
     """What the inputs of a search say."""
 
     tokens: np.ndarray
@@ -45,19 +45,19 @@ class Wishes(NamedTuple):
 
 def greedy_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     """The likeliest token, again and again."""
-    wishes = _wishes(node, inputs)
+    options = _search_options(node, inputs)
 
     def choose(scores: np.ndarray) -> np.ndarray:
         return np.asarray(np.argmax(scores, axis=-1))
 
-    return [_one_by_one(node, inputs, run, wishes, choose)]
+    return [_one_by_one(node, inputs, run, options, choose)]
 
 
 def sampling(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     """A token by chance among the likeliest, which together have the probability `top_p`. The
     chances are ONNX Runtime's; the dice are not.
     """
-    wishes = _wishes(node, inputs)
+    options = _search_options(node, inputs)
     seed = _number(node, inputs, "seed", get_int(node.attrs, "seed", 0))
     dice = np.random.default_rng(abs(int(seed)))
     top_p, least = get_float(node.attrs, "top_p", 0.0), get_int(node.attrs, "min_tokens_to_keep", 0)
@@ -76,19 +76,19 @@ def sampling(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Va
             chosen.append(ranks[dice.choice(weights.size, p=weights / weights.sum())])
         return np.array(chosen)
 
-    return [_one_by_one(node, inputs, run, wishes, choose)]
+    return [_one_by_one(node, inputs, run, options, choose)]
 
 
 def beam_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     """The likeliest texts, kept side by side: sequences [batch, results, length] and their
     scores.
     """
-    wishes = _wishes(node, inputs)
+    options = _search_options(node, inputs)
     count = int(_number(node, inputs, "num_beams", 1))
     results = int(_number(node, inputs, "num_return_sequences", 1))
     if not 1 <= results <= count:
         raise ModelError(f"{node.op}: {results} results of {count} beams")
-    batch = wishes.tokens.shape[0]
+    batch = options.tokens.shape[0]
     beams = Beams(
         batch,
         count,
@@ -101,58 +101,60 @@ def beam_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence
     def spread(mask: np.ndarray | None) -> np.ndarray | None:
         return None if mask is None else np.repeat(mask, count, axis=0)
 
-    wide = wishes._replace(
-        tokens=np.repeat(wishes.tokens, count, axis=0),
-        attention_mask=spread(wishes.attention_mask),
-        prefix_vocab_mask=spread(wishes.prefix_vocab_mask),
+    wide = options._replace(
+        tokens=np.repeat(options.tokens, count, axis=0),
+        attention_mask=spread(options.attention_mask),
+        prefix_vocab_mask=spread(options.prefix_vocab_mask),
     )
     decoder = _Decoder(node, inputs, run, wide)
     sequences = wide.tokens
-    while sequences.shape[1] < wishes.max_length and not beams.is_done:
+    while sequences.shape[1] < options.max_length and not beams.is_done:
         scores = _ruled(node, wide, log_softmax(decoder.scores()), sequences)
         tokens, origins = beams.step(scores, sequences)
         sequences = np.concatenate((sequences[origins], tokens[:, np.newaxis]), axis=1)
-        if sequences.shape[1] < wishes.max_length and not beams.is_done:
+        if sequences.shape[1] < options.max_length and not beams.is_done:
             decoder.feed(tokens, origins)
-    return list(beams.best(sequences, results, wishes.max_length))[: len(node.outputs)]
+    return list(beams.best(sequences, results, options.max_length))[: len(node.outputs)]
 
 
 def _one_by_one(
     node: Node,
     inputs: tuple[Value, ...],
     run: RunBody,
-    wishes: Wishes,
+    options: SearchOptions,
     choose: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """Texts that grow a token at a time. The end token, and what follows it, is the padding."""
     eos, pad = get_int(node.attrs, "eos_token_id", -1), get_int(node.attrs, "pad_token_id", -1)
-    sequences = wishes.tokens
-    decoder = _Decoder(node, inputs, run, wishes)
+    sequences = options.tokens
+    decoder = _Decoder(node, inputs, run, options)
     ended = np.zeros(sequences.shape[0], np.bool_)
-    while sequences.shape[1] < wishes.max_length and not ended.all():
-        tokens = choose(_ruled(node, wishes, decoder.scores(), sequences)).astype(np.int32)
+    while sequences.shape[1] < options.max_length and not ended.all():
+        tokens = choose(_ruled(node, options, decoder.scores(), sequences)).astype(np.int32)
         ended |= tokens == eos
         tokens = np.where(ended, np.int32(pad), tokens)
         sequences = np.concatenate((sequences, tokens[:, np.newaxis]), axis=1)
-        if sequences.shape[1] < wishes.max_length and not ended.all():
+        if sequences.shape[1] < options.max_length and not ended.all():
             decoder.feed(tokens)
-    missing = max(wishes.max_length - sequences.shape[1], 0)
+    missing = max(options.max_length - sequences.shape[1], 0)
     return np.pad(sequences, ((0, 0), (0, missing)), constant_values=pad).astype(np.int32)
 
 
 class _Decoder:
     """A decoder between its steps: what it will be given next."""
 
-    def __init__(self, node: Node, inputs: tuple[Value, ...], run: RunBody, wishes: Wishes) -> None:
+    def __init__(
+        self, node: Node, inputs: tuple[Value, ...], run: RunBody, options: SearchOptions
+    ) -> None:
         self._body = node.bodies["decoder"]
         self._first: Graph | None = node.bodies.get("init_decoder")
         self._run = run
         captured = captures(node)
         self._captured = inputs[len(inputs) - captured :]
-        tokens = wishes.tokens
+        tokens = options.tokens
         # Positions count the tokens that are no padding, whatever a mask says.
         real = tokens != get_int(node.attrs, "pad_token_id", -1)
-        mask = real if wishes.attention_mask is None else wishes.attention_mask
+        mask = real if options.attention_mask is None else options.attention_mask
         self._mask = mask.astype(np.int32)
         self._tokens = tokens.astype(np.int32)
         counted = np.cumsum(real, axis=1, dtype=np.int32)
@@ -189,13 +191,15 @@ class _Decoder:
         self._mask = np.concatenate((self._mask, np.ones_like(self._mask[:, :1])), axis=1)
 
 
-def _ruled(node: Node, wishes: Wishes, scores: np.ndarray, sequences: np.ndarray) -> np.ndarray:
+def _ruled(
+    node: Node, options: SearchOptions, scores: np.ndarray, sequences: np.ndarray
+) -> np.ndarray:
     """Scores after everything that is asked of texts, in ONNX Runtime's order."""
     scores, length = scores.copy(), sequences.shape[1]
-    if wishes.repetition_penalty != 1.0:
+    if options.repetition_penalty != 1.0:
         for row, said in zip(scores, sequences, strict=True):
             seen = np.unique(said)
-            penalty = np.float32(wishes.repetition_penalty)
+            penalty = np.float32(options.repetition_penalty)
             row[seen] = np.where(row[seen] < 0, row[seen] * penalty, row[seen] / penalty)
     size = get_int(node.attrs, "no_repeat_ngram_size", 0)
     if 0 < size <= length:
@@ -204,12 +208,12 @@ def _ruled(node: Node, wishes: Wishes, scores: np.ndarray, sequences: np.ndarray
             for start in range(length - size + 1):
                 if np.array_equal(said[start : start + size - 1], recent):
                     row[said[start + size - 1]] = _LOWEST
-    if wishes.vocab_mask is not None:
-        scores[:, wishes.vocab_mask.reshape(-1) == 0] = _LOWEST
-    if wishes.prefix_vocab_mask is not None and length == wishes.tokens.shape[1]:
-        scores[wishes.prefix_vocab_mask == 0] = _LOWEST
+    if options.vocab_mask is not None:
+        scores[:, options.vocab_mask.reshape(-1) == 0] = _LOWEST
+    if options.prefix_vocab_mask is not None and length == options.tokens.shape[1]:
+        scores[options.prefix_vocab_mask == 0] = _LOWEST
     eos = get_int(node.attrs, "eos_token_id", -1)
-    if length < wishes.min_length and eos >= 0:
+    if length < options.min_length and eos >= 0:
         scores[:, eos] = _LOWEST
     return scores
 
@@ -221,9 +225,9 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
     return found.astype(np.float32)
 
 
-def _wishes(node: Node, inputs: tuple[Value, ...]) -> Wishes:
+def _search_options(node: Node, inputs: tuple[Value, ...]) -> SearchOptions:
     tokens = np.asarray(inputs[0])
-    return Wishes(
+    return SearchOptions(
         tokens.astype(np.int32),
         int(_number(node, inputs, "max_length", tokens.shape[1])),
         int(_number(node, inputs, "min_length", 0)),

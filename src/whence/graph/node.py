@@ -36,7 +36,7 @@ class NodeFlag(enum.Flag):
     """Layout passes leave it as it is."""
 
 
-class Birth(NamedTuple):
+class Creation(NamedTuple):
     """How a node that a pass made came to be. Written to the ledger when the node enters the
     graph.
     """
@@ -57,7 +57,22 @@ class Node:
 
     # fmt: off
     __slots__ = (
-        "_next", "_order", "_prev", "_uses", "attrs", "birth", "bodies", "flags", "graph", "id", "inputs", "name", "op", "origin", "outputs", "value",
+        "_next",
+        "_order",
+        "_prev",
+        "_uses",
+        "attrs",
+        "bodies",
+        "creation",
+        "flags",
+        "graph",
+        "id",
+        "inputs",
+        "name",
+        "op",
+        "origin",
+        "outputs",
+        "value",
     )
     # fmt: on
 
@@ -74,7 +89,7 @@ class Node:
         value: np.ndarray | None = None,
         bodies: Mapping[str, Graph] | None = None,
         flags: NodeFlag = NodeFlag.NONE,
-        birth: Birth | None = None,
+        creation: Creation | None = None,
     ) -> None:
         self.id = node_id
         self.op = op
@@ -90,7 +105,7 @@ class Node:
         node, see `Graph`.
         """
         self.flags = flags if self.outputs else flags | NodeFlag.RETAIN
-        self.birth = birth
+        self.creation = creation
         self.graph: Graph | None = None
         self._uses: dict[int, int] = {}
         self._prev: Node | None = None

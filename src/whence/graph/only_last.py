@@ -14,7 +14,7 @@ import numpy as np
 from whence.errors import InputError
 from whence.graph.change import Change
 from whence.graph.graph import Graph
-from whence.graph.node import Birth, Node, Ref
+from whence.graph.node import Creation, Node, Ref
 from whence.graph.state import BOUNDARY
 from whence.ops.definition import TypeQuery
 from whence.ops.registry import lookup, operators
@@ -78,7 +78,7 @@ def _last_of(graph: Graph, ref: Ref, axis: int, reader: Node) -> Node:
         name=source.name,
         origin=parent.origin,
     )
-    node.birth = Birth(((parent.id, EdgeKind.INSERT),), _NAME, _NAME)
+    node.creation = Creation(((parent.id, EdgeKind.INSERT),), _NAME, _NAME)
     Change(graph, _NAME, _NAME, added=[node], consts=[const], before=reader).apply()
     return node
 

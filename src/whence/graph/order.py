@@ -21,10 +21,10 @@ def number(node: Node) -> None:
     else:
         node._order = (before._order + after._order) // 2
         if node._order == before._order:
-            _make_room(node)
+            _renumber(node)
 
 
-def _make_room(node: Node) -> None:
+def _renumber(node: Node) -> None:
     """Spread the order numbers of a range of the list around `node`, doubling it until they fit.
 
     Doubling keeps the amortised cost of an insertion logarithmic however many go to one place.

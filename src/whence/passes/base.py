@@ -84,7 +84,7 @@ class RulePass(Pass):
         # Nodes, not their ids: a node that inherits the id of a waiting one still has to be visited
         # itself.
         waiting = set(queue)
-        patience = 50 * len(queue) + 1000
+        visits_left = 50 * len(queue) + 1000
         while queue:
             node = queue.popleft()
             waiting.discard(node)
@@ -96,8 +96,8 @@ class RulePass(Pass):
                 if fresh.op in self.anchors and fresh.graph is graph and fresh not in waiting:
                     waiting.add(fresh)
                     queue.append(fresh)
-            patience -= 1
-            if patience < 0:
+            visits_left -= 1
+            if visits_left < 0:
                 raise GraphError(
                     f"pass '{self.name}' does not come to an end at {node!r}: two of its rules undo"
                     " each other"

@@ -18,7 +18,12 @@ from whence.frontends.onnx.record import OpRecord
 from whence.frontends.onnx.signature import ElementCheck, check_signature, known_attributes
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
-from whence.frontends.origin_metadata import LOAD, OriginMetadata, Passage, read_origin_metadata
+from whence.frontends.origin_metadata import (
+    LOAD,
+    HistoryEntry,
+    OriginMetadata,
+    read_origin_metadata,
+)
 from whence.graph.graph import Graph
 from whence.graph.merge import (
     merge,
@@ -61,7 +66,7 @@ class OnnxReading:
     elements: ElementCheck = field(default_factory=ElementCheck)
     n_earlier: int = 0
     """How many source operators the file carries from the one it was made from."""
-    history: Mapping[int, Passage] = field(default_factory=dict)
+    history: Mapping[int, HistoryEntry] = field(default_factory=dict)
     """By source operator: the rewrite that first made it part of another operator."""
     symbols: dict[str, int] = field(default_factory=dict)
     """Named dimensions that the given input shapes fix."""

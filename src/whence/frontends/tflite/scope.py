@@ -13,7 +13,7 @@ import numpy as np
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.importer import ConstantPool, OperatorOrigin, add_variable
 from whence.frontends.naming import UniqueNames, quoted
-from whence.frontends.origin_metadata import Passage
+from whence.frontends.origin_metadata import HistoryEntry
 from whence.frontends.tflite.quantisation import quantisation_of
 from whence.frontends.tflite.records import (
     ModelRecord,
@@ -52,7 +52,7 @@ class TfliteReading:
     """By subgraph and position."""
     add_operator: Callable[[SubgraphScope, OperatorRecord, OperatorOrigin], None]
     """Maps one operator; mapping one that holds subgraphs comes back here, so it is handed in."""
-    history: Mapping[int, Passage] = field(default_factory=dict)
+    history: Mapping[int, HistoryEntry] = field(default_factory=dict)
     """How operators of the first file became part of those of this one, where the file says so."""
     trust_shapes: bool = True
     """False when given input shapes differ from the file's: no other shape is trusted then."""

@@ -32,7 +32,7 @@ from whence.frontends.origin_metadata import (
     HISTORY,
     SOURCES,
     TOMBSTONES,
-    Passage,
+    HistoryEntry,
     read_folded,
     read_history,
     read_sources,
@@ -61,7 +61,7 @@ class TfliteSources:
     notes: tuple[str, ...]
     luci_names: Sequence[str] = ()
     """The names in tables beside those ids, where one is not text or is there twice."""
-    history: Mapping[int, Passage] = field(default_factory=dict)
+    history: Mapping[int, HistoryEntry] = field(default_factory=dict)
     """How operators of the first file became part of others, where the file says so."""
 
 

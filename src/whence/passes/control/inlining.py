@@ -13,7 +13,7 @@ from whence.errors import RewriteError
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import Change, contradict, discard_body
 from whence.graph.copying import copy_node
-from whence.graph.node import Birth
+from whence.graph.node import Creation
 from whence.ops.definition import Attrs
 from whence.ops.registry import REGISTRY
 from whence.passes.simplify.remove_dead_nodes import remove_unread
@@ -176,7 +176,7 @@ class Inlining:
 
     def _add(self, node: Node, parent: Node | None = None, kind: EdgeKind = EdgeKind.LOWER) -> Node:
         if parent is not None:
-            node.birth = Birth(((parent.id, kind),), self.rewriter.pass_name, self.rule)
+            node.creation = Creation(((parent.id, kind),), self.rewriter.pass_name, self.rule)
             node.origin = parent.origin
         self.new[node.id] = node
         return node

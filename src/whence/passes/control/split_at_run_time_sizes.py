@@ -27,7 +27,7 @@ from whence.graph.copying import copy_node
 from whence.graph.display_name import display_name
 from whence.graph.guards import guards_of_nodes
 from whence.graph.maker import Maker
-from whence.graph.node import Birth
+from whence.graph.node import Creation
 from whence.graph.state import BOUNDARY
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
@@ -246,7 +246,7 @@ def _body(
     for node in nodes:
         inputs = [None if ref is None else inner[ref] for ref in node.inputs]
         copy = copy_node(node, body.new_id(), inputs)
-        copy.birth = Birth(((node.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
+        copy.creation = Creation(((node.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
         copies.append(body.append(copy))
         for index in range(len(node.outputs)):
             inner[node.ref(index)] = copy.ref(index)

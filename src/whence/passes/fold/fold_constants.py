@@ -32,7 +32,7 @@ from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import Change, contradict
 from whence.graph.iterations import captures
-from whence.graph.node import Birth
+from whence.graph.node import Creation
 from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
 from whence.ops.definition import Call, OpClass, Pattern, Value
@@ -236,7 +236,9 @@ class ConstantFolder:
 
 def _sink(body: Graph, entry: Node, producer: Node, pass_name: str) -> None:
     assert producer.value is not None
-    birth = Birth(((producer.id, EdgeKind.COPY),), pass_name, _CAPTURE) if producer.origin else None
+    creation = (
+        Creation(((producer.id, EdgeKind.COPY),), pass_name, _CAPTURE) if producer.origin else None
+    )
     constant = Node(
         body.new_id(),
         "Const",
@@ -245,7 +247,7 @@ def _sink(body: Graph, entry: Node, producer: Node, pass_name: str) -> None:
         name=producer.name,
         origin=producer.origin,
         value=producer.value,
-        birth=birth,
+        creation=creation,
     )
     Change(
         body, pass_name, _CAPTURE, consts=[constant], redirects={entry.ref(): constant.ref()}

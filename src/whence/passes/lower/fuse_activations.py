@@ -71,7 +71,7 @@ class FuseActivations(RulePass):
         edit = rewriter.edit(
             *consts_with_origin(graph, absorbed),
             *plan.matched,
-            rule=f"{'·'.join(plan.story)} = {plan.op}",
+            rule=f"{'·'.join(plan.composition)} = {plan.op}",
         )
         made = edit.node(plan.op, plan.inputs, plan.attrs, plan.last.outputs, name=node.name)
         edit.finish(plan.last, made)
@@ -89,7 +89,7 @@ class _Plan:
     """The matched node whose result the supernode computes so far."""
 
     @property
-    def story(self) -> list[str]:
+    def composition(self) -> list[str]:
         """The operators in the order in which they apply, as mathematicians write them: the first
         on the right.
         """

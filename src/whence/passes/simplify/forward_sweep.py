@@ -26,7 +26,7 @@ from whence.provenance import Reason
 from whence.types import ValueType
 
 
-class _Farewell(NamedTuple):
+class _Removal(NamedTuple):
     node: Node
     reason: Reason
     into: int | None
@@ -39,8 +39,8 @@ class ForwardSweep:
         self.graph = rewriter.graph
         self._rewriter = rewriter
         self._stands_for: dict[int, Sequence[Ref | None]] = {}
-        self._leaving: dict[str, list[_Farewell]] = {}
-        self._spares: list[tuple[str, _Farewell]] = []
+        self._leaving: dict[str, list[_Removal]] = {}
+        self._spares: list[tuple[str, _Removal]] = []
 
     def __iter__(self) -> Iterator[Node]:
         table = self._stands_for
@@ -74,12 +74,12 @@ class ForwardSweep:
             self._learn(value, was)
         self._stands_for[node.id] = values
         into = next((value.node for value in values if value is not None), None)
-        self._leaving.setdefault(rule, []).append(_Farewell(node, reason, into))
+        self._leaving.setdefault(rule, []).append(_Removal(node, reason, into))
         return True
 
     def spare(self, node: Node, *, reason: Reason, rule: str, into: int | None) -> None:
         """`node` leaves as well if by the end nobody reads it any more."""
-        self._spares.append((rule, _Farewell(node, reason, into)))
+        self._spares.append((rule, _Removal(node, reason, into)))
 
     def finish(self) -> None:
         """Take out what was replaced, and the spares without readers, leaving tombstones."""
@@ -88,7 +88,7 @@ class ForwardSweep:
             self._take_out(rule, leaving)
         # A node that only removed nodes read is removed, too.
         for rule, spares in itertools.groupby(reversed(self._spares), key=lambda each: each[0]):
-            unread: dict[int, _Farewell] = {}
+            unread: dict[int, _Removal] = {}
             for _, spare in spares:
                 node = spare.node
                 if (
@@ -101,7 +101,7 @@ class ForwardSweep:
             if unread:
                 self._take_out(rule, list(unread.values()))
 
-    def _take_out(self, rule: str, leaving: Sequence[_Farewell]) -> None:
+    def _take_out(self, rule: str, leaving: Sequence[_Removal]) -> None:
         nodes = [item.node for item in leaving]
         tombstones = {item.node.id: (item.reason, item.into) for item in leaving}
         Change(
