@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.passes.rewriting import only
-from whence.graph import Node, Rewriter
+from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import GraphBuilder
 from whence.ops.registry import evaluate
 from whence.passes.fold import fold_constants
@@ -84,6 +84,28 @@ def test_every_node_is_evaluated_at_most_once(monkeypatch) -> None:
     # Each constant carries one operator only: the sets do not grow along the chain.
     assert only(graph, "Const").origin == {500}
     assert len(graph.ledger.edges) == 500
+
+
+def test_readers_of_many_outputs_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 300
+    build = GraphBuilder()
+    parts = build.op(
+        "Split", build.const(np.arange(count, dtype=np.float32)), num_outputs=count, n_outputs=count
+    )
+    build.output("y", build.op("Sum", *(build.op("Sin", parts[at]) for at in range(count))))
+    graph = build.finish()
+    seen, consumers = 0, Graph.consumers
+
+    def counting(self: Graph, node: Node) -> list[Node]:
+        nonlocal seen
+        found = consumers(self, node)
+        seen += len(found)
+        return found
+
+    monkeypatch.setattr(Graph, "consumers", counting)
+    run_passes(graph, [FoldConstants()])
+    assert numbers(only(graph, "Const"))
+    assert seen <= 10 * count
 
 
 def test_weights_that_integer_arithmetic_left_are_dequantised_when_asked() -> None:

@@ -151,8 +151,9 @@ class ConstantFolder:
         return True
 
     def _used(self, node: Node) -> list[int]:
-        """Which of the outputs somebody reads."""
-        return [index for index in range(len(node.outputs)) if self.graph.uses(node.ref(index))]
+        """Which of the outputs somebody reads; each reader is looked at once."""
+        refs = (ref for user in self.graph.consumers(node) for ref in user.inputs)
+        return sorted({ref.index for ref in refs if ref is not None and ref.node == node.id})
 
     def _become(self, node: Node, values: Mapping[int, np.ndarray], rule: str) -> None:
         """Constants in place of the node's outputs."""
