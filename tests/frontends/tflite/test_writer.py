@@ -347,6 +347,32 @@ def test_a_chain_of_quantised_operators_stays_one(tmp_path: Path) -> None:
 # ---- the file itself ----
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs", "written"),
+    [
+        ("Swish", {}, ["LOGISTIC", "MUL"]),
+        ("Swish", {"alpha": 2.0}, ["MUL", "LOGISTIC", "MUL"]),
+        (
+            "Celu",
+            {},
+            ["MAXIMUM", "MINIMUM", "ELU", "MAXIMUM", "EXP", "SUB", "ADD", "MINIMUM", "ADD"],
+        ),
+    ],
+)
+def test_nothing_is_multiplied_by_one(
+    op: str, attrs: dict[str, float], written: list[str], tmp_path: Path
+) -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [2, 5])
+    build.output("y", build.op(op, x, attrs=attrs))
+    graph, path = build.finish(), tmp_path / "out.tflite"
+    save(graph, path)
+    data = path.read_bytes()
+    assert operators(read_records(data)) == written
+    values = np.linspace(-3, 3, 10, dtype=np.float32).reshape(2, 5)
+    np.testing.assert_allclose(read(data).run([values])[0], graph.run([values])[0], atol=1e-6)
+
+
 def test_what_the_format_does_not_have_is_named() -> None:
     graph = built(lambda b, x: b.op("Det", x, name="the determinant"), 3, 3)
     for form, label in (("tflite", "TFLite"), ("circle", "Circle")):

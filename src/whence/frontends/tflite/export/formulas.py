@@ -84,7 +84,25 @@ def _write(call: ExportCall, formula: Application) -> None:
             call.unsupported(f"there is no {part.function.name} in that format")
         return _STEPS[part.function], [tensor(each) for each in part.arguments]
 
+    def number(part: Formula) -> float | None:
+        if isinstance(part, Parameter):
+            return call.number(part.name, part.default)
+        return part.value if isinstance(part, FormulaNumber) else None
+
+    def without_ones(part: Formula) -> Formula:
+        """1 · x = x / 1 = x: attributes that scale are 1 in most models."""
+        while isinstance(part, Application) and part.function in (Function.MUL, Function.DIV):
+            left, right = part.arguments
+            if number(right) == 1:
+                part = left
+            elif number(left) == 1 and part.function is Function.MUL:
+                part = right
+            else:
+                break
+        return part
+
     def tensor(part: Formula) -> int:
+        part, value = without_ones(part), number(part)
         if isinstance(part, Application):
             if part not in made:
                 result = truth if part.function in _TRUTHS else kind
@@ -92,9 +110,7 @@ def _write(call: ExportCall, formula: Application) -> None:
             return made[part]
         if isinstance(part, FormulaOperand):
             return call.input(part.index)
-        if isinstance(part, Parameter):
-            return call.scalar(call.number(part.name, part.default), kind)
-        assert isinstance(part, FormulaNumber)
-        return call.scalar(part.value, kind)
+        assert value is not None
+        return call.scalar(value, kind)
 
     call.emit(*operator(formula))
