@@ -155,3 +155,13 @@ def test_work_grows_as_the_graph_does(
         work.append((looked_at, report.changes))
     for small, large in zip(*work, strict=True):
         assert large <= 5 * small
+
+
+def test_a_pad_of_no_axes_stays_where_it_is() -> None:
+    build = GraphBuilder()
+    nothing = build.const(np.array([], np.int64))
+    transposed = build.op("Transpose", build.input("x", DType.F32, [3, 4]), perm=(1, 0))
+    padded = build.op("Pad", transposed, nothing, None, nothing)
+    build.output("y", build.op("Transpose", padded, perm=(1, 0)))
+    graph = build.finish()
+    assert run_passes(graph, [SinkTransposes()])[0].changes == 0

@@ -158,9 +158,10 @@ def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
 
 def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     pads = padding_of(graph, node, len(perm))
-    if not pads:
-        return None
     listed = const_ints(graph, node.operand("axes"))
+    # A list of no axes pads nothing, and goes.
+    if not pads or listed == ():
+        return None
     axes = range(len(perm)) if listed is None else listed
     moved = sorted((perm[axis], *pads[axis]) for axis in axes)
     new_axes, begins, ends = zip(*moved, strict=True)
