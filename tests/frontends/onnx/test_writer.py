@@ -4,6 +4,7 @@ inside.
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from whence.api import save
 from whence.compat.hexagon_consts import prepend_shape_only_const
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.onnx.reader import read_onnx
-from whence.frontends.onnx.writer import to_model, write_onnx
+from whence.frontends.onnx.writer import ExternalWeights, to_model, write_onnx
 from whence.frontends.origin_metadata import FOLDED, ORIGIN, SOURCES, TOMBSTONES
 from whence.graph import Check, Graph, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
@@ -323,6 +324,21 @@ def test_large_weights_go_beside_the_model(tmp_path: Path) -> None:
 def test_small_weights_stay_inside(tmp_path: Path) -> None:
     write_onnx(supernodes(), tmp_path / "m.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_no_model_is_written_whose_weights_are_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    close = ExternalWeights.close
+
+    def full(weights: ExternalWeights) -> None:
+        close(weights)
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(ExternalWeights, "close", full)
+    with pytest.raises(WhenceError, match=r"cannot write .*m.onnx': no space left"):
+        write_onnx(supernodes(), tmp_path / "m.onnx", inline_limit=0)
+    assert not (tmp_path / "m.onnx").exists()
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

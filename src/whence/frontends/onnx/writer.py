@@ -68,8 +68,11 @@ def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int 
     beside it, `<name>.data`.
     """
     target = Path(path)
-    with writing(target), closing(ExternalWeights(target, graph, inline_limit)) as weights:
-        target.write_bytes(to_model(graph, weights).SerializeToString())
+    with writing(target):
+        # The file that names the weights comes last: it is there when all of them are.
+        with closing(ExternalWeights(target, graph, inline_limit)) as weights:
+            model = to_model(graph, weights)
+        target.write_bytes(model.SerializeToString())
 
 
 class ExternalWeights:
