@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.kernels.expressions import below
-from whence.kernels.index import Index, Looked, Quotient, Remainder, Var, of
+from whence.kernels.index import Index, LoadedIndex, Quotient, Remainder, Var, of
 from whence.kernels.ir import Fn, Literal, Op, Position
 
 VARIABLES = (Var("i", 5), Var("j", 4), Var("k", 3))
@@ -25,7 +25,7 @@ def value(index: Index, at: Mapping[Var, int]) -> int:
                 total += coefficient * (value(inner, at) // by)
             case Remainder(inner, by):
                 total += coefficient * (value(inner, at) % by)
-            case Looked():
+            case LoadedIndex():
                 raise AssertionError("nothing is looked up here")
     return total
 

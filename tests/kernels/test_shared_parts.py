@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernels.harness import Cases
 from whence.graph.builder import Symbol
-from whence.kernels.index import Index, Looked
+from whence.kernels.index import Index, LoadedIndex
 from whence.kernels.ir import Expr, Fn, Load, Op, walk
 from whence.types import DType
 
@@ -89,7 +89,7 @@ def _deep(length: int, buffer: str = "in0") -> Expr:
     value: Expr = Load(buffer, Index(0), DType.F32)
     for number in range(length):
         if number % 100 == 99:
-            value = Load("in1", Index(0, ((Looked(value, 8), 1),)), DType.F32)
+            value = Load("in1", Index(0, ((LoadedIndex(value, 8), 1),)), DType.F32)
         value = Op(Fn.ADD, (value, value), DType.F32)
     return value
 

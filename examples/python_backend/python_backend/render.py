@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from whence.errors import UnsupportedError
-from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
+from whence.kernels.index import Index, LoadedIndex, Quotient, Remainder, Var
 from whence.kernels.ir import (
     TASK,
     Accumulate,
@@ -119,7 +119,7 @@ def _index(index: Index) -> str:
     return " + ".join([*terms, str(index.const)])
 
 
-def _atom(atom: Var | Quotient | Remainder | Looked) -> str:
+def _atom(atom: Var | Quotient | Remainder | LoadedIndex) -> str:
     match atom:
         case Var(name, _):
             return name
@@ -127,5 +127,5 @@ def _atom(atom: Var | Quotient | Remainder | Looked) -> str:
             return f"(({_index(of)}) // {by})"
         case Remainder(of, by):
             return f"(({_index(of)}) % {by})"
-        case Looked(value, _):
+        case LoadedIndex(value, _):
             return f"int({_expression(value)})"

@@ -142,7 +142,7 @@ class ExpressionWriter:
                 return f"w_{name}({', '.join(given)})"
             case ir.Load(_, index, _, _) | ir.Position(index, _) | ir.LookupTable(_, index, _):
                 texts = {}
-                for part in ir.looked(index):
+                for part in ir.loaded_values(index):
                     texts[part] = yield self._text(part, parts, names, conditional=conditional)
                 return self._at(expr, c_index(index, texts.__getitem__))
             case ir.Op(ir.Fn.SELECT, (condition, then, otherwise), _, 1):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from whence.errors import UnsupportedError
 from whence.extent import Relation, decide, is_symbolic, surely_equal
-from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
+from whence.kernels.index import Index, LoadedIndex, Quotient, Remainder, Var
 from whence.kernels.ir import (
     LIBRARY_FUNCTIONS,
     OWN_FUNCTIONS,
@@ -133,7 +133,9 @@ def c_index(index: Index, value: Callable[[Expr], str] | None = None) -> str:
     return " + ".join(parts)
 
 
-def _atom(atom: Var | Quotient | Remainder | Looked, value: Callable[[Expr], str] | None) -> str:
+def _atom(
+    atom: Var | Quotient | Remainder | LoadedIndex, value: Callable[[Expr], str] | None
+) -> str:
     match atom:
         case Var(name, _):
             return name
@@ -143,7 +145,7 @@ def _atom(atom: Var | Quotient | Remainder | Looked, value: Callable[[Expr], str
         case Remainder(of, by):
             inner = c_index(of, value)
             return f"(({inner}) % {by})" if _is_natural(of) else f"w_floormod({inner}, {by})"
-        case Looked(expr, _):
+        case LoadedIndex(expr, _):
             if value is None:
                 raise UnsupportedError("an index from data cannot be stored to")
             return f"({value(expr)})"

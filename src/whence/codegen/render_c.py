@@ -285,8 +285,10 @@ class CWriter(ExpressionWriter):
             self.line(line)
 
     def barrier(self, barrier: ir.Barrier) -> None:
-        if barrier.of is not ir.Meeting.WORKERS:
-            raise UnsupportedError(f"work items of a {barrier.of.value} do not wait for each other")
+        if barrier.scope is not ir.BarrierScope.WORKERS:
+            raise UnsupportedError(
+                f"work items of a {barrier.scope.value} do not wait for each other"
+            )
         self.line(f"{GANG}->meet({GANG});")
 
     def tables(self) -> list[str]:

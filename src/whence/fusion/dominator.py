@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from whence.fusion.explain import miss, plain_miss, shared_miss
 from whence.fusion.groups import Decision, FusibleGroups, MissedFusion, MissReason, make_groups
-from whence.fusion.partition import Blame, GroupLimits, Partition
+from whence.fusion.partition import FusionFailure, GroupLimits, Partition
 from whence.fusion.patterns import loop_pattern
 from whence.fusion.postdominators import NO_PARENT, PostDominators, post_dominators
 from whence.fusion.recompute import divide
@@ -41,7 +41,7 @@ def find_dominator_groups(graph: Graph, limits: GroupLimits | None = None) -> Fu
     fuser = _Fuser(wiring, post_dominators(wiring), limits)
     fuser.run(0)
     fuser.run(1)
-    if any(blame.reason is MissReason.SEVERAL_OUTPUTS for blame in fuser.blame.values()):
+    if any(failure.reason is MissReason.SEVERAL_OUTPUTS for failure in fuser.failures.values()):
         # An operator with several outputs may have joined what follows it meanwhile.
         fuser.run(1)
     parts, cut = divide(wiring, fuser.parts(), limits)
@@ -49,7 +49,7 @@ def find_dominator_groups(graph: Graph, limits: GroupLimits | None = None) -> Fu
     partition = Partition(wiring, absorb_views(wiring, parts))
     unshared = join_sharing_groups(partition, limits)
     missed = [
-        _explain(partition, position, reader, cut, split, unshared, fuser.blame)
+        _explain(partition, position, reader, cut, split, unshared, fuser.failures)
         for position in range(len(wiring))
         for reader in wiring.readers[position]
         if partition.group_of[position] != partition.group_of[reader]
@@ -96,7 +96,7 @@ class _Fuser:
         self.wiring = wiring
         self.tree = tree
         self.limits = limits
-        self.blame: dict[int, Blame] = {}
+        self.failures: dict[int, FusionFailure] = {}
         """By position of the exit that could not join its post-dominator for a reason that the
         patterns do not show.
         """
@@ -121,10 +121,10 @@ class _Fuser:
                 or self._find(sink) == group
             ):
                 continue
-            blame = self.blame.pop(node, None)
-            if blame is not None and blame.reason is MissReason.DEPTH_LIMIT:
+            failure = self.failures.pop(node, None)
+            if failure is not None and failure.reason is MissReason.DEPTH_LIMIT:
                 # Groups only grow.
-                self.blame[node] = blame
+                self.failures[node] = failure
             else:
                 self._try_join(node, sink, phase)
 
@@ -143,11 +143,11 @@ class _Fuser:
         ):
             return
         if len(self.wiring.nodes[target].outputs) > 1:
-            self.blame[node] = Blame(MissReason.SEVERAL_OUTPUTS, target)
+            self.failures[node] = FusionFailure(MissReason.SEVERAL_OUTPUTS, target)
             return
         region = self._between(node, sink, source, target)
-        if isinstance(region, Blame):
-            self.blame[node] = region
+        if isinstance(region, FusionFailure):
+            self.failures[node] = region
         elif region is not None and may_join(
             self._pattern[source], route, region.pattern, self._pattern[target], phase
         ):
@@ -155,11 +155,13 @@ class _Fuser:
                 self._merge(group, target)
             self._merge(source, target)
 
-    def _between(self, node: int, sink: int, source: int, target: int) -> _Region | Blame | None:
+    def _between(
+        self, node: int, sink: int, source: int, target: int
+    ) -> _Region | FusionFailure | None:
         """The groups on the paths from `node` to `sink`, or why there are too many; `None` as soon
         as one cannot be fused at all.
         """
-        too_deep = Blame(MissReason.DEPTH_LIMIT, count=self.limits.max_depth)
+        too_deep = FusionFailure(MissReason.DEPTH_LIMIT, count=self.limits.max_depth)
         size = self._size[source] + self._size[target]
         if max(size, self.tree.length[node]) > self.limits.max_depth:
             return too_deep
@@ -227,8 +229,8 @@ def _explain(
     consumer: int,
     cut: set[int],
     split: set[int],
-    unshared: dict[tuple[int, int], Blame],
-    blame: dict[int, Blame],
+    unshared: dict[tuple[int, int], FusionFailure],
+    failures: dict[int, FusionFailure],
 ) -> MissedFusion:
     wiring = partition.wiring
     plain = plain_miss(wiring, producer, consumer)
@@ -242,17 +244,17 @@ def _explain(
         return miss(wiring, producer, consumer, MissReason.IN_PLACE)
     if producer in cut:
         return miss(wiring, producer, consumer, MissReason.RECOMPUTED)
-    for found in (unshared.get((producer, consumer)), blame.get(producer)):
+    for found in (unshared.get((producer, consumer)), failures.get(producer)):
         if found is not None:
             return miss(
-                wiring, producer, consumer, found.reason, blamed=found.at, count=found.count
+                wiring, producer, consumer, found.reason, failed_at=found.at, count=found.count
             )
     if (
         ours.anchor is not None
         and theirs.anchor is not None
         and wiring.readers[producer][consumer] is Pattern.ELEMWISE
     ):
-        return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, blamed=theirs.anchor)
+        return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, failed_at=theirs.anchor)
     shared = None
     if len(wiring.readers[producer]) > 1 or wiring.is_output[producer]:
         shared = shared_miss(wiring, producer, consumer)
@@ -260,5 +262,5 @@ def _explain(
         return shared
     for anchor in (ours.anchor, theirs.anchor):
         if anchor is not None:
-            return miss(wiring, producer, consumer, MissReason.NOT_ELEMENTWISE, blamed=anchor)
+            return miss(wiring, producer, consumer, MissReason.NOT_ELEMENTWISE, failed_at=anchor)
     return miss(wiring, producer, consumer, MissReason.PATTERN)

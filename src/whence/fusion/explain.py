@@ -16,17 +16,17 @@ from whence.passes.operands import same_shape
 _SENTENCES: Mapping[MissReason, str] = {
     MissReason.OPAQUE_PRODUCER: "producer is opaque ({producer})",
     MissReason.OPAQUE_CONSUMER: "consumer is opaque ({consumer})",
-    MissReason.NOT_STATIC: "{blamed} has a shape or a parameter that is known only at run time",
-    MissReason.NOT_NUMBERS: "{blamed} works on values that are not tensors of numbers",
+    MissReason.NOT_STATIC: "{failed_at} has a shape or a parameter that is known only at run time",
+    MissReason.NOT_NUMBERS: "{failed_at} works on values that are not tensors of numbers",
     MissReason.STORED_INPUTS: "{consumer} reads its inputs many times, so they are stored first",
     MissReason.REDUCTION: "reduction cannot fuse forward ({producer})",
-    MissReason.SECOND_ANCHOR: "group already has an anchor ({blamed})",
+    MissReason.SECOND_ANCHOR: "group already has an anchor ({failed_at})",
     MissReason.NOT_ELEMENTWISE: (
-        "{consumer} does not take the result of the group's anchor ({blamed}) element by element"
+        "{consumer} does not take the result of the group's anchor ({failed_at}) element by element"
     ),
     MissReason.SEVERAL_CONSUMERS: "output has {count} consumers",
     MissReason.GRAPH_OUTPUT: "output is an output of the model, with {count} consumers beside",
-    MissReason.SEVERAL_OUTPUTS: "{blamed} has several outputs, and cannot be the end of a group",
+    MissReason.SEVERAL_OUTPUTS: "{failed_at} has several outputs, and cannot be the end of a group",
     MissReason.RECOMPUTED: (
         "{producer} would be computed many times over, for every element of {consumer}"
     ),
@@ -54,17 +54,17 @@ def miss(
     consumer: int,
     reason: MissReason,
     *,
-    blamed: int | None = None,
+    failed_at: int | None = None,
     count: int = 0,
 ) -> MissedFusion:
-    """The record of an edge between two positions. `blamed` is the operator at which it failed,
+    """The record of an edge between two positions. `failed_at` is the operator at which it failed,
     when that is not plain from the reason.
     """
     nodes = wiring.nodes
     text = _SENTENCES[reason].format(
         producer=escape(nodes[producer].op),
         consumer=escape(nodes[consumer].op),
-        blamed=escape(nodes[producer if blamed is None else blamed].op),
+        failed_at=escape(nodes[producer if failed_at is None else failed_at].op),
         count=count,
     )
     return MissedFusion(nodes[producer].id, nodes[consumer].id, reason, text)
@@ -72,11 +72,13 @@ def miss(
 
 def plain_miss(wiring: Wiring, producer: int, consumer: int) -> MissedFusion | None:
     """A reason that lies in the two operators themselves, whatever is around them."""
-    for blamed in (producer, consumer):
-        if wiring.patterns[blamed] is Pattern.OPAQUE:
-            here = opaque_here(wiring.nodes[blamed])
-            alone = MissReason.OPAQUE_PRODUCER if blamed == producer else MissReason.OPAQUE_CONSUMER
-            return miss(wiring, producer, consumer, here or alone, blamed=blamed)
+    for failed_at in (producer, consumer):
+        if wiring.patterns[failed_at] is Pattern.OPAQUE:
+            here = opaque_here(wiring.nodes[failed_at])
+            alone = (
+                MissReason.OPAQUE_PRODUCER if failed_at == producer else MissReason.OPAQUE_CONSUMER
+            )
+            return miss(wiring, producer, consumer, here or alone, failed_at=failed_at)
     if wiring.patterns[consumer] is Pattern.OUT_ELEMWISE_FUSABLE:
         return miss(wiring, producer, consumer, MissReason.STORED_INPUTS)
     return None
@@ -121,6 +123,6 @@ def nnvm_miss(
             same_shape(kind, wiring.nodes[consumer].type) for kind in wiring.nodes[producer].outputs
         )
         if other is not None and fits and wiring.patterns[consumer] <= Pattern.BROADCAST:
-            return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, blamed=other)
-        return miss(wiring, producer, consumer, MissReason.NOT_ELEMENTWISE, blamed=producer)
+            return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, failed_at=other)
+        return miss(wiring, producer, consumer, MissReason.NOT_ELEMENTWISE, failed_at=producer)
     return miss(wiring, producer, consumer, MissReason.PATTERN)

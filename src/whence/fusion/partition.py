@@ -47,7 +47,7 @@ class FusionGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class FusionFailure:
     """Why an attempt failed, and at which operator."""
 
     reason: MissReason

@@ -15,27 +15,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from whence.fusion.groups import MissReason
-from whence.fusion.partition import Blame, GroupLimits, Partition
+from whence.fusion.partition import FusionFailure, GroupLimits, Partition
 from whence.ops.definition import Pattern
 
 _ANCHORED = Pattern.OUT_ELEMWISE_FUSABLE
 
 
-def join_sharing_groups(partition: Partition, limits: GroupLimits) -> dict[tuple[int, int], Blame]:
+def join_sharing_groups(
+    partition: Partition, limits: GroupLimits
+) -> dict[tuple[int, int], FusionFailure]:
     """Join what may be joined. Returns, by (producer, consumer) position, why others were left,
     where patterns and consumers do not show it.
     """
     joiner = _Joiner(partition, limits)
-    left: dict[tuple[int, int], Blame] = {}
+    left: dict[tuple[int, int], FusionFailure] = {}
     for producer, readers in enumerate(partition.wiring.readers):
         for consumer, pattern in readers.items():
             if (
                 pattern is Pattern.ELEMWISE
                 and partition.group_of[producer] != partition.group_of[consumer]
             ):
-                blame = joiner.try_join(producer, consumer)
-                if blame is not None:
-                    left[producer, consumer] = blame
+                failure = joiner.try_join(producer, consumer)
+                if failure is not None:
+                    left[producer, consumer] = failure
     return left
 
 
@@ -78,7 +80,7 @@ class _Joiner:
             )
             self.level[member] = in_step and len(wiring.nodes[member].outputs) == 1
 
-    def try_join(self, producer: int, consumer: int) -> Blame | None:
+    def try_join(self, producer: int, consumer: int) -> FusionFailure | None:
         """Join the groups of the two, or say why not where patterns and consumers alone do not show
         it.
         """
@@ -90,15 +92,15 @@ class _Joiner:
             # wait for it.
             return None
         if ours.pattern is _ANCHORED and theirs.pattern is _ANCHORED:
-            return Blame(MissReason.SECOND_ANCHOR, theirs.anchor)
+            return FusionFailure(MissReason.SECOND_ANCHOR, theirs.anchor)
         if not (
             self.level[producer] and self.level[consumer] and _fit(ours.pattern, theirs.pattern)
         ):
             return None
         if len(ours.members) + len(theirs.members) > limits.max_depth:
-            return Blame(MissReason.DEPTH_LIMIT, count=limits.max_depth)
+            return FusionFailure(MissReason.DEPTH_LIMIT, count=limits.max_depth)
         if len(ours.exits) + len(theirs.exits) > limits.max_outputs:
-            return Blame(MissReason.OUTPUT_LIMIT, count=limits.max_outputs)
+            return FusionFailure(MissReason.OUTPUT_LIMIT, count=limits.max_outputs)
         if not self._all_in_step(early, late):
             return None
         return self._join(early, late)
@@ -115,20 +117,20 @@ class _Joiner:
 
     # ---- the order ----
 
-    def _join(self, early: int, late: int) -> Blame | None:
+    def _join(self, early: int, late: int) -> FusionFailure | None:
         order, low, high = self.order, self.order[early], self.order[late]
         before = self._reach(late, early, self._predecessors, lambda place: place > low)
         if before is MissReason.CYCLE:
-            return Blame(before)
+            return FusionFailure(before)
         if not before:
             # Nothing between the two is needed, so both can run where the first stands.
             self._merge(early, late, low)
             return None
         after = self._reach(early, late, self._successors, lambda place: place < high)
         if isinstance(after, MissReason):
-            return Blame(after)
+            return FusionFailure(after)
         if isinstance(before, MissReason) and after:
-            return Blame(before)
+            return FusionFailure(before)
         if not isinstance(before, MissReason) and after:
             # What must come first moves to the front of the places they all hold, what must come
             # after to their end.

@@ -31,7 +31,7 @@ from whence.kernels.cost import chunk_size
 from whence.kernels.elements import Elements, Indices
 from whence.kernels.expressions import apply, below, both, cast, position, select
 from whence.kernels.group import Group
-from whence.kernels.index import Index, Looked, Var, of, strided, unravel
+from whence.kernels.index import Index, LoadedIndex, Var, of, strided, unravel
 from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Store
 from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.rules.elementwise import add, div, mul, sub
@@ -202,7 +202,7 @@ def _score(
         if is_short:
             # What lies behind the mask's end is never used, and not read either.
             last = Literal(extent - 1, DType.I64)
-            at = of(Looked(apply(Fn.MIN, position(key), last), extent))
+            at = of(LoadedIndex(apply(Fn.MIN, position(key), last), extent))
         value = elements.broadcast(mask, (*index[:-1], at))
         # The last dimension does not broadcast: keys that the mask does not reach are hidden.
         covered = below(key, extent) if is_short else Literal(True, DType.BOOL)

@@ -81,7 +81,7 @@ class Remainder(_Division):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Looked:
+class LoadedIndex:
     """An index computed from data, such as the row a gather reads. `0 <= value < extent` is the
     lowering's promise.
     """
@@ -91,7 +91,7 @@ class Looked:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Looked)
+            isinstance(other, LoadedIndex)
             and surely_equal(self.extent, other.extent)
             and self.value == other.value
         )
@@ -100,7 +100,7 @@ class Looked:
         return hash((self.value, self.extent))
 
 
-Atom: TypeAlias = Var | Quotient | Remainder | Looked
+Atom: TypeAlias = Var | Quotient | Remainder | LoadedIndex
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,7 +266,7 @@ def _sort_key(term: tuple[Atom, int]) -> tuple[str, str]:
     return type(atom).__name__, atom.name if isinstance(atom, Var) else _text(atom)
 
 
-def _text(atom: Quotient | Remainder | Looked) -> str:
+def _text(atom: Quotient | Remainder | LoadedIndex) -> str:
     """What an atom is, the same in every run: written out, unless what it looks up is long."""
     size = _size(atom)
     return repr(atom) if size <= _LONG else f"{type(atom).__name__} of {size} parts"
@@ -274,13 +274,13 @@ def _text(atom: Quotient | Remainder | Looked) -> str:
 
 def _size(atom: Atom) -> int:
     """How many parts the expressions have that are looked up, as trees."""
-    if isinstance(atom, Looked):
+    if isinstance(atom, LoadedIndex):
         return atom.value.size
     return 0 if isinstance(atom, Var) else sum(_size(part) for part, _ in atom.of.terms)
 
 
 def _bounds(atom: Atom) -> tuple[int, int]:
-    if isinstance(atom, Var | Looked):
+    if isinstance(atom, Var | LoadedIndex):
         # Where a loop of open length runs at all, it has at least one iteration.
         last = atom.extent - 1
         return 0, last if is_symbolic(last) else max(last, 0)
@@ -304,7 +304,7 @@ def _bounds(atom: Atom) -> tuple[int, int]:
 def _depends(atom: Atom, var: Var) -> bool:
     if isinstance(atom, Var):
         return atom == var
-    if isinstance(atom, Looked):
+    if isinstance(atom, LoadedIndex):
         return var in atom.value.variables()
     return atom.of.depends_on(var)
 

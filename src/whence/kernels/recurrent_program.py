@@ -16,11 +16,11 @@ from whence.kernels.ir import (
     SCRATCH,
     SHARED,
     Barrier,
+    BarrierScope,
     Count,
     Counter,
     Expr,
     Kernel,
-    Meeting,
     Splat,
     Stmt,
     Swap,
@@ -77,7 +77,7 @@ def _layer(
     if it.gang:
         with build.when(panels[0].equals(0)):
             _start(build, layer)
-        build.add(Barrier(Meeting.WORKERS))
+        build.add(Barrier(BarrierScope.WORKERS))
     else:
         _start(build, layer)
     backwards = direction if it.reverse == (False, True) else count(int(it.reverse[0]))
@@ -245,7 +245,7 @@ def _phases(
             panel = build.count("panel", chosen((s % 2).equals(1), back, order))
             _phase(build, layer, phases, number, panel, t, shares)
         if layer.it.gang:
-            build.add(Barrier(Meeting.WORKERS))
+            build.add(Barrier(BarrierScope.WORKERS))
 
 
 def _phase(

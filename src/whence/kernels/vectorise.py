@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder
-from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
+from whence.kernels.index import Index, LoadedIndex, Quotient, Remainder, Var
 from whence.kernels.ir import Bits, Expr, Fn, Literal, Load, LookUp, Name, Op, Splat, remade, walk
 from whence.types import DType
 
@@ -134,7 +134,7 @@ def moves_with(index: Index, lane: Var) -> bool | None:
 
 def _reads_data(index: Index) -> bool:
     return any(
-        isinstance(atom, Looked)
+        isinstance(atom, LoadedIndex)
         or (isinstance(atom, Quotient | Remainder) and _reads_data(atom.of))
         for atom, _ in index.terms
     )
@@ -147,7 +147,7 @@ def _code(load: Load) -> Expr | None:
     if load.dtype not in (DType.I8, DType.U8) or load.index.const:
         return None
     match load.index.terms:
-        case ((Looked(Op(Fn.SUB, (Op(Fn.CAST, (code,), _), Literal(low))), extent), 1),):
+        case ((LoadedIndex(Op(Fn.SUB, (Op(Fn.CAST, (code,), _), Literal(low))), extent), 1),):
             known = (code.dtype, low) in ((DType.I8, -128), (DType.U8, 0))
             return code if known and extent == _CODES else None
     return None

@@ -194,7 +194,7 @@ class ClWriter(CWriter):
                 self.line(f"const {self.counter} {name} = get_{word}_id({axis});")
 
     def barrier(self, barrier: ir.Barrier) -> None:
-        if barrier.of is not ir.Meeting.GROUP:
+        if barrier.scope is not ir.BarrierScope.GROUP:
             raise UnsupportedError("the groups of a device do not wait for each other")
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
 

@@ -54,6 +54,7 @@ from whence.kernels.ir.statements import Advance as Advance
 from whence.kernels.ir.statements import Array as Array
 from whence.kernels.ir.statements import Assign as Assign
 from whence.kernels.ir.statements import Barrier as Barrier
+from whence.kernels.ir.statements import BarrierScope as BarrierScope
 from whence.kernels.ir.statements import ChoosePointer as ChoosePointer
 from whence.kernels.ir.statements import ConstantArray as ConstantArray
 from whence.kernels.ir.statements import Fill as Fill
@@ -66,7 +67,6 @@ from whence.kernels.ir.statements import LetPointer as LetPointer
 from whence.kernels.ir.statements import LetTable as LetTable
 from whence.kernels.ir.statements import Loop as Loop
 from whence.kernels.ir.statements import LoopKind as LoopKind
-from whence.kernels.ir.statements import Meeting as Meeting
 from whence.kernels.ir.statements import Micro as Micro
 from whence.kernels.ir.statements import MutableVariable as MutableVariable
 from whence.kernels.ir.statements import Prefetch as Prefetch
@@ -96,7 +96,7 @@ from whence.kernels.ir.values import Primitive as Primitive
 from whence.kernels.ir.values import Splat as Splat
 from whence.kernels.ir.values import index_atoms as index_atoms
 from whence.kernels.ir.values import lanewise as lanewise
-from whence.kernels.ir.values import looked as looked
+from whence.kernels.ir.values import loaded_values as loaded_values
 from whence.kernels.ir.values import operands as operands
 from whence.kernels.ir.values import remade as remade
 from whence.kernels.ir.values import replaced as replaced

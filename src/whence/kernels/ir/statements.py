@@ -337,7 +337,7 @@ class Transpose:
     lanes: int
 
 
-class Meeting(enum.StrEnum):
+class BarrierScope(enum.StrEnum):
     GROUP = "group"
     WORKERS = "workers"
 
@@ -346,7 +346,7 @@ class Meeting(enum.StrEnum):
 class Barrier:
     """Nobody goes on before all are here: the work items of a group, or all workers of a kernel."""
 
-    of: Meeting = Meeting.GROUP
+    scope: BarrierScope = BarrierScope.GROUP
 
 
 Stmt: TypeAlias = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from whence.kernels.index import Atom, Index, Looked, Quotient, Remainder, Var, of
+from whence.kernels.index import Atom, Index, LoadedIndex, Quotient, Remainder, Var, of
 from whence.kernels.ir.counts import Count
 from whence.kernels.ir.functions import Fn
 from whence.types import DType
@@ -31,7 +31,7 @@ class _Expression:
         decides, too.
         """
         index = getattr(self, "index", None)
-        return 1 if index is None else 1 + sum(part.size for part in looked(index))
+        return 1 if index is None else 1 + sum(part.size for part in loaded_values(index))
 
     def variables(self) -> set[Var]:
         """The loop variables it depends on."""
@@ -289,7 +289,7 @@ def _same(first: Op, second: Op) -> bool:
                 stack.append((index.terms, other_index.terms))
                 if index.const != other_index.const:
                     return False
-            case Looked(value, extent), Looked(other_value, other_extent):
+            case LoadedIndex(value, extent), LoadedIndex(other_value, other_extent):
                 if extent != other_extent:
                     return False
                 stack.append((value, other_value))
@@ -335,7 +335,7 @@ def operands(part: Expr) -> tuple[Expr, ...]:
         case LookUp():
             return (part.code,)
         case Load() | Position() | LookupTable():
-            return tuple(looked(part.index))
+            return tuple(loaded_values(part.index))
     return ()
 
 
@@ -368,25 +368,25 @@ def _with_operands(part: Expr, done: Mapping[Expr, Expr]) -> Expr:
         case Op(fn, args, dtype, lanes):
             return Op(fn, tuple(done[arg] for arg in args), dtype, lanes)
         case Load(buffer, index, dtype, lanes):
-            return Load(buffer, _with_looked(index, done), dtype, lanes)
+            return Load(buffer, _with_loaded(index, done), dtype, lanes)
         case Position(index, dtype):
-            return Position(_with_looked(index, done), dtype)
+            return Position(_with_loaded(index, done), dtype)
     return part
 
 
-def _with_looked(index: Index, done: Mapping[Expr, Expr]) -> Index:
+def _with_loaded(index: Index, done: Mapping[Expr, Expr]) -> Index:
     total = of(index.const)
     for atom, coefficient in index.terms:
-        if isinstance(atom, Looked):
-            atom = Looked(done[atom.value], atom.extent)
+        if isinstance(atom, LoadedIndex):
+            atom = LoadedIndex(done[atom.value], atom.extent)
         total = total + of(atom) * coefficient
     return total
 
 
-def looked(index: Index) -> Iterator[Expr]:
+def loaded_values(index: Index) -> Iterator[Expr]:
     """The expressions whose values are part of the index."""
     for atom, _ in index.terms:
-        if isinstance(atom, Looked):
+        if isinstance(atom, LoadedIndex):
             yield atom.value
         elif isinstance(atom, Quotient | Remainder):
-            yield from looked(atom.of)
+            yield from loaded_values(atom.of)

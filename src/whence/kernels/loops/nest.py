@@ -32,7 +32,7 @@ from whence.kernels.ir import (
     walk,
 )
 from whence.kernels.loops.axis_tables import AxisTables
-from whence.kernels.loops.pieces import OutputBox, pieces, seams
+from whence.kernels.loops.pieces import OutputBox, breakpoints, pieces
 from whence.kernels.loops.transpose import SIDE, SquareTranspose, runs_along, strided_loads
 
 # Work items to aim for: enough for every thread to have several, few enough that none is tiny.
@@ -436,8 +436,8 @@ def _cuts(values: Sequence[Expr], var: Var) -> Iterator[int]:
     or a quotient of it and a number is one more.
     """
     for part in walk(*values):
-        for seam, place in seams(part):
-            if seam == var and 0 < place < var.extent:
+        for variable, place in breakpoints(part):
+            if variable == var and 0 < place < var.extent:
                 yield place
     for atom in index_atoms(*values):
         if isinstance(atom, Quotient | Remainder) and atom.of.variables() == {var}:

@@ -1,5 +1,5 @@
-"""An output cut into boxes at the seams of what it is made of: of a concatenation, of a padding. In
-each, no element asks which side of a seam it is on.
+"""An output cut into boxes where what it is made of changes: a concatenation, a padding. In
+each, no element asks which part it is in.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OutputBox:
 
 
 def pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[OutputBox]:
-    """The output cut at its seams."""
+    """The output cut at its breakpoints."""
     if 0 in shape:
         return
     axes = [Var(f"a{axis}", extent) for axis, extent in enumerate(shape)]
@@ -38,7 +38,7 @@ def pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[
     cuts = {axis: [0, axis.extent] for axis in axes}
     elements = group.elements()
     for part in walk(*(elements.value(ref, index) for ref in refs)):
-        for axis, place in seams(part):
+        for axis, place in breakpoints(part):
             if axis in cuts:
                 _cut(cuts[axis], place)
     # Too many pieces: give up the axes with the most, from the outside in.
@@ -60,9 +60,9 @@ def _cut(places: list[int], place: int) -> None:
             return
 
 
-def seams(part: Expr) -> Iterator[tuple[Var, int]]:
+def breakpoints(part: Expr) -> Iterator[tuple[Var, int]]:
     """The variable and the values of it at which a comparison of an index with a number changes its
-    answer. Where channels lie in blocks, a seam may lie within a block: that block is a piece.
+    answer. Where channels lie in blocks, a breakpoint may lie within a block: that block is a piece.
     """
     match part:
         case Op(Fn.LT, (Position(index), Literal(limit))):

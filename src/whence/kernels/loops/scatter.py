@@ -14,7 +14,7 @@ from whence.extent import is_symbolic, same_shape
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, load, position, select
-from whence.kernels.index import Index, Looked, Var, of, ravel, unravel
+from whence.kernels.index import Index, LoadedIndex, Var, of, ravel, unravel
 from whence.kernels.ir import (
     TASK,
     Expr,
@@ -202,7 +202,9 @@ def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indice
     # A negative length is none, as one beyond the axis.
     at = select(apply(Fn.LT, length, position(of(0))), position(of(extent)), at)
     safe = apply(Fn.CHECKED, at, position(of(extent)))
-    return read_at(elements, data, (*index[:time], of(Looked(safe, extent)), *index[time + 1 :]))
+    return read_at(
+        elements, data, (*index[:time], of(LoadedIndex(safe, extent)), *index[time + 1 :])
+    )
 
 
 RULES: Mapping[str, Rule] = {"GatherND": _gather_nd, "ReverseSequence": _reverse_sequence}

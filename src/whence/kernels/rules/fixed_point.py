@@ -10,7 +10,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose
-from whence.kernels.index import Looked, of
+from whence.kernels.index import LoadedIndex, of
 from whence.kernels.ir import Expr, Fn, Literal
 from whence.kernels.rules.elementwise import add, mul, sub
 from whence.ops.attributes import get_str
@@ -78,7 +78,7 @@ def _look_up(elements: Elements, node: Node, output: int, index: Indices) -> Exp
     x, table = node.first_input, node.required("table")
     low, high = integer_range(elements.dtype(x))
     place = sub(cast(elements.value(x, index), DType.I64), Literal(low, DType.I64))
-    return elements.value(table, (of(Looked(place, high - low + 1)),))
+    return elements.value(table, (of(LoadedIndex(place, high - low + 1)),))
 
 
 RULES: Mapping[str, Rule] = {"FixedPointScale": _fixed_point_scale, "LookUp": _look_up}

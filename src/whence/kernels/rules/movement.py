@@ -12,8 +12,8 @@ from whence.extent import Relation, decide, larger, smaller, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import all_of, apply, below, cast, position, select, within
-from whence.kernels.index import Index, Looked, of, ravel, unravel
-from whence.kernels.ir import Expr, Fn, Literal, Op, looked, walk
+from whence.kernels.index import Index, LoadedIndex, of, ravel, unravel
+from whence.kernels.ir import Expr, Fn, Literal, Op, loaded_values, walk
 from whence.ops.attributes import get_int
 from whence.ops.limits import MAX_CONCATENATED
 from whence.types import DType
@@ -155,7 +155,7 @@ def _reflected(place: Index, extent: int, mode: str, node: Node) -> Index:
         value = apply(Fn.SUB, last, apply(Fn.ABS, apply(Fn.SUB, last, mirrored)))
     else:
         raise UnsupportedError(f"Pad '{node.name}': mode {mode} by more than the tensor's extent")
-    return of(Looked(value, extent))
+    return of(LoadedIndex(value, extent))
 
 
 def _tile(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -175,7 +175,7 @@ def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Inde
     at = cast(elements.value(ref, index), DType.I64)
     if isinstance(at, Literal):
         return of(int(at.value) % extent)
-    return of(Looked(apply(Fn.CHECKED, at, Literal(extent, DType.I64)), extent))
+    return of(LoadedIndex(apply(Fn.CHECKED, at, Literal(extent, DType.I64)), extent))
 
 
 def read_at(elements: Elements, data: Ref, index: Indices) -> Expr:
@@ -185,7 +185,7 @@ def read_at(elements: Elements, data: Ref, index: Indices) -> Expr:
     """
     value = elements.value(data, index)
     found = {part for part in walk(value) if isinstance(part, Op) and part.fn is Fn.CHECKED}
-    for at in (at for place in index for at in looked(place)):
+    for at in (at for place in index for at in loaded_values(place)):
         if isinstance(at, Op) and at.fn is Fn.CHECKED and at not in found:
             value = select(apply(Fn.LT, at, at.args[1]), value, value)
     return value

@@ -12,7 +12,7 @@ import numpy as np
 from whence.extent import is_symbolic, surely_divides, surely_equal
 from whence.graph import Node
 from whence.kernels.expressions import apply, cast, position
-from whence.kernels.index import Index, Looked, of
+from whence.kernels.index import Index, LoadedIndex, of
 from whence.kernels.ir import Expr, Fn, Literal
 from whence.kernels.rules.elementwise import add, div, maximum, minimum, mul, sub
 from whence.ops.attributes import get_int, get_ints, get_str
@@ -98,7 +98,7 @@ class OpenAxis:
         return minimum(maximum(real, Literal(0.0, DType.F32)), _real(self.size - 1))
 
     def _pixel(self, whole: Expr) -> Index:
-        return of(Looked(cast(self._clipped(whole), DType.I64), self.size))
+        return of(LoadedIndex(cast(self._clipped(whole), DType.I64), self.size))
 
 
 def _real(size: int) -> Expr:

@@ -18,7 +18,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import cast, select
-from whence.kernels.index import Index, Looked, of
+from whence.kernels.index import Index, LoadedIndex, of
 from whence.kernels.ir import Expr, Literal, LookupTable
 from whence.kernels.rules.elementwise import add, mul
 from whence.kernels.rules.open_resample import OpenAxis, open_axes
@@ -177,7 +177,7 @@ def _place(tap: _Tap, at: Index, size: int) -> Index:
         return at * tap.step + int(tap.places[0])
     if tap.repeats:
         return at // tap.repeats
-    return of(Looked(cast(_looked_up(tap.places, at), DType.I64), size))
+    return of(LoadedIndex(cast(_looked_up(tap.places, at), DType.I64), size))
 
 
 def _looked_up(values: np.ndarray, at: Index) -> Expr:
