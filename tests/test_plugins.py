@@ -224,6 +224,19 @@ from python_backend.backend import PythonBackend
 class Short(PythonBackend):
     def run(self, instance, inputs, profiler=None): ...
 """
+_STATIC = """
+from python_backend.backend import PythonBackend
+from whence.runtime.profiler import Profiler
+
+class Static(PythonBackend):
+    @staticmethod
+    def adopt(port, value):
+        return value
+
+    @classmethod
+    def profiler(cls):
+        return Profiler()
+"""
 _FAILING = """
 from python_backend.backend import PythonBackend, PythonGenerator
 
@@ -255,6 +268,12 @@ def test_a_backend_with_a_method_that_takes_something_else(site: Path) -> None:
         r" cannot be called like run\(.*, out: .*\) .* unexpected keyword argument 'queue'",
     ):
         whence.Engine("short")
+
+
+@pytest.mark.usefixtures("example")
+def test_a_backend_with_methods_of_the_class(site: Path) -> None:
+    install(site, "static", "[whence.backends]\nstatic = static:Static\n", static=_STATIC)
+    assert whence.Engine("static").kind == "python"
 
 
 @pytest.mark.usefixtures("example")

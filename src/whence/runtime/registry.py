@@ -58,7 +58,9 @@ def _check_signatures(found: type[Backend], plugin: Plugin) -> None:
     from whence.building.backend import Backend
 
     for name, wanted in inspect.getmembers(Backend, inspect.isfunction):
-        given = inspect.signature(wanted).parameters.values()
+        given = list(inspect.signature(wanted).parameters.values())
+        if isinstance(inspect.getattr_static(found, name), staticmethod | classmethod):
+            del given[0]  # `self`
         own = inspect.signature(getattr(found, name))
         try:
             own.bind(
