@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import whence
 from tests.kernels.harness import Cases
 from whence.api import prepare
 from whence.building.build import build
 from whence.errors import ModelError
-from whence.graph.builder import Symbol
+from whence.graph.builder import GraphBuilder, Symbol
 from whence.passes.equivalence import difference
 from whence.runtime.engine import Engine
+from whence.types import DType
 
 
 class DeviceCases(Cases):
@@ -220,3 +222,16 @@ def test_an_index_that_leads_nowhere_is_an_error(engine: Engine) -> None:
     )
     with pytest.raises(ModelError, match="100000"):
         build(cases.build.finish(), engine.backend.generator())
+
+
+@pytest.mark.parametrize(
+    ("shape", "counter"), [((4, 1 << 14), "int"), ((1 << 16, 1 << 16), "int64_t")]
+)
+def test_values_that_are_nowhere_are_counted_too(
+    engine: Engine, shape: tuple[int, int], counter: str
+) -> None:
+    build = GraphBuilder()
+    x = build.op("Abs", build.input("x", DType.F32, [1, 1]))
+    build.output("y", build.op("ReduceSum", build.op("Expand", x, build.const(np.array(shape)))))
+    (unit,) = whence.compile(build.finish(), engine=engine).programs[0].units
+    assert f"for ({counter} r" in unit.source

@@ -18,7 +18,7 @@ from whence.codegen.c_text import OUTSIDE, c_literal, c_literals, c_type, writte
 from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels import ir
-from whence.kernels.index import Var
+from whence.kernels.index import Index, Quotient, Remainder, Var
 from whence.kernels.loops.reduce import highest, lowest
 from whence.types import DType
 
@@ -82,7 +82,7 @@ class ClWriter(CWriter):
     def __init__(self, kernel: ir.Kernel, device: Device) -> None:
         super().__init__(kernel)
         self.device = device
-        self.counter = "int" if all(param.elements < _FAR for param in kernel.params) else "int64_t"
+        self.counter = "int" if _farthest(kernel) < _FAR else "int64_t"
         """The type of an index: devices are much slower at counting in 64 bits."""
         self.geometry: Geometry | None = None
         self.scratch_bytes = 0
@@ -326,6 +326,24 @@ class ClWriter(CWriter):
 
     def table_name(self, number: int) -> str:
         return f"{NAME}_table{number}"
+
+
+def _farthest(kernel: ir.Kernel) -> int:
+    """How far it counts: over what is stored, and over values that are not."""
+    counts = [param.elements for param in kernel.params]
+    counts += [loop.var.extent for loop in _loops(kernel.body)]
+    for part in _expressions(kernel.body):
+        if isinstance(part, ir.Load | ir.Position | ir.LookupTable):
+            counts += _counted(part.index)
+    return max(counts)
+
+
+def _counted(index: Index) -> Iterator[int]:
+    """The largest values that computing an index comes by."""
+    yield index.bounds()[1] + 1
+    for atom, _ in index.terms:
+        if isinstance(atom, Quotient | Remainder):
+            yield from _counted(atom.of)
 
 
 def _loops(body: Sequence[ir.Stmt]) -> Iterator[ir.Loop]:
