@@ -11,12 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from whence.api.files import Dims, Shapes, load, shapes_with
-from whence.api.open_sizes import (
-    CompileOptions,
-    build,
-    explaining_sizes,
-    opened_shapes,
-)
+from whence.api.open_sizes import CompileOptions, build, explaining_sizes, opened_shapes
 from whence.building.build_open import CallShapes, build_open
 from whence.errors import ModelError
 from whence.extent import is_symbolic

@@ -103,10 +103,7 @@ def shapes_with(graph: Graph, dims: Dims, shapes: Shapes | None = None) -> Shape
 
 
 def check_sizes_and_names(
-    shapes: Shapes | None,
-    dims: Dims | None,
-    state: StatePairs | None,
-    only_last: OutputAxes | None,
+    shapes: Shapes | None, dims: Dims | None, state: StatePairs | None, only_last: OutputAxes | None
 ) -> None:
     """Are they dictionaries of what `load` takes? What they name is checked with the model."""
     given = {"shapes": shapes, "dims": dims, "state": state, "only_last": only_last}

@@ -266,10 +266,7 @@ def _pack_keys(
                 with build.unrolled(("i", lanes)) as (i,):
                     build.assign(to.vector((d + i) * width, lanes), square[i])
         if squares < it.size:
-            with (
-                build.loop("d", it.size, begin=squares) as d,
-                build.loop("i", lanes) as i,
-            ):
+            with build.loop("d", it.size, begin=squares) as d, build.loop("i", lanes) as i:
                 with build.when(j + i < it.keys):
                     build.assign(to[d * width + i], k[(j + i) * row + d * it.k.column_stride])
                 with build.otherwise():

@@ -295,12 +295,7 @@ class Builder:
         self.add(ir.Advance(pointer.name, ir.count(by)))
 
     def array(
-        self,
-        name: str,
-        *shape: int,
-        dtype: DType = DType.F32,
-        lanes: int = 1,
-        shared: bool = False,
+        self, name: str, *shape: int, dtype: DType = DType.F32, lanes: int = 1, shared: bool = False
     ) -> Memory:
         name = self._name(name)
         self.add(ir.Array(name, shape, dtype, lanes, shared))

@@ -53,8 +53,7 @@ class RecurrentUnit:
         if it.lengths is not None:
             lengths = build.buffer(it.lengths, DType.I32)
             self.alive = build.let(
-                "alive",
-                apply(Fn.LT, CountValue(t, DType.I32), lengths[self.layer.first + i]),
+                "alive", apply(Fn.LT, CountValue(t, DType.I32), lengths[self.layer.first + i])
             )
         for slot in range(3):
             if f"p{slot}" in read:
@@ -69,11 +68,7 @@ class RecurrentUnit:
             self.late_bias = build.pointer("late_bias", build.buffer(it.bias), place)
 
     def compute(
-        self,
-        i: Count,
-        u: Count,
-        share_of: Callable[[int], Expr],
-        sum_of: Callable[[int], Expr],
+        self, i: Count, u: Count, share_of: Callable[[int], Expr], sum_of: Callable[[int], Expr]
     ) -> None:
         """`share_of` has the input's share of each gate, `sum_of` the products with the state by
         the gate's number in this phase.

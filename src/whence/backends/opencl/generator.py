@@ -20,12 +20,7 @@ from whence.building.backend import (
 )
 from whence.building.build import lower_graph
 from whence.building.program import Details, Plan, ProgramStep
-from whence.building.program_parts import (
-    details_of,
-    input_blocks,
-    operand_locations,
-    output_blocks,
-)
+from whence.building.program_parts import details_of, input_blocks, operand_locations, output_blocks
 from whence.building.variables import variables_of
 from whence.building.weights import Weights
 from whence.codegen.cache import Cache, cache_key
@@ -44,9 +39,7 @@ if TYPE_CHECKING:
 
 
 PREFERENCES = Preferences(
-    channel_block=TILE.lanes,
-    without=frozenset({"split_at_run_time_sizes"}),
-    concat_in_place=False,
+    channel_block=TILE.lanes, without=frozenset({"split_at_run_time_sizes"}), concat_in_place=False
 )
 """A device keeps every value in memory of its own."""
 # What Clang says of a processor that is newer than it is.

@@ -188,12 +188,8 @@ class _Run:
         out: Sequence[DeviceMemory | None],
     ) -> None:
         self._cl = require_pyopencl()
-        self._instance, self._program, self._queue, self._profiler = (
-            instance,
-            instance.program,
-            queue,
-            profiler,
-        )
+        self._instance, self._program = instance, instance.program
+        self._queue, self._profiler = queue, profiler
         self._host: dict[Ref, Value] = {}
         self._given = given
         self._out = out

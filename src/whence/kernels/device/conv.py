@@ -13,17 +13,7 @@ from whence.kernels.builder import Builder
 from whence.kernels.conv.epilogue import CHANNELS, IMAGE, LANE, PIXEL
 from whence.kernels.conv.tiles import Field
 from whence.kernels.device.tiled import TiledProduct
-from whence.kernels.ir import (
-    Count,
-    Expr,
-    Fn,
-    Literal,
-    Name,
-    Stmt,
-    chosen,
-    count,
-    lanewise,
-)
+from whence.kernels.ir import Count, Expr, Fn, Literal, Name, Stmt, chosen, count, lanewise
 from whence.types import DType
 
 if TYPE_CHECKING:

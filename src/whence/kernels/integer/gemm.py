@@ -50,10 +50,8 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     batch = Var(BATCH, math.prod(batch_shape))
     weights = None if batch.extent > 1 else group.graph.const_value(b)
     shape = plan(batch.extent, rows, columns, depth, tile, packed=weights is not None)
-    x_zero, b_zero = (
-        zero_point(group, anchor.operand("a_zero_point")),
-        anchor.operand("b_zero_point"),
-    )
+    x_zero = zero_point(group, anchor.operand("a_zero_point"))
+    b_zero = anchor.operand("b_zero_point")
     packing = w_zero = None
     if weights is not None:
         zeros = zero_points(group, anchor, x_zero, b_zero, weights.reshape(1, depth, columns))

@@ -122,10 +122,7 @@ def _inverse_root(row: RowNest, variance: Expr) -> Expr:
 
 
 def _finish_scaled(
-    row: RowNest,
-    normal: Make,
-    place: Callable[[Ref, Indices], Expr],
-    numbers: Sequence[Expr] = (),
+    row: RowNest, normal: Make, place: Callable[[Ref, Indices], Expr], numbers: Sequence[Expr] = ()
 ) -> Kernel:
     """The last pass: normalised elements times the scale, plus the bias, as far as these are
     given, each at its `place`.

@@ -192,10 +192,7 @@ def _pack(build: Builder, gemm: Gemm, n0: Count, columns: Count) -> Pointer:
     is_transposed = surely_equal(by_row, 1) and not surely_equal(by_column, 1)
     squares = gemm.depth // lanes * lanes if is_transposed else 0
     if not surely_equal(squares, 0):
-        with (
-            build.loop("j", width, step=lanes) as j,
-            build.loop("k", squares, step=lanes) as k,
-        ):
+        with build.loop("j", width, step=lanes) as j, build.loop("k", squares, step=lanes) as k:
             square = build.array("square", lanes, lanes=lanes)
             with build.unrolled(("i", lanes)) as (i,):
                 with build.when(j + i < columns):

@@ -145,9 +145,7 @@ class PackedProduct(Micro):
             build.bind(BATCH, 0)
             stride = self.blocks * self.width
             words = build.pointer(
-                "words",
-                build.buffer(self.words, DType.I32),
-                panel * (stride * self.block_words),
+                "words", build.buffer(self.words, DType.I32), panel * (stride * self.block_words)
             )
             scales = build.pointer("scales", build.buffer(self.scales), panel * stride)
             zero_points = (
