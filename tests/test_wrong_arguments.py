@@ -75,6 +75,12 @@ def test_sizes_and_names_that_are_none(what: str) -> None:
         whence.compile(build.finish(), threads=1, **given)
 
 
+def test_a_number_may_be_one_of_numpy() -> None:
+    two: Any = np.int64(2)
+    model = whence.compile(_graph(), threads=1)
+    assert [each.shape for each in model.run_many([X, X], streams=two)] == [(2, 3)] * 2
+
+
 def test_no_stream_and_no_array() -> None:
     model = whence.compile(_graph(), threads=1)
     with pytest.raises(WhenceError, match=r"a stream is made with whence\.Stream"):

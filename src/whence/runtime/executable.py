@@ -251,7 +251,7 @@ class Executable:
 
         Callers share the weights. Most is done in a second with a model compiled for one thread.
         """
-        if not isinstance(streams, int) or streams < 0:
+        if not hasattr(streams, "__index__") or streams < 0:
             raise InputError(f"{streams} streams make no sense; 0 has one for every core")
         if self.has_state or any(program.plan.variables for program in self.programs):
             raise InputError(

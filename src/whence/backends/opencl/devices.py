@@ -48,7 +48,7 @@ def device_at(index: int) -> Any:
     devices = find_devices()
     if not devices:
         raise UnsupportedError(f"there is no OpenCL device here: {HOW_TO_GET_ONE}")
-    if not isinstance(index, int) or not 0 <= index < len(devices):
+    if not hasattr(index, "__index__") or not 0 <= index < len(devices):
         raise InputError(
             f"there is no OpenCL device {index}; `whence devices` lists the {len(devices)} that"
             " there are"
