@@ -132,11 +132,9 @@ class Emitter(NodeImporter):
 
     # ---- into the graph ----
 
-    def add_tombstone(
-        self, place: OperatorOrigin, reason: Reason, rule: str, into: int | None = None
-    ) -> None:
+    def add_tombstone(self, place: OperatorOrigin, reason: Reason, rule: str) -> None:
         """Say that an operator leaves no node, and why."""
-        stone = Tombstone(place.number, place.origin, reason, LOAD, rule, into)
+        stone = Tombstone(place.number, place.origin, reason, LOAD, rule)
         self.scope.graph.ledger.add_tombstone(stone)
 
     def finish_assignment(self, key: Key, assignment: Assignment) -> None:

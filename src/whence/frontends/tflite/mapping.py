@@ -291,10 +291,10 @@ class OperatorCall(OperatorOfFile):
 
     # ---- the end ----
 
-    def add_own_tombstone(self, reason: Reason, rule: str, into: Ref | None = None) -> None:
+    def add_own_tombstone(self, reason: Reason, rule: str) -> None:
         """Say that the operator leaves no node, and why: its work is done by others."""
         self.enter()
-        self.add_tombstone(self.place, reason, rule, None if into is None else into.node)
+        self.add_tombstone(self.place, reason, rule)
         self._is_accounted_for = True
 
     def finish(self) -> None:
@@ -303,9 +303,8 @@ class OperatorCall(OperatorOfFile):
         if keeper is not None:
             self.rename(keeper, self.scope.reading.claim(self.place.number) or keeper.id)
         if not self._pending and not self._outputs and not self._is_accounted_for:
-            self.add_own_tombstone(
-                Reason.ABSORBED, f"{self.name} does nothing but tell others what to do"
-            )
+            rule = f"{self.name} does nothing but tell others what to do"
+            self.add_own_tombstone(Reason.ABSORBED, rule)
         self.enter(keeper)
         for index, ref in self._mapped():
             self.subgraph.define(self.record.outputs[index], ref)

@@ -99,8 +99,8 @@ class OperatorOfFile(Emitter):
             self.fail(f"option {option} is {value!r}, not a number")
         return float(value)
 
-    def flag(self, option: str, default: bool = False) -> bool:
-        return bool(self.options.get(option, default))
+    def flag(self, option: str) -> bool:
+        return bool(self.options.get(option))
 
     def integers(self, option: str) -> tuple[int, ...]:
         value = self.options.get(option, ())
