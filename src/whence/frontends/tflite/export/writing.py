@@ -93,7 +93,7 @@ class Subgraph:
             signature = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
         return self._add(
             TensorRecord(
-                self._names.take(name or "tensor"),
+                name,
                 _type_name(name, kind.dtype),
                 sizes,
                 signature,
@@ -104,20 +104,16 @@ class Subgraph:
 
     def handle(self, name: str) -> int:
         """A tensor that says which variable is meant."""
-        return self._add(TensorRecord(self._names.take(name or "tensor"), "RESOURCE", ()))
+        return self._add(TensorRecord(name, "RESOURCE", ()))
 
     def variable(self, name: str, shape: tuple[int, ...]) -> int:
         """A tensor of floats that an operator keeps from one run to the next; zeros at first."""
-        return self._add(
-            TensorRecord(self._names.take(name or "tensor"), "FLOAT32", shape, is_variable=True)
-        )
+        return self._add(TensorRecord(name, "FLOAT32", shape, is_variable=True))
 
     def copy_of(self, record: TensorRecord, data: np.ndarray) -> int:
         """A tensor as another file has it, with its data."""
         buffer = self._buffers.add(data) if data.nbytes else 0
-        return self._add(
-            replace(record, name=self._names.take(record.name or "tensor"), buffer=buffer)
-        )
+        return self._add(replace(record, buffer=buffer))
 
     def constant(self, array: np.ndarray, name: str = "", codes: Codes | None = None) -> int:
         buffer = self._buffers.add(array)
@@ -125,7 +121,7 @@ class Subgraph:
         key = (buffer, kind, array.shape, codes)
         if key not in self._constants:
             record = TensorRecord(
-                self._names.take(name or "constant"),
+                name or "constant",
                 kind,
                 tuple(array.shape),
                 buffer=buffer,
@@ -176,7 +172,8 @@ class Subgraph:
         )
 
     def _add(self, record: TensorRecord) -> int:
-        self.tensors.append(record)
+        """Add a tensor, called so unless another is. Returns its number."""
+        self.tensors.append(replace(record, name=self._names.take(record.name or "tensor")))
         return len(self.tensors) - 1
 
 
