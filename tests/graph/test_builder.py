@@ -108,6 +108,15 @@ def test_the_kind_that_an_attribute_should_be_is_told(
         build.finish()
 
 
+def test_an_operator_has_as_many_outputs_as_it_says() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [4])
+    parts = build.op("Split", x, num_outputs=2, n_outputs=2)
+    assert [parts[at].index for at in range(2)] == [0, 1]
+    with pytest.raises(IndexError, match="no output 2"):
+        parts[2]
+
+
 def test_lists_are_attributes_too() -> None:
     build = GraphBuilder()
     found: Any = [2, 2]

@@ -39,6 +39,9 @@ class Symbol:
     index: int = 0
 
     def __getitem__(self, index: int) -> Symbol:
+        # With an end, a loop over the outputs has one too.
+        if not 0 <= index < self.builder._entries[self.entry].n_outputs:
+            raise IndexError(f"the operator has no output {index}")
         return Symbol(self.builder, self.entry, index)
 
 
