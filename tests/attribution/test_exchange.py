@@ -55,9 +55,9 @@ class Seen:
         ) -> list[Saving]:
             self.steps += steps
             together = list({step: variant for variant, step in enumerate(steps)}.values())
-            for standing_in in ([], *([variant] for variant in range(len(steps))), together, []):
+            for variants in ([], *([variant] for variant in range(len(steps))), together, []):
                 exchange.move()
-                self.times.append(exchange.run(standing_in))
+                self.times.append(exchange.run(variants))
                 self.outputs.append(list(exchange.outputs))
             return [Saving(0.1, 0.0)] * len(steps)
 

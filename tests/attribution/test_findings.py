@@ -13,8 +13,8 @@ import pytest
 from tests.attribution.harness import RATES, measured, profile_of, program_of
 from whence.attribution.assemble import assemble
 from whence.attribution.findings import RULES
-from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.findings.elementwise_chains import elementwise_chains
+from whence.attribution.findings.measurement_quality import GUESSED
 from whence.attribution.findings.tiny_kernels import tiny_kernels
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile

@@ -109,18 +109,18 @@ def test_a_short_run_follows_at_once_upon_another(
     """
     model = compile_model(conv_bn_relu(), threads=threads)
     runs: list[str] = []
-    perform, enter = Executable.perform, measure._Book.enter
+    perform, enter = Executable.perform, measure._RunTotals.enter
 
     def noted(self: Executable, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         runs.append("plain" if stream.profiler is None else "profiled")
         return perform(self, stream, *args, **kwargs)
 
-    def entered(self: measure._Book, stream: Stream, span: Span) -> None:
+    def entered(self: measure._RunTotals, stream: Stream, span: Span) -> None:
         runs.append("book")
         enter(self, stream, span)
 
     monkeypatch.setattr(Executable, "perform", noted)
-    monkeypatch.setattr(measure._Book, "enter", entered)
+    monkeypatch.setattr(measure._RunTotals, "enter", entered)
     measuring = measure.ProfiledRuns(model)
     for _ in range(3):
         measuring.warm_up()

@@ -30,14 +30,14 @@ class Machine:
         # Half of the time somebody else is at work, for longer than a round takes.
         return 1.0 + (self.now // (1000 * MS)) % 2
 
-    def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
-        self.seen.append(tuple(standing_in))
+    def run(self, variants: Sequence[int] = ()) -> np.ndarray:
+        self.seen.append(tuple(variants))
         times = (
             self._step_ns
             * self.slower()
             * (1 + self._noise * self._rng.exponential(size=len(self._step_ns)))
         )
-        for variant in standing_in:
+        for variant in variants:
             step, part = self._saves[variant]
             times[step] *= 1 - part - self.luck
         self.now += int(times.sum())

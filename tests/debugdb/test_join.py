@@ -41,7 +41,7 @@ def test_every_command_has_its_operator(name: str) -> None:
     assert all(command.operator is not None for command in join.commands)
     assert sorted(
         position
-        for each in join.whereabouts.values()
+        for each in join.placements.values()
         if each.place is VelaPlace.COMMAND
         for position in each.commands
     ) == list(range(len(db.queue)))
@@ -55,7 +55,7 @@ def test_an_absorbed_operator_is_listed_with_what_absorbed_it(
     name: str, holder: str, inferred: bool
 ) -> None:
     _, join = joined(name)
-    leaky = join.whereabouts[NAMES.index("leaky5") + 1]
+    leaky = join.placements[NAMES.index("leaky5") + 1]
     assert leaky.place is VelaPlace.ABSORBED
     assert leaky.into == NAMES.index(holder) + 1
     assert leaky.inferred is inferred
@@ -172,7 +172,7 @@ def test_operators_on_the_cpu_removed_and_unknown() -> None:
         source=rows, optimised=optimised, queue=[QueueRow(0, 0, 0), QueueRow(8, 0, 9)]
     )
     join = join_model(db, operators)
-    assert [join.whereabouts[number].place for number in (1, 2, 3, 4)] == [
+    assert [join.placements[number].place for number in (1, 2, 3, 4)] == [
         VelaPlace.COMMAND,
         VelaPlace.ABSORBED,
         VelaPlace.CPU,

@@ -58,7 +58,7 @@ def test_what_vela_writes_today_is_joined(name: str, tmp_path: Path) -> None:
     assert len(join.commands) == len(db.queue) > 20
     assert all(command.operator is not None for command in join.commands)
     leaky = next(operator for operator in join.operators if operator.op == "LEAKY_RELU")
-    about = join.whereabouts[leaky.id]
+    about = join.placements[leaky.id]
     assert about.place is VelaPlace.ABSORBED
     assert about.into is not None
     assert join.operators[about.into - 1].name in ("add4", "pw3")

@@ -16,10 +16,10 @@ from tests.foreign.record import FOLDER
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.errors import InputError
+from whence.foreign.compare_engines import data_edges
 from whence.foreign.engine_comparison import REST, EngineComparison, compare_profiles
 from whence.foreign.read_recording import read_recording
 from whence.foreign.run import attribute, prepare
-from whence.foreign.together import data_edges
 
 __all__ = ["whence_command"]
 

@@ -13,7 +13,7 @@ from tests.debugdb.making import DATA
 from tests.frontends.tflite.making import Model, write
 from whence.errors import ModelError
 from whence.foreign.litert_reader import read_litert
-from whence.foreign.run import Subject, attribute, prepare, record
+from whence.foreign.run import PreparedModel, attribute, prepare, record
 
 MODEL = DATA / "tinycnn.tflite"
 EVENTS = Path(__file__).with_name("recorded") / "litert_tinycnn.json"
@@ -22,11 +22,11 @@ WALLS = (2_000_000, 3_000_000)
 
 
 @pytest.fixture(scope="module")
-def subject() -> Subject:
+def subject() -> PreparedModel:
     return prepare(MODEL)
 
 
-def placed(subject: Subject, path: Path) -> list[str]:
+def placed(subject: PreparedModel, path: Path) -> list[str]:
     recording = read_litert(subject.source, path, WALLS)
     _, placement = attribute(subject, recording)
     source = subject.source
@@ -36,7 +36,7 @@ def placed(subject: Subject, path: Path) -> list[str]:
     ]
 
 
-def test_operators_of_the_delegate_find_those_of_the_file(subject: Subject) -> None:
+def test_operators_of_the_delegate_find_those_of_the_file(subject: PreparedModel) -> None:
     """A pointwise convolution is a fully connected layer to XNNPACK; two operators it leaves to
     LiteRT.
     """
@@ -54,14 +54,14 @@ def test_operators_of_the_delegate_find_those_of_the_file(subject: Subject) -> N
     ]
 
 
-def test_times_add_up(subject: Subject) -> None:
+def test_times_add_up(subject: PreparedModel) -> None:
     profile, placement = attribute(subject, read_litert(subject.source, EVENTS, WALLS))
     assert profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
     assert profile.wall_ns == sum(WALLS)
     assert placement.checks.heavy_elsewhere == {}
 
 
-def test_what_does_not_fit_one_by_one_is_uncertain(subject: Subject, tmp_path: Path) -> None:
+def test_what_does_not_fit_one_by_one_is_uncertain(subject: PreparedModel, tmp_path: Path) -> None:
     """One convolution less than the file has: which of them is missing cannot be told."""
     told = json.loads(EVENTS.read_text())
     for run in told["runs"]:
@@ -128,7 +128,7 @@ def test_what_xnnpack_takes_into_another_operator_is_in_that(tmp_path: Path) -> 
     assert held == [["CONV_2D", "PAD", "RELU"], ["NEG"], ["ABS"], ["ADD"], ["RELU"]]
 
 
-def test_other_files_are_refused(subject: Subject, tmp_path: Path) -> None:
+def test_other_files_are_refused(subject: PreparedModel, tmp_path: Path) -> None:
     path = tmp_path / "litert.json"
     for content, reason in (("[]", "no recording"), ('{"runs": []}', "not alike")):
         path.write_text(content)
@@ -137,7 +137,7 @@ def test_other_files_are_refused(subject: Subject, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("litert" not in whence.foreign.available(), reason="litert is not installed")
-def test_litert_runs(subject: Subject) -> None:
+def test_litert_runs(subject: PreparedModel) -> None:
     recording = record(subject, "litert", threads=1, runs=2, warmup=1)
     profile, placement = attribute(subject, recording)
     assert profile.engine == f"litert {whence.foreign.available()['litert']}"

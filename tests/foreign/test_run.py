@@ -21,7 +21,7 @@ from whence.foreign.engines import ENGINES
 from whence.foreign.named_model import with_names
 from whence.foreign.process import EngineProcess
 from whence.foreign.recording import Recording
-from whence.foreign.run import Subject, attribute, load_source, prepare, record
+from whence.foreign.run import PreparedModel, attribute, load_source, prepare, record
 from whence.report.files import WRITERS
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def engine(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def _record(subject: Subject, engine: str) -> Recording:
+def _record(subject: PreparedModel, engine: str) -> Recording:
     try:
         return record(subject, engine, threads=1, runs=3, warmup=1)
     except UnsupportedError as error:

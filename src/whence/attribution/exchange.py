@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.attribution.input_places import copy_elsewhere
+from whence.attribution.input_buffers import copy_elsewhere
 from whence.attribution.variants import Variant
 from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.instance import Instance
@@ -77,7 +77,7 @@ class Exchange:
         self._variants: list[NativeStep] = [NativeStep()] * len(offers)
         self._offers = offers
         operands = _Operands(program, inputs)
-        actions = tuple(self._roomy(action, operands) for action in program.actions)
+        actions = tuple(self._with_variants(action, operands) for action in program.actions)
         plan = dataclasses.replace(
             program.plan,
             inputs=tuple(operands.blocks),
@@ -112,16 +112,16 @@ class Exchange:
         self._instance = Instance(self._program, self._engine)
         self._held.append((self._given, self._instance))
 
-    def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
-        """Run once, with these offers standing in for their steps. Nanoseconds of each step, or of
-        what stood in for it; 0 if it did not run.
+    def run(self, variants: Sequence[int] = ()) -> np.ndarray:
+        """Run once, with these variants in place of their steps. Nanoseconds of each step, or of
+        its variant; 0 if it did not run.
         """
-        for number in standing_in:
+        for number in variants:
             self._put(number)
         try:
             return self._timed()
         finally:
-            for number in standing_in:
+            for number in variants:
                 self._take_back(number)
 
     def _put(self, number: int) -> None:
@@ -164,7 +164,7 @@ class Exchange:
         times[samples["step"] // _PLACES] = samples["end"] - samples["begin"]
         return times
 
-    def _roomy(
+    def _with_variants(
         self, action: Segment | ReferenceStep, operands: _Operands
     ) -> Segment | ReferenceStep:
         """The same steps, each with places behind it where nothing runs as long as nothing stands

@@ -20,17 +20,17 @@ import numpy as np
 
 from whence.attribution.account import Span, account
 from whence.attribution.assemble import Measurement, assemble
-from whence.attribution.findings.doubtful import GUESSED
+from whence.attribution.findings.measurement_quality import GUESSED
 from whence.attribution.fixed_work import time_fixed_work
-from whence.attribution.input_places import InputPlaces
+from whence.attribution.input_buffers import InputBuffers
 from whence.attribution.least_times import agree, are_known
 from whence.attribution.leave_out import measure_savings
+from whence.attribution.model_facts import model_facts, version_facts
 from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.noise import are_quiet, block_lows
 from whence.attribution.profile import Profile, Writer
 from whence.attribution.sample_inputs import SampleInputs, working_inputs
 from whence.attribution.source_costs import source_kinds
-from whence.attribution.subject import subject_facts, version_facts
 from whence.attribution.throughput import measure_throughput
 from whence.attribution.worker_lanes import FEWEST_RUNS, LONG_RUN_NS, WorkerRuns, events_of
 from whence.building.backend import Progress
@@ -146,7 +146,7 @@ class ProfiledRuns:
         else:
             self._values = bind_inputs(graph, inputs)
             executable(*self._values)
-        self._places = InputPlaces(self._values)
+        self._places = InputBuffers(self._values)
         # Behind that run, which may bring a program for these sizes alone into use.
         self._program = executable.program_for(self._values)
         self._shapes = {
@@ -156,7 +156,7 @@ class ProfiledRuns:
         }
         self._plain, self._profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
         clock_ns = engine.backend.noting_ns() if engine.backend.reads_clock else 0
-        self._book = _Book(self._program, clock_ns, engine.backend.gap)
+        self._totals = _RunTotals(self._program, clock_ns, engine.backend.gap)
         self._unprofiled: list[int] = []
         self._least_ns = _NEVER
         self._fixed_work: list[int] = []
@@ -184,7 +184,7 @@ class ProfiledRuns:
 
     def run_profiled(self) -> None:
         reset_profiling(self._profiling)
-        self._book.enter(self._profiling, self._timed(self._profiling))
+        self._totals.enter(self._profiling, self._timed(self._profiling))
         self._fixed_work.append(time_fixed_work())
 
     def run_noting_workers(self, times: int = 1) -> None:
@@ -228,7 +228,7 @@ class ProfiledRuns:
     ) -> Profile:
         """Of all profiled runs so far, at least one."""
         graph, engine = self._executable.graph, self._executable.engine
-        measured = self._with_workers(self._book.close(self._unprofiled), progress, to_compare)
+        measured = self._with_workers(self._totals.close(self._unprofiled), progress, to_compare)
         left_out = None
         if exact is not None:
             left_out = measure_savings(
@@ -251,10 +251,10 @@ class ProfiledRuns:
             shapes=self._shapes,
             writers=writers,
             left_out=left_out,
-            parts=self._book.parts,
+            parts=self._totals.parts,
             why_reference=engine.backend.why_reference,
             environment={
-                **subject_facts(graph, self._shapes, model),
+                **model_facts(graph, self._shapes, model),
                 **version_facts(graph, self._program),
                 **({GUESSED: self._guessed} if self._guessed else {}),
                 **environment(getattr(engine.backend, "toolchain", None)),
@@ -273,7 +273,7 @@ class ProfiledRuns:
             self._note_more(measured, progress)
         measured = dataclasses.replace(measured, fixed_products_ns=tuple(self._fixed_work))
         recorded = self._workers.usual(measured.runs_ns)
-        if recorded is None or self._workers.parts(self._program) != self._book.parts:
+        if recorded is None or self._workers.parts(self._program) != self._totals.parts:
             return measured
         busy = self._worked_ns(measured)
         measured = dataclasses.replace(
@@ -303,9 +303,9 @@ class ProfiledRuns:
         """
         is_busy, began = not are_quiet(block_lows(measured.runs_ns)), time.monotonic()
         before, most = len(self._workers), 2 * len(measured.per_run_ns)
-        while most >= _ROUND and self._workers.has_room:
+        while most >= _ROUND and self._workers.has_capacity:
             noted = len(self._workers)
-            if noted and self._workers.parts(self._program) != self._book.parts:
+            if noted and self._workers.parts(self._program) != self._totals.parts:
                 return
             spent = time.monotonic() - began
             if is_busy:
@@ -333,7 +333,7 @@ def _report(progress: Progress | None, doing: str, done: int, total: int) -> Non
         progress(doing, done, total)
 
 
-class _Book:
+class _RunTotals:
     """Sums over the profiled runs."""
 
     def __init__(self, program: Program, clock_ns: int, gap: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from whence.attribution.rows import Own
+from whence.attribution.rows import KernelParts
 from whence.graph.eliminated import Elimination
 from whence.provenance import Ledger, Outcome, Reason, SourceOp
 
@@ -39,7 +39,7 @@ def describe(
     ledger: Ledger,
     source: SourceOp,
     fate: Outcome,
-    own: Own,
+    own: KernelParts,
     *,
     end: Elimination | None,
     holder: int | None,

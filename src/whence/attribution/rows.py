@@ -234,7 +234,7 @@ class KernelRow:
         return self.bytes * self.calls / self.time_ns if self.time_ns else 0.0
 
 
-Own = Sequence[tuple[KernelRow, Part]]
+KernelParts = Sequence[tuple[KernelRow, Part]]
 """The kernels that an operator is in, with its part of each."""
 
 

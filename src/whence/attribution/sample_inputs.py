@@ -92,7 +92,7 @@ def sample_inputs(graph: Graph, given: Mapping[str, Sequence[int]] | None = None
     """A value for each input of the graph, of the sizes guessed first. Nothing is guessed for
     inputs whose shapes are `given`, and named sizes follow those.
     """
-    return _drawn(graph, guess_shapes(graph, given))
+    return _random_samples(graph, guess_shapes(graph, given))
 
 
 def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None) -> SampleInputs:
@@ -104,7 +104,7 @@ def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None
     sized_inputs([Port(node.name, node.type) for node in graph.inputs], dims or {})
     failure: tuple[SampleInputs, WhenceError] | None = None
     for shapes in guesses(graph, dims):
-        sample = _drawn(graph, shapes, dims)
+        sample = _random_samples(graph, shapes, dims)
         try:
             executable(**sample.values)
         except WhenceError as error:
@@ -122,7 +122,7 @@ def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None
     ) from reason
 
 
-def _drawn(
+def _random_samples(
     graph: Graph,
     guessed: Mapping[str, tuple[int, ...]],
     dims: Mapping[str, int] | None = None,

@@ -11,12 +11,12 @@ import numpy as np
 from whence.attribution.modules import Module
 from whence.attribution.noise import block_lows
 from whence.attribution.profile import band_of
-from whence.attribution.rows import KernelRow, Own, Part, SourceRow, distribution_of
+from whence.attribution.rows import KernelParts, KernelRow, Part, SourceRow, distribution_of
 from whence.ops.definition import Cost
 from whence.provenance import Outcome, SourceOp
 
 
-def parts_by_source(kernels: Iterable[KernelRow]) -> Mapping[int, Own]:
+def parts_by_source(kernels: Iterable[KernelRow]) -> Mapping[int, KernelParts]:
     """Of every operator that is in a kernel."""
     found: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
     for kernel in kernels:
@@ -30,7 +30,7 @@ def source_row(
     module: Module | None,
     fate: Outcome,
     became: str,
-    own: Own,
+    own: KernelParts,
     *,
     wall_ns: int,
     run_ns: np.ndarray,
@@ -67,7 +67,7 @@ def source_row(
     )
 
 
-def run_times(per_run_ns: np.ndarray, own: Own) -> np.ndarray:
+def run_times(per_run_ns: np.ndarray, own: KernelParts) -> np.ndarray:
     """What an operator took in each run, of times by run and kernel."""
     found = np.zeros(len(per_run_ns))
     for kernel, part in own:
@@ -75,7 +75,7 @@ def run_times(per_run_ns: np.ndarray, own: Own) -> np.ndarray:
     return found
 
 
-def _mean_of_peak(own: Own) -> float:
+def _mean_of_peak(own: KernelParts) -> float:
     """Of the kernels that an operator is in, each by its time there."""
     known = [(kernel.of_peak, part.time_ns) for kernel, part in own if kernel.of_peak]
     time = sum(spent for _, spent in known)

@@ -112,7 +112,7 @@ class _Builder:
         operators = {node.id for node in self._made if node.op not in SOURCES}
         ends: dict[Ref, Ref] = {}
         for ref in nest.outputs:
-            end = self._value(self._stand_in(ref))
+            end = self._value(self._substitute(ref))
             # What is nothing but an operand now need not be stored.
             if end.node in operators:
                 ends.setdefault(end, ref)
@@ -143,20 +143,20 @@ class _Builder:
     def _needed(self) -> frozenset[int]:
         """The members that the outputs still depend on."""
         found: set[int] = set()
-        waiting = [self._stand_in(ref).node for ref in self._nest.outputs]
+        waiting = [self._substitute(ref).node for ref in self._nest.outputs]
         while waiting:
             number = waiting.pop()
             if number not in self._inside or number in found or number == self._left_out:
                 continue
             found.add(number)
             waiting += [
-                self._stand_in(ref).node
+                self._substitute(ref).node
                 for ref in self._operands(self._nest.graph[number])
                 if ref is not None
             ]
         return frozenset(found)
 
-    def _stand_in(self, ref: Ref) -> Ref:
+    def _substitute(self, ref: Ref) -> Ref:
         """The value to read in place of `ref`: another one when `ref` is of the member that is left
         out, and fits.
         """
@@ -191,7 +191,7 @@ class _Builder:
 
     def _operand(self, ref: Ref) -> Ref:
         """The copy of an operand, in the shape in which it is read."""
-        graph, instead = self._nest.graph, self._stand_in(ref)
+        graph, instead = self._nest.graph, self._substitute(ref)
         found, kind = self._value(instead), graph.type_of(ref)
         if instead == ref or graph.type_of(instead) == kind:
             return found

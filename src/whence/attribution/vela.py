@@ -13,7 +13,7 @@ from whence.attribution.profile import Profile, Writer
 from whence.attribution.rows import Band, Event, KernelRow, Part, SourceRow
 from whence.debugdb import rows
 from whence.debugdb.cycles import Cycles
-from whence.debugdb.join import Join, VelaPlace, Whereabouts
+from whence.debugdb.join import Join, VelaPlace, VelaPlacement
 from whence.debugdb.tables import DebugDatabase
 from whence.graph.outcomes import Coverage
 from whence.provenance import Outcome
@@ -47,7 +47,7 @@ def vela_profile(
     times = [round(each * 1000 / clock_mhz) for each in cycles.per_command]
     wall = sum(times)
     residual: dict[str, int] = defaultdict(int)
-    guests = _guests(join)
+    absorbed = _absorbed_operators(join)
     kernels, events, at = [], [], 0
     for position, (row, command, time) in enumerate(
         zip(db.queue, join.commands, times, strict=True)
@@ -60,7 +60,7 @@ def vela_profile(
                 sorted(
                     [
                         Part(command.operator, 1.0, time),
-                        *(Part(each, 0.0, 0) for each in guests[position]),
+                        *(Part(each, 0.0, 0) for each in absorbed[position]),
                     ]
                 )
             )
@@ -92,12 +92,12 @@ def vela_profile(
     )
 
 
-def _guests(join: Join) -> dict[int, list[int]]:
+def _absorbed_operators(join: Join) -> dict[int, list[int]]:
     """By command: the operators in it besides the one it was made for."""
     found = {
         position: dict.fromkeys(command.absorbed) for position, command in enumerate(join.commands)
     }
-    for operator, about in join.whereabouts.items():
+    for operator, about in join.placements.items():
         if about.place is VelaPlace.ABSORBED:
             for position in about.commands:
                 found[position][operator] = None
@@ -105,7 +105,7 @@ def _guests(join: Join) -> dict[int, list[int]]:
 
 
 def _source(join: Join, kernels: Sequence[KernelRow], number: int, wall: int) -> SourceRow:
-    operator, about = join.operators[number - 1], join.whereabouts[number]
+    operator, about = join.operators[number - 1], join.placements[number]
     time = sum(
         part.time_ns
         for position in about.commands
@@ -127,7 +127,7 @@ def _source(join: Join, kernels: Sequence[KernelRow], number: int, wall: int) ->
     )
 
 
-def _became(join: Join, number: int, about: Whereabouts) -> str:
+def _became(join: Join, number: int, about: VelaPlacement) -> str:
     names = {operator.id: operator.name for operator in join.operators}
     listed = ", ".join(map(str, about.commands[:4])) + (
         f" ... {about.commands[-1]}" if len(about.commands) > 4 else ""
@@ -135,12 +135,12 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
     where = f"→ command{'s' if len(about.commands) > 1 else ''} {listed}"
     match about.place:
         case VelaPlace.COMMAND:
-            guests = dict.fromkeys(
+            absorbed = dict.fromkeys(
                 guest for position in about.commands for guest in join.commands[position].absorbed
             )
-            guests.update(
+            absorbed.update(
                 dict.fromkeys(
-                    each for each, other in join.whereabouts.items() if other.into == number
+                    each for each, other in join.placements.items() if other.into == number
                 )
             )
             chains = dict.fromkeys(
@@ -150,7 +150,9 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
             )
             where += f", chained to {', '.join(names[chain] for chain in chains)}" if chains else ""
             return (
-                f"with {', '.join(names[guest] for guest in guests)} {where}" if guests else where
+                f"with {', '.join(names[guest] for guest in absorbed)} {where}"
+                if absorbed
+                else where
             )
         case VelaPlace.ABSORBED:
             holder = names[about.into] if about.into is not None else "a command without operator"

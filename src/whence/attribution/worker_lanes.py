@@ -48,7 +48,7 @@ class WorkerRuns:
         return len(self._busy)
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Are more runs remembered?"""
         return len(self._busy) < _STORED_RUNS
 
@@ -62,7 +62,7 @@ class WorkerRuns:
         """Those that are done then. They do not count where they have more kernels than can be
         noted.
         """
-        if not self.has_room:
+        if not self.has_capacity:
             return
         self._profiler.reset()
         spans = runs()

@@ -327,7 +327,7 @@ class _Bench:
         engine = self._engines[-1]
         step = NativeStep(self._library.address("wc_nothing"), tasks, grain, 0, 0)
         segment = make_segment([step] * steps, (), [], 0, 0)
-        pointers = native.room_for(0)
+        pointers = native.address_array(0)
         memory = native.NativeMemory(pointers=ctypes.addressof(pointers))
         began = engine.runtime.now()
         engine.runtime.run(segment.plan, 0, engine.pool, memory, None)

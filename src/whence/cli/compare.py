@@ -56,8 +56,8 @@ def compare(
     [dim]whence compare resnet50.onnx --by module --depth 2[/dim]
     [dim]whence compare resnet50.onnx -o compare.html[/dim]
     """
+    from whence.foreign.compare_engines import compare_engines
     from whence.foreign.run import prepare
-    from whence.foreign.together import compare_engines
 
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")

@@ -8,7 +8,7 @@ import typer
 
 from whence.api import compile_model, machine_rates
 from whence.attribution.dimension_sweep import SWEPT_BY, DimensionSweep, sweep_dimension
-from whence.attribution.findings.doubtful import GUESSED
+from whence.attribution.findings.measurement_quality import GUESSED
 from whence.cli.console import out, progress, safe
 from whence.cli.engines import parse_engine
 from whence.cli.other_engines import NAMES

@@ -59,7 +59,7 @@ def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
         if command.scheduled is not None:
             own[command.scheduled].append(position)
     found = [0] * len(join.commands)
-    known, homeless = set(), 0
+    known, unassigned = set(), 0
     for row in numbered_rows(db, "perf"):
         cycles = row.get("op_cycles", 0)
         if not 0 <= cycles <= _MOST_CYCLES:
@@ -67,16 +67,16 @@ def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
         places = own.get(row["id"]) or own.get(leaders.get(row["id"], -1), [])
         known.update(places)
         _share(found, places, cycles)
-        homeless += 0 if places else cycles
+        unassigned += 0 if places else cycles
     notes = []
     if len(known) < len(found):
         notes.append(
             f"{len(found) - len(known)} of {len(found)} commands have no cycles in table 'perf',"
             " which covers the last compiled subgraph only"
         )
-    if homeless:
+    if unassigned:
         notes.append(
-            f"{homeless} cycles in table 'perf' belong to operations without a command and are"
+            f"{unassigned} cycles in table 'perf' belong to operations without a command and are"
             " left out"
         )
     return Cycles(tuple(found), "Vela's estimate", tuple(notes))

@@ -55,7 +55,7 @@ class VelaPlace(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Whereabouts(NamedTuple):
+class VelaPlacement(NamedTuple):
     """What the database says of one operator of the file."""
 
     place: VelaPlace
@@ -90,7 +90,7 @@ class Join:
     source_ids: Mapping[int, int]
     """From `source.id` to the operator's id."""
     commands: tuple[Command, ...]
-    whereabouts: Mapping[int, Whereabouts]
+    placements: Mapping[int, VelaPlacement]
     notes: tuple[str, ...] = ()
 
 
@@ -123,8 +123,8 @@ def join_model(db: DebugDatabase, operators: Sequence[ModelOperator]) -> Join:
         notes.append(
             f"{unlinked} of {len(commands)} commands are linked to no operator of the model by Vela"
         )
-    whereabouts = _locate(db, operators, source_ids, commands)
-    return Join(tuple(operators), source_ids, tuple(commands), whereabouts, tuple(notes))
+    placements = _locate(db, operators, source_ids, commands)
+    return Join(tuple(operators), source_ids, tuple(commands), placements, tuple(notes))
 
 
 # ---- sources ----
@@ -286,7 +286,7 @@ def _locate(
     operators: Sequence[ModelOperator],
     source_ids: Mapping[int, int],
     commands: Sequence[Command],
-) -> dict[int, Whereabouts]:
+) -> dict[int, VelaPlacement]:
     own: dict[int, list[int]] = defaultdict(list)
     absorbed: dict[int, list[int]] = defaultdict(list)
     for position, command in enumerate(commands):
@@ -301,19 +301,19 @@ def _locate(
             made_types[source_ids[made.source_id]].add(made.operator)
     by_id = {operator.id: operator for operator in operators}
     on_cpu = {source_ids[each] for each in _passed_through(db) if each in source_ids}
-    found: dict[int, Whereabouts] = {}
+    found: dict[int, VelaPlacement] = {}
     for operator in operators:
         if operator.id in own:
-            found[operator.id] = Whereabouts(VelaPlace.COMMAND, tuple(own[operator.id]))
+            found[operator.id] = VelaPlacement(VelaPlace.COMMAND, tuple(own[operator.id]))
         elif operator.id in absorbed:
             positions = tuple(absorbed[operator.id])
-            found[operator.id] = Whereabouts(
+            found[operator.id] = VelaPlacement(
                 VelaPlace.ABSORBED, positions, commands[positions[0]].operator
             )
         elif operator.id not in rows:
-            found[operator.id] = Whereabouts(VelaPlace.UNKNOWN)
+            found[operator.id] = VelaPlacement(VelaPlace.UNKNOWN)
         elif operator.id in on_cpu:
-            found[operator.id] = Whereabouts(VelaPlace.CPU)
+            found[operator.id] = VelaPlacement(VelaPlace.CPU)
         else:
             found[operator.id] = _without_command(
                 operator,
@@ -347,14 +347,14 @@ def _without_command(
     own: Mapping[int, list[int]],
     *,
     regor: bool,
-) -> Whereabouts:
+) -> VelaPlacement:
     kind = _kind(row.operator)
     if regor and not made_types:
-        return Whereabouts(VelaPlace.REMOVED)
+        return VelaPlacement(VelaPlace.REMOVED)
     # What became something else was lowered for the NPU, so it cannot run on the CPU.
     lowered = bool(made_types) and row.operator not in made_types
     if kind not in _FUSED | _VIEWS and not lowered:
-        return Whereabouts(VelaPlace.CPU) if made_types else Whereabouts(VelaPlace.REMOVED)
+        return VelaPlacement(VelaPlace.CPU) if made_types else VelaPlacement(VelaPlace.REMOVED)
     maker = operator
     for _ in range(len(by_id)):
         makers = [by_id[each] for each in maker.makers if each in by_id]
@@ -362,7 +362,7 @@ def _without_command(
             break
         maker = makers[0]
         if maker.id in own:
-            return Whereabouts(VelaPlace.ABSORBED, tuple(own[maker.id]), maker.id, inferred=True)
+            return VelaPlacement(VelaPlace.ABSORBED, tuple(own[maker.id]), maker.id, inferred=True)
         if _kind(maker.op) not in _FUSED | _VIEWS:
             break
-    return Whereabouts(VelaPlace.REMOVED)
+    return VelaPlacement(VelaPlace.REMOVED)

@@ -63,7 +63,7 @@ class TableReader:
         self._seen.add(name)
         columns = self._distinct(name, header)
         width = max(len(columns), max(map(len, rows), default=0))
-        self._tell_ragged(name, len(columns), rows)
+        self._note_ragged_rows(name, len(columns), rows)
         columns = self._distinct(
             name,
             [*columns, *(f"column_{number}" for number in range(len(columns) + 1, width + 1))],
@@ -135,7 +135,7 @@ class TableReader:
                 good.append(cells)
                 beside.append(extra)
         self._db.add(table, good)
-        self._tell_bad(table, beside)
+        self._note_bad_cells(table, beside)
         if rejected:
             self._note(
                 f"{len(rejected)} rows of table '{table.name}' have no usable id; they are kept in"
@@ -144,7 +144,7 @@ class TableReader:
             self._keep(f"{table.name}_rejected", columns, rejected)
         self._keep_beside(table, first, beside)
 
-    def _tell_bad(self, table: TableSchema, beside: Sequence[dict[str, str]]) -> None:
+    def _note_bad_cells(self, table: TableSchema, beside: Sequence[dict[str, str]]) -> None:
         known = set(table.header)
         bad = [(name, cell) for extra in beside for name, cell in extra.items() if name in known]
         if bad:
@@ -175,7 +175,7 @@ class TableReader:
         self._names.add(fresh)
         self._db.extras.append(Extra(fresh, tuple(columns), tuple(tuple(row) for row in rows)))
 
-    def _tell_ragged(self, name: str, width: int, rows: Sequence[Sequence[str]]) -> None:
+    def _note_ragged_rows(self, name: str, width: int, rows: Sequence[Sequence[str]]) -> None:
         ragged = [number for number, row in enumerate(rows, 1) if len(row) != width]
         if ragged:
             cells = len(rows[ragged[0] - 1])

@@ -116,15 +116,15 @@ def parse_xml(data: bytes, name: str = "debug.xml") -> DebugDatabase:
     try:
         found = _Document(name).parse(data)
     except expat.ExpatError as error:
-        mended = _mended(data)
-        if mended is None:
+        repaired = _repaired(data)
+        if repaired is None:
             raise _malformed(name, error) from error
         notes.append(
             "a file name in the first line is not escaped, as Vela writes it; it was read as it"
             " stands"
         )
         try:
-            found = _Document(name).parse(mended)
+            found = _Document(name).parse(repaired)
         except expat.ExpatError:
             raise _malformed(name, error) from error
     return _database(found, notes, name)
@@ -168,7 +168,7 @@ def _database(found: _Document, notes: list[str], name: str) -> DebugDatabase:
 _ROOT = re.compile(rb'<debug source="(?P<source>.*?)"(?: optimised="(?P<optimised>.*)")?>\r?\n')
 
 
-def _mended(data: bytes) -> bytes | None:
+def _repaired(data: bytes) -> bytes | None:
     """The file with its root's attributes escaped, as Vela since 4.5 fails to; else `None`."""
     root = _ROOT.search(data, 0, 1 << 16)
     if root is None:

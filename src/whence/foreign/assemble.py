@@ -11,7 +11,7 @@ from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
 from whence.attribution.outcome_text import company_text
 from whence.attribution.profile import Profile, Writer
-from whence.attribution.rows import KernelRow, Own, Part, SourceRow
+from whence.attribution.rows import KernelParts, KernelRow, Part, SourceRow
 from whence.attribution.source_costs import sized, source_costs
 from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
@@ -201,7 +201,7 @@ def _is_needed(source: SourceGraph, number: int, placed: Collection[int]) -> boo
     )
 
 
-def _became(source: SourceGraph, number: int, own: Own, fate: Outcome) -> str:
+def _became(source: SourceGraph, number: int, own: KernelParts, fate: Outcome) -> str:
     if not own:
         if source[number].stands_for is not None:
             return "does nothing"

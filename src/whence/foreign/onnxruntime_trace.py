@@ -61,11 +61,11 @@ def read_trace(
         ran = [_node_event(each, known) for each in events if _is_node(each)]
         ran.sort(key=lambda each: (each.begin, -each.length))
         executes = [each for each in events if each.get("name") == "SequentialExecutor::Execute"]
-        book = _Book(len(nodes), len(runs))
+        totals = _TraceTotals(len(nodes), len(runs))
         for position, run in enumerate(runs):
-            book.enter(position, run, ran, executes, nodes, walls[position] if walls else 0)
+            totals.enter(position, run, ran, executes, nodes, walls[position] if walls else 0)
     shapes = {each.node: each.shape for each in ran if each.shape}
-    return book.close([replace(node, shape=shapes.get(node.number, "")) for node in nodes])
+    return totals.close([replace(node, shape=shapes.get(node.number, "")) for node in nodes])
 
 
 def _load(path: Path) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def _node_event(each: Mapping[str, Any], known: Mapping[str, list[EngineNode]]) 
     return _Event(int(each["ts"]), int(each["dur"]), -1 if node is None else node.number, shape)
 
 
-class _Book:
+class _TraceTotals:
     def __init__(self, nodes: int, runs: int) -> None:
         self._node_ns = np.zeros((runs, nodes), np.int64)
         self._calls = np.zeros(nodes, np.int64)

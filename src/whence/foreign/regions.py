@@ -37,22 +37,22 @@ from whence.foreign.unnamed_nodes import UnnamedNodes
 
 def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
     """By node, for those that have an anchor or a place between their neighbours."""
-    cuts = _Cuts(source, engine)
-    for region in cuts.regions.values():
+    finder = _RegionFinder(source, engine)
+    for region in finder.regions.values():
         if region.evidence is Evidence.NAME and not region.node.is_whole:
-            cuts.take_epilogue(region)
-    cuts.settle_heavy()
-    cuts.settle_duplicates()
-    unnamed = UnnamedNodes(source, engine, cuts.regions, cuts.claims)
+            finder.take_epilogue(region)
+    finder.settle_heavy()
+    finder.settle_duplicates()
+    unnamed = UnnamedNodes(source, engine, finder.regions, finder.claims)
     for node in engine.nodes.values():
-        if node.runs and not node.is_layout and node.number not in cuts.regions:
+        if node.runs and not node.is_layout and node.number not in finder.regions:
             unnamed.place(node)
-    cuts.place_nested()
-    cuts.place_last()
-    return cuts.regions
+    finder.place_nested()
+    finder.place_last()
+    return finder.regions
 
 
-class _Cuts:
+class _RegionFinder:
     """The regions of nodes, and by operator the nodes that claim it."""
 
     def __init__(self, source: SourceGraph, engine: EngineGraph) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from whence.attribution.model_facts import model_facts
 from whence.attribution.profile import Profile
 from whence.attribution.sample_inputs import sample_inputs
-from whence.attribution.subject import subject_facts
 from whence.building.backend import Progress
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
@@ -44,7 +44,7 @@ _TURN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PreparedModel:
     """A model with inputs to run it on."""
 
     path: Path
@@ -83,7 +83,7 @@ def prepare(
     *,
     shapes: Shapes | None = None,
     inputs: Mapping[str, Value] | Value | None = None,
-) -> Subject:
+) -> PreparedModel:
     """The model as whence reads it, and inputs for it: those given, or random ones."""
     path = Path(path)
     graph = load_source(path, shapes)
@@ -91,7 +91,7 @@ def prepare(
     names = [node.name for node in graph.inputs]
     bound = zip(names, bind_inputs(graph, given), strict=True)
     arrays = {name: value for name, value in bound if isinstance(value, np.ndarray)}
-    return Subject(path, SourceGraph(graph), arrays)
+    return PreparedModel(path, SourceGraph(graph), arrays)
 
 
 def load_source(path: Path, shapes: Shapes | None = None) -> Graph:
@@ -110,7 +110,7 @@ def load_source(path: Path, shapes: Shapes | None = None) -> Graph:
 
 
 def record(
-    subject: Subject,
+    subject: PreparedModel,
     engine: str,
     *,
     threads: int = 0,
@@ -129,7 +129,7 @@ def record(
 
 
 @contextmanager
-def started(subject: Subject, engine: str, threads: int = 0) -> Iterator[EngineProcess]:
+def started(subject: PreparedModel, engine: str, threads: int = 0) -> Iterator[EngineProcess]:
     """The engine with the model loaded, in a process that stands still until it is asked."""
     check_engine(engine, subject.path.suffix)
     with tempfile.TemporaryDirectory(prefix="whence-named-") as folder:
@@ -140,7 +140,7 @@ def started(subject: Subject, engine: str, threads: int = 0) -> Iterator[EngineP
             yield process
 
 
-def finished(subject: Subject, process: EngineProcess, keep: Path | None = None) -> Recording:
+def finished(subject: PreparedModel, process: EngineProcess, keep: Path | None = None) -> Recording:
     """What the process recorded in all its runs."""
     folder = process.finish()
     if keep is not None:
@@ -149,7 +149,7 @@ def finished(subject: Subject, process: EngineProcess, keep: Path | None = None)
 
 
 def attribute(
-    subject: Subject,
+    subject: PreparedModel,
     recording: Recording,
     *,
     rates: MachineRates | None = None,
@@ -169,7 +169,7 @@ def attribute(
         shapes=subject.shapes,
         writers=WRITERS,
         environment={
-            **subject_facts(subject.source.graph, subject.shapes, str(subject.path)),
+            **model_facts(subject.source.graph, subject.shapes, str(subject.path)),
             **({recording.engine: recording.version} if recording.version else {}),
             **(environment() if made_with is None else made_with),
         },

@@ -88,13 +88,13 @@ def _layers(path: Path) -> list[Mapping[str, Any]]:
 
 def _nodes(source: SourceGraph, rows: Sequence[Mapping[str, Any]]) -> tuple[EngineNode, ...]:
     maker = {name: number for number, row in enumerate(rows) for name in _tensors(row, "Outputs")}
-    handed_on = {
+    forwarded = {
         inner: outer
         for row in rows
         if row.get("LayerType") in {"Reformat", "NoOp"}
         for inner, outer in zip(_tensors(row, "Inputs"), _tensors(row, "Outputs"), strict=False)
     }
-    return tuple(_node(source, number, row, maker, handed_on) for number, row in enumerate(rows))
+    return tuple(_node(source, number, row, maker, forwarded) for number, row in enumerate(rows))
 
 
 def _tensors(row: Mapping[str, Any], which: str) -> list[str]:
@@ -106,14 +106,14 @@ def _node(
     number: int,
     row: Mapping[str, Any],
     maker: Mapping[str, int],
-    handed_on: Mapping[str, str],
+    forwarded: Mapping[str, str],
 ) -> EngineNode:
     name, kind = str(row.get("Name", "")), str(row.get("LayerType", ""))
     is_layout = kind in _LAYOUT and name.startswith("Reformatting")
     makes: list[int] = []
     holds: tuple[int, ...] = ()
     if not is_layout:
-        outputs = [handed_on.get(each, each) for each in _tensors(row, "Outputs")]
+        outputs = [forwarded.get(each, each) for each in _tensors(row, "Outputs")]
         makes = [source.by_output[each] for each in outputs if each in source.by_output]
         holds = layer_members(source, name, str(row.get("Metadata", "")))
     return EngineNode(

@@ -41,7 +41,7 @@ _ENTRY_HEAD = struct.Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class Decoded(Generic[V]):
-    """A table read from bytes: its entries in order, and one line for each kind of oddity."""
+    """A table read from bytes: its entries in order, and one line for each kind of problem."""
 
     entries: Mapping[int, V]
     notes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class TableCodec(Generic[V]):
     key: str
     unit_bytes: int
     may_be_empty: bool
-    oddity: str
+    problem: str
     pack: Callable[[V], bytes]
     unpack: Callable[[bytes], V]
 
@@ -108,7 +108,7 @@ class TableCodec(Generic[V]):
             if key < previous:
                 first_seen.setdefault("entries are out of order", offset)
             if self.pack(entries[key]) != payload:
-                first_seen.setdefault(self.oddity, start)
+                first_seen.setdefault(self.problem, start)
             offset, previous = end, key
         if len(entries) != declared:
             raise self._malformed(
@@ -148,7 +148,7 @@ SOURCE_TABLE: TableCodec[str] = TableCodec(
     key="source",
     unit_bytes=1,
     may_be_empty=False,
-    oddity="a name does not end in NUL, its last byte is dropped",
+    problem="a name does not end in NUL, its last byte is dropped",
     pack=_pack_name,
     unpack=_unpack_name,
 )
@@ -158,7 +158,7 @@ OP_TABLE: TableCodec[frozenset[int]] = TableCodec(
     key="operator",
     unit_bytes=4,
     may_be_empty=True,
-    oddity="the source ids of an operator are out of order or repeated",
+    problem="the source ids of an operator are out of order or repeated",
     pack=lambda ids: _pack_numbers(sorted(ids)),
     unpack=lambda payload: frozenset(_unpack_numbers(payload)),
 )
@@ -168,7 +168,7 @@ EXECUTION_PLAN_TABLE: TableCodec[tuple[int, ...]] = TableCodec(
     key="position",
     unit_bytes=4,
     may_be_empty=False,
-    oddity="a plan does not survive the round trip",  # never seen: every number of a plan is kept, in order
+    problem="a plan does not survive the round trip",  # never seen: every number of a plan is kept, in order
     pack=_pack_numbers,
     unpack=_unpack_numbers,
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from whence.attribution.connected import connected
+from whence.attribution.connected_components import connected_components
 from whence.attribution.profile import Background, Profile
 from whence.graph import Graph, Node
 from whence.plural import counted
@@ -78,7 +78,7 @@ def sync_navigation(background: Background) -> dict[str, Any]:
             f"{side}NodeIds": [str(number) for where, number in sorted(part) if where == side]
             for side in ("left", "right")
         }
-        for part in connected(items, pairs)
+        for part in connected_components(items, pairs)
     ]
     return {"type": "sync_navigation", "mappingEntries": entries}
 

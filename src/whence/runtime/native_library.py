@@ -92,7 +92,7 @@ class NativeLoop(ctypes.Structure):
 Addresses = ctypes.Array[ctypes.c_void_p]
 
 
-def room_for(count: int) -> Addresses:
+def address_array(count: int) -> Addresses:
     """An array for so many addresses, which no call finds empty."""
     return (ctypes.c_void_p * max(count, 1))()
 

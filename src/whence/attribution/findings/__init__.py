@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whence.attribution.findings.doubtful import guessed_shapes, noise, unmeasured_machine
 from whence.attribution.findings.elementwise_chains import elementwise_chains
 from whence.attribution.findings.few_work_items import few_work_items
 from whence.attribution.findings.finding import Finding, Rule
 from whence.attribution.findings.layout_changes import data_movement, layout_changes
 from whence.attribution.findings.low_share_of_peak import low_share_of_peak
+from whence.attribution.findings.measurement_quality import (
+    guessed_shapes,
+    noise,
+    unmeasured_machine,
+)
 from whence.attribution.findings.reference_operators import reference_operators
 from whence.attribution.findings.tiny_kernels import much_dispatch, tiny_kernels
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from whence.attribution.connected import connected
+from whence.attribution.connected_components import connected_components
 from whence.attribution.efficiency import Bound
 from whence.attribution.findings.finding import (
     Finding,
@@ -28,7 +28,7 @@ def elementwise_chains(profile: Profile) -> Iterator[Finding]:
     """
     light = {kernel.id: kernel for kernel in profile.kernels if _is_light(kernel)}
     reading = ((number, other) for number in light for other in light[number].reads)
-    for chain in connected(light, (pair for pair in reading if pair[1] in light)):
+    for chain in connected_components(light, (pair for pair in reading if pair[1] in light)):
         if len(chain) < 2:
             continue
         inside = {number: light[number] for number in chain}

@@ -61,13 +61,13 @@ class Instance:
         # Behind the inputs, what the sizes of open dimensions are.
         self._dims = np.array(plan.dims, np.int64)
         self.given, self.made = (
-            native.room_for(len(plan.inputs) + bool(plan.dims)),
-            native.room_for(len(plan.outputs)),
+            native.address_array(len(plan.inputs) + bool(plan.dims)),
+            native.address_array(len(plan.outputs)),
         )
         if plan.dims:
             self.given[len(plan.inputs)] = native.address_of(self._dims)
-        self._pointers = native.room_for(plan.n_slots)
-        self._state, self._next = (native.room_for(len(plan.variables)) for _ in range(2))
+        self._pointers = native.address_array(plan.n_slots)
+        self._state, self._next = (native.address_array(len(plan.variables)) for _ in range(2))
         # The arrays whose addresses these are.
         self._known_state: list[np.ndarray | None] = [None] * len(plan.variables)
         self._known_next: list[np.ndarray | None] = [None] * len(plan.variables)

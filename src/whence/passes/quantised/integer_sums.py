@@ -85,20 +85,20 @@ def bias_of(
     # LiteRT takes the codes for sums without looking at their scale; elsewhere it must be that of
     # the sums, but for its own rounding.
     if is_sum and (is_fixed_point or np.allclose(scale, units, rtol=1e-4, atol=0.0)):
-        fits = codes.dtype != np.int32 or _leaves_room(codes.astype(np.int64))
+        fits = codes.dtype != np.int32 or _has_headroom(codes.astype(np.int64))
         return Bias(codes, operand.node) if fits else None
     if is_fixed_point:
         return None
     return _rounded((codes.astype(np.int64) - zeros) * scale / units, operand.node)
 
 
-def _leaves_room(bias: np.ndarray) -> bool:
+def _has_headroom(bias: np.ndarray) -> bool:
     """Do sums of 32 bits hold it and what it is added to?"""
     return bool(np.all(np.abs(bias) < 2.0**30))
 
 
 def _rounded(exact: np.ndarray, source: Node | None) -> Bias | None:
-    if not _leaves_room(exact):
+    if not _has_headroom(exact):
         return None
     return Bias(np.rint(exact).astype(np.int32), source)
 

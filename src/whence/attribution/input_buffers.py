@@ -21,7 +21,7 @@ _PLACES, _MOST_BYTES = 8, 1 << 28
 _RUNS = 24
 
 
-class InputPlaces:
+class InputBuffers:
     """Copies are made when their turn comes, and kept: what is freed is often given out again."""
 
     def __init__(self, values: Sequence[Value]) -> None:

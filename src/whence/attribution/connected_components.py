@@ -8,7 +8,7 @@ from typing import TypeVar
 _Thing = TypeVar("_Thing", bound=Hashable)
 
 
-def connected(
+def connected_components(
     things: Iterable[_Thing], pairs: Iterable[tuple[_Thing, _Thing]]
 ) -> list[list[_Thing]]:
     """The things by the part that they belong to, in their order; each of a pair is one of them."""

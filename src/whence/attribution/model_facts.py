@@ -14,9 +14,7 @@ from whence.ops.named_dimensions import named_sizes
 from whence.types import TensorType
 
 
-def subject_facts(
-    graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str
-) -> dict[str, str]:
+def model_facts(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) -> dict[str, str]:
     """What was run: the inputs, the sizes of named dimensions, and the file."""
     found = {
         f"input {name}": "×".join(map(str, shape)) or "scalar" for name, shape in shapes.items()

@@ -16,7 +16,7 @@ from whence.errors import InputError
 from whence.foreign.engine_comparison import EngineComparison, compare_profiles
 from whence.foreign.engines import ENGINES
 from whence.foreign.process import EngineProcess, run_in_turns
-from whence.foreign.run import Subject, attribute, finished, started
+from whence.foreign.run import PreparedModel, attribute, finished, started
 
 WHENCE = "whence"
 _TURN = 3
@@ -24,7 +24,7 @@ _TURN = 3
 
 
 def compare_engines(
-    subject: Subject,
+    subject: PreparedModel,
     engines: Sequence[str],
     *,
     worker: str,
@@ -57,7 +57,7 @@ def compare_engines(
     return compare_profiles(profiles, data_edges(subject))
 
 
-def data_edges(subject: Subject) -> list[tuple[int, int]]:
+def data_edges(subject: PreparedModel) -> list[tuple[int, int]]:
     source = subject.source
     return [
         (maker, reader)
@@ -67,7 +67,7 @@ def data_edges(subject: Subject) -> list[tuple[int, int]]:
     ]
 
 
-def _profile(subject: Subject, process: EngineProcess) -> Profile:
+def _profile(subject: PreparedModel, process: EngineProcess) -> Profile:
     if process.engine != WHENCE:
         return attribute(subject, finished(subject, process))[0]
     found = read_profile(process.finish() / "profile.json")
