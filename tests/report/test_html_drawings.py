@@ -88,7 +88,7 @@ def test_the_treemap_divides_its_area_by_weight(page: Any) -> None:
             )
 
 
-def test_a_search_fades_the_areas_that_it_leaves_out(page: Any) -> None:
+def test_a_search_dims_the_areas_that_it_leaves_out(page: Any) -> None:
     """The others stay as they are, to the pixel."""
     colours = """
 const canvas = document.querySelector('#treemap canvas');
@@ -102,15 +102,15 @@ found = new Map(); for (let at = 0; at < data.length; at += 4) {
 return Object.fromEntries(found)"""
     whole = page.execute_script(colours)
     type_into_search(page, "type:softmax")
-    faded = page.execute_script(colours)
+    dimmed = page.execute_script(colours)
     swatches = page.execute_script(
         "return [...document.querySelectorAll('#legend button')].map((each) =>"
         " [each.textContent, getComputedStyle(each.firstChild).backgroundColor])"
     )
     plain = {name: colour.removeprefix("rgb(").removesuffix(")") for name, colour in swatches}
     by_name = {name: colour.replace(" ", "") for name, colour in plain.items()}
-    assert faded[by_name["Softmax"]] >= 0.98 * whole[by_name["Softmax"]] > 0
-    assert faded.get(by_name["Conv"], 0) < 0.02 * whole[by_name["Conv"]]
+    assert dimmed[by_name["Softmax"]] >= 0.98 * whole[by_name["Softmax"]] > 0
+    assert dimmed.get(by_name["Conv"], 0) < 0.02 * whole[by_name["Conv"]]
     find(page, "#search").send_keys(Keys.ESCAPE)
     assert page.execute_script(colours) == whole
 

@@ -60,7 +60,7 @@ function slideGraph(graph) {
   const covers = slide && left - x >= slide.left - 0.5 && top - y >= slide.top - 0.5 && right - x <= slide.left + slide.width + 0.5 && bottom - y <= slide.top + slide.height + 0.5;
   if (!covers) {
     const [l, t, r, b] = within(0.5);
-    const drawing = slide ? slide.drawing : new FadingDrawing(make('canvas'));
+    const drawing = slide ? slide.drawing : new HighlightedDrawing(make('canvas'));
     slide = { drawing, left: l - x, top: t - y, width: Math.max(1, r - l), height: Math.max(1, b - t) };
     paintGraph(graph, drawing, { x: -slide.left, y: -slide.top, scale }, slide.width, slide.height);
     graph.slide = slide;
@@ -91,11 +91,11 @@ function paintGraph(graph, drawing, { x, y, scale }, width, height) {
       return boxes.map((box) => ({ box, x: box.atX * scale + x - 1, y: box.atY * scale + y - 1, w: box.w * scale + 2, h: box.h * scale + 2 }));
     },
   );
-  drawing.show(fadedBy());
+  drawing.show(foundBySearch());
 }
 
-/** Which boxes a search does not fade; null where there is none. */
-function fadedBy() {
+/** Which boxes a search finds; null where there is none. */
+function foundBySearch() {
   return selection.found && (({ box }) => isFoundBox(box));
 }
 

@@ -15,7 +15,7 @@ class GraphView {
     this.message = make('p', 'empty', DATA.has_graph ? 'The file has no operator.' : 'The graph is not in this report: it was made from a profile.json.');
     box.append(this.canvas, this.marks, this.message);
     this.message.hidden = DATA.has_graph && COUNT.operator > 0;
-    this.drawing = new FadingDrawing(this.canvas);
+    this.drawing = new HighlightedDrawing(this.canvas);
     this.tree = null;
     this.size = [0, 0];
     this.view = { x: 0, y: 0, scale: 1 };
@@ -207,13 +207,13 @@ class GraphView {
     this.mark();
   }
 
-  /** What the search leaves out fades in the pictures that there are; nothing is drawn anew. */
+  /** What the search leaves out is dimmed in the pictures that there are; nothing is drawn anew. */
   filter() {
     if (this.hidden || this.waiting) return;
     if (this.slide) {
-      this.slide.drawing.show(fadedBy());
+      this.slide.drawing.show(foundBySearch());
       slideGraph(this);
-    } else this.drawing.show(fadedBy());
+    } else this.drawing.show(foundBySearch());
   }
 
   /** With the browser's next frame: however often it is asked for, it is drawn once. `moved`: nothing but its place has changed. */

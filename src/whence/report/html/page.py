@@ -17,7 +17,7 @@ _SCRIPTS = (
     "selection.js",
     "heading.js",
     "drawing.js",
-    "fading.js",
+    "search_highlight.js",
     "module_tree.js",
     "squarify.js",
     "treemap.js",

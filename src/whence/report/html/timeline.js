@@ -16,7 +16,7 @@ class Timeline {
     this.marks = make('canvas');
     for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
-    this.drawing = new FadingDrawing(this.canvas);
+    this.drawing = new HighlightedDrawing(this.canvas);
     this.events = DATA.timeline.map(([kernel, begin, end, waited]) => ({ kernel, begin, end, waited }));
     this.whole = this.events.reduce((last, event) => Math.max(last, event.end), Math.max(1, DATA.timeline_ns));
     this.threads = DATA.workers.slice(0, MOST_THREADS);
@@ -187,7 +187,7 @@ class Timeline {
   }
 
   filter() {
-    this.fade();
+    this.dim();
   }
 
   measure() {
@@ -219,7 +219,7 @@ class Timeline {
         ...this.threads.flatMap((spans, thread) => this.drawThread(pen, paint, spans, scale, laneOf(thread))),
       ],
     );
-    this.fade();
+    this.dim();
     this.mark();
     byId('range').textContent = this.events.length
       ? `${range(this.from, this.to)} of ${duration(this.whole)} · ${counted(this.events.length, 'kernel')}, above; their operators, below${this.threads.length ? `; then ${counted(this.threads.length, 'thread')}, pale where one waits` : ''}`
@@ -227,7 +227,7 @@ class Timeline {
   }
 
   /** Fades what the search leaves out. */
-  fade() {
+  dim() {
     this.drawing.show(selection.found && (({ kind, item }) => selection.isFound(kind, item)));
   }
 

@@ -25,7 +25,7 @@ class Treemap {
     this.marks = make('canvas');
     for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
-    this.drawing = new FadingDrawing(this.canvas);
+    this.drawing = new HighlightedDrawing(this.canvas);
     this.root = this.tree = timeTree();
     this.cells = [];
     this.at = -1;
@@ -175,7 +175,7 @@ class Treemap {
 
   filter() {
     for (const button of byId('legend').children) button.setAttribute('aria-pressed', String(button.dataset.query === selection.query));
-    this.fade();
+    this.dim();
   }
 
   draw() {
@@ -194,12 +194,12 @@ class Treemap {
         return leaves;
       },
     );
-    this.fade();
+    this.dim();
     this.mark();
   }
 
   /** Fades what the search leaves out. */
-  fade() {
+  dim() {
     if (!this.size || !this.cells.length) return;
     this.drawing.show(selection.found && (({ items }) => items.some((item) => selection.isFound('operator', item))));
   }

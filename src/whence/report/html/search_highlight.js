@@ -1,19 +1,19 @@
-// A drawing in which a search fades parts. It is drawn once for a size; a search copies parts of pictures, so that a letter typed draws nothing anew.
+// A drawing in which a search dims what it does not find. It is drawn once for a size; a search copies parts of pictures, so that a letter typed draws nothing anew.
 
-const FADED = 0.18;
+const DIMMED = 0.18;
 
-class FadingDrawing {
+class HighlightedDrawing {
   constructor(canvas) {
     this.canvas = canvas;
     this.under = make('canvas');
     this.whole = make('canvas');
-    this.faded = make('canvas');
-    this.isFaded = false;
+    this.dimmed = make('canvas');
+    this.isDimmed = false;
     this.size = null;
     this.parts = [];
   }
 
-  /** Draws anew: `under(pen)` what never fades; `over(pen)` the rest, and says which rectangles, in the page's pixels, may fade. */
+  /** Draws anew: `under(pen)` what is never dimmed; `over(pen)` the rest, and says which rectangles, in the page's pixels, may be dimmed. */
   draw([width, height], under, over) {
     this.size = [width, height];
     under(sharpPen(this.under, width, height));
@@ -23,10 +23,10 @@ class FadingDrawing {
     pen.drawImage(this.under, 0, 0);
     pen.restore();
     this.parts = over(pen);
-    this.isFaded = false;
+    this.isDimmed = false;
   }
 
-  /** Puts it on the canvas. `isShown(part)` says what does not fade; without it, nothing does. */
+  /** Puts it on the canvas. `isShown(part)` says what is not dimmed; without it, nothing is. */
   show(isShown = null) {
     if (!this.size) return;
     const pen = sharpPen(this.canvas, ...this.size);
@@ -36,25 +36,25 @@ class FadingDrawing {
       pen.drawImage(this.whole, 0, 0);
       return;
     }
-    if (!this.isFaded) this.fade();
+    if (!this.isDimmed) this.dim();
     const shown = this.parts.map(isShown);
     const most = 2 * shown.reduce((count, each) => count + each, 0) > shown.length;
-    pen.drawImage(most ? this.whole : this.faded, 0, 0);
-    const picture = most ? this.faded : this.whole;
+    pen.drawImage(most ? this.whole : this.dimmed, 0, 0);
+    const picture = most ? this.dimmed : this.whole;
     for (const [x, y, w, h] of runsOf(this.parts, shown, !most, ratio)) {
       if (most) pen.clearRect(x, y, w, h);
       pen.drawImage(picture, x, y, w, h, x, y, w, h);
     }
   }
 
-  fade() {
-    const pen = sharpPen(this.faded, ...this.size);
+  dim() {
+    const pen = sharpPen(this.dimmed, ...this.size);
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.drawImage(this.under, 0, 0);
-    pen.globalAlpha = FADED;
+    pen.globalAlpha = DIMMED;
     pen.drawImage(this.whole, 0, 0);
     pen.globalAlpha = 1;
-    this.isFaded = true;
+    this.isDimmed = true;
   }
 }
 
