@@ -21,7 +21,6 @@ from whence.attribution import Profile, profile_executable
 from whence.attribution.modules import find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.sample_inputs import sample_inputs
-from whence.cli.beside import race_onnxruntime
 from whence.cli.console import check_folder, out, progress, safe, say, without_home
 from whence.cli.demo_model import (
     LICENCE,
@@ -30,6 +29,7 @@ from whence.cli.demo_model import (
     fetch_recogniser,
     packaged_squeezenet,
 )
+from whence.cli.onnxruntime_timing import time_onnxruntime
 from whence.cli.picture import as_input, draw, read_pgm
 from whence.cli.why import print_history, print_kernels, print_time
 from whence.errors import InputError, ModelError
@@ -151,8 +151,8 @@ def _compare(
     neither it nor a word that shows that the result is right.
     """
     with progress("beside ONNX Runtime"):
-        race = race_onnxruntime(subject.path, executable, subject.inputs)
-    if race is None:
+        timing = time_onnxruntime(subject.path, executable, subject.inputs)
+    if timing is None:
         say(
             console,
             "  ONNX Runtime is not installed; with it (pip install onnxruntime) it runs beside",
@@ -163,11 +163,11 @@ def _compare(
             expected = load(subject.path).run(subject.inputs)[0]
         whose = "the reference interpreter"
     else:
-        expected, whose = race.output, f"ONNX Runtime {race.version}"
+        expected, whose = timing.output, f"ONNX Runtime {timing.version}"
         say(
             console,
-            f"  {duration(race.own_ns)} a run; {whose} {duration(race.other_ns)}, in turns on"
-            f" {counted(executable.engine.threads, 'thread')} (medians of {race.rounds})",
+            f"  {duration(timing.own_ns)} a run; {whose} {duration(timing.other_ns)}, in turns on"
+            f" {counted(executable.engine.threads, 'thread')} (medians of {timing.rounds})",
         )
     error = difference(expected, result)
     if not error <= _TOLERANCE:

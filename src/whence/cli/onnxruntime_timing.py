@@ -18,7 +18,7 @@ _WARMUP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class Timing:
     """Median times of a run, in nanoseconds."""
 
     version: str
@@ -29,9 +29,9 @@ class Race:
     """ONNX Runtime's first."""
 
 
-def race_onnxruntime(
+def time_onnxruntime(
     path: Path, executable: Executable, inputs: Mapping[str, np.ndarray]
-) -> Race | None:
+) -> Timing | None:
     """None where ONNX Runtime is not installed."""
     try:
         onnxruntime = importlib.import_module("onnxruntime")
@@ -53,7 +53,7 @@ def race_onnxruntime(
         if number >= _WARMUP:
             own.append(ours)
             other.append(theirs)
-    return Race(
+    return Timing(
         str(onnxruntime.__version__),
         statistics.median(own),
         statistics.median(other),
