@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from zoo.check_results import CheckResult, Record, check_all, report
 from zoo.inputs import random_inputs
 from zoo.manifest import cache_folder
-from zoo.peers import run_litert, run_onert, run_onnx_runtime
-from zoo.quanta import allowances, declared_inputs
+from zoo.quantised_tolerance import declared_inputs, tolerances
+from zoo.reference_engines import run_litert, run_onert, run_onnx_runtime
 from zoo.reference_share import ReferenceShare, reference_share
-from zoo.verdicts import Record, Verdict, check_all, report
 
 if TYPE_CHECKING:
     from whence.graph import Graph
@@ -102,7 +102,7 @@ class Ran(NamedTuple):
     """Of compiled code."""
 
 
-def check(file: Path, engine: str = "") -> Verdict:
+def check(file: Path, engine: str = "") -> CheckResult:
     """One model, in this process; with random weights, if the file has none."""
     if file.suffix != ".onnx":
         return _check_tflite(file, engine)
@@ -129,20 +129,20 @@ def _with_weights(file: Path, folder: Path) -> Path:
     return folder / file.name
 
 
-def check_alone(file: Path) -> Verdict:
+def check_alone(file: Path) -> CheckResult:
     """One model without another engine, which it brought down."""
     tried = _try(file, {}, "the other engine crashes on it", "")
-    assert isinstance(tried, Verdict)
+    assert isinstance(tried, CheckResult)
     return tried
 
 
-def _check_onnx(file: Path, engine: str) -> Verdict:
+def _check_onnx(file: Path, engine: str) -> CheckResult:
     from whence.passes.equivalence import computes_in_half
 
     began = time.perf_counter()
     peer = run_onnx_runtime(file)
     tried = _try(file, peer.inputs, peer.problem, engine)
-    if isinstance(tried, Verdict):
+    if isinstance(tried, CheckResult):
         # A model that only runs because an optimiser removed what is wrong with it is not a model
         # to compare on.
         problem = (
@@ -175,7 +175,7 @@ def _check_onnx(file: Path, engine: str) -> Verdict:
             verdict = replace(again, detail="as ONNX Runtime without its optimisations")
         else:
             between = _compare(file, peer.names, peer.outputs, plain.outputs, limit)
-            verdict = unless_peers_differ(
+            verdict = unless_engines_differ(
                 replace(again, error=min(verdict.error, again.error)),
                 "itself without its optimisations",
                 between,
@@ -183,7 +183,7 @@ def _check_onnx(file: Path, engine: str) -> Verdict:
     return _measured(verdict, graph, began, share)
 
 
-def _check_tflite(file: Path, engine: str) -> Verdict:
+def _check_tflite(file: Path, engine: str) -> CheckResult:
     """The reference kernels decide; a result of the optimised ones counts as well, for the two do
     not always agree with each other.
     """
@@ -200,7 +200,7 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
     running = [(name, peer) for name, peer in peers if not peer.problem]
     problem = "" if running else "; ".join(peer.problem for _, peer in peers)
     tried = _try(file, inputs, problem, engine)
-    if isinstance(tried, Verdict):
+    if isinstance(tried, CheckResult):
         return (
             replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}")
             if problem and tried.status == "failed"
@@ -209,14 +209,14 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
     graph, actual, share = tried
     limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
     verdicts = [
-        (name, _compare(file, peer.names, peer.outputs, actual, limit, allowances(file)))
+        (name, _compare(file, peer.names, peer.outputs, actual, limit, tolerances(file)))
         for name, peer in running
     ]
     name, verdict = next((each for each in verdicts if each[1].status == "ok"), verdicts[0])
     if verdict.status == "differs" and len(running) > 1:
         (_, one), (other_name, other) = running[:2]
         between = _compare(file, one.names, one.outputs, other.outputs, limit)
-        verdict = unless_peers_differ(verdict, other_name, between)
+        verdict = unless_engines_differ(verdict, other_name, between)
     return _measured(
         replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name),
         graph,
@@ -225,7 +225,7 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
     )
 
 
-def unless_peers_differ(verdict: Verdict, other: str, between: Verdict) -> Verdict:
+def unless_engines_differ(verdict: CheckResult, other: str, between: CheckResult) -> CheckResult:
     """The verdict on a model that differs. Where the engines that it is compared with differ
     from each other, it must not be further off than they are.
     """
@@ -236,7 +236,7 @@ def unless_peers_differ(verdict: Verdict, other: str, between: Verdict) -> Verdi
     )
 
 
-def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> Ran | Verdict:
+def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> Ran | CheckResult:
     """The prepared graph and its outputs, or the verdict when it does not come so far or there is
     nothing to compare with.
     """
@@ -258,23 +258,23 @@ def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> Ran |
         whence.prepare(graph, check=CheckLevel.INVARIANTS)
         lost = coverage(graph).lost
         if lost:
-            return Verdict(file.stem, "failed", f"{lost} operators lost")
+            return CheckResult(file.stem, "failed", f"{lost} operators lost")
         if not problem and draws_random_numbers(graph):
             problem = "draws random numbers, so that two runs differ"
         if problem:
-            return _measured(Verdict(file.stem, "peer", problem), graph, began)
+            return _measured(CheckResult(file.stem, "peer", problem), graph, began)
         if not engine:
             return Ran(graph, graph.run(inputs))
         return Ran(graph, *_run_compiled(file, inputs, engine))
     except whence.WhenceError as error:
-        return Verdict(file.stem, "failed", str(error))
+        return CheckResult(file.stem, "failed", str(error))
     except Exception as error:
-        return Verdict(file.stem, "failed", f"{type(error).__name__}: {error}")
+        return CheckResult(file.stem, "failed", f"{type(error).__name__}: {error}")
 
 
 def _measured(
-    verdict: Verdict, graph: Graph, began: float, share: ReferenceShare | None = None
-) -> Verdict:
+    verdict: CheckResult, graph: Graph, began: float, share: ReferenceShare | None = None
+) -> CheckResult:
     if share is not None:
         verdict = replace(verdict, reference=share.part, why_reference=share.why)
     return replace(
@@ -303,12 +303,12 @@ def _compare(
     actual: Sequence[Any],
     limit: float,
     allowed: Sequence[float] | None = None,
-) -> Verdict:
+) -> CheckResult:
     """Each output against the other engine's: within `limit`, or the model's quantisation."""
     from whence.passes.equivalence import difference
 
     if len(expected) != len(actual):
-        return Verdict(file.stem, "differs", f"{len(expected)} outputs against {len(actual)}")
+        return CheckResult(file.stem, "differs", f"{len(expected)} outputs against {len(actual)}")
     errors = [
         0.0 if _is_last_place(was, now) else difference(was, now)
         for was, now in zip(expected, actual, strict=True)
@@ -321,8 +321,8 @@ def _compare(
     ]
     worst = max(errors, default=0.0)
     if not any(over):
-        return Verdict(file.stem, "ok", error=worst)
-    return Verdict(file.stem, "differs", _describe(names, expected, actual, errors), worst)
+        return CheckResult(file.stem, "ok", error=worst)
+    return CheckResult(file.stem, "differs", _describe(names, expected, actual, errors), worst)
 
 
 def _within(expected: Any, actual: Any, absolute: float) -> bool:

@@ -24,7 +24,7 @@ MOST_REFERENCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """The result of one model: ok, differs, failed, or peer (the other engine failed)."""
 
     name: str
@@ -50,7 +50,7 @@ class Record:
 
     def __init__(self, path: Path | None, engine: str) -> None:
         self.path, self.engine = path, engine
-        self.found: dict[Path, Verdict] = {}
+        self.found: dict[Path, CheckResult] = {}
         self.lock = threading.Lock()
         text = path.read_text("utf-8") if path and path.exists() else ""
         self.cut_off = bool(text) and not text.endswith("\n")
@@ -61,7 +61,7 @@ class Record:
                 continue  # cut off where a process ended
             file = Path(entry["file"])
             if file.exists() and entry["key"] == self._key(file):
-                self.found[file] = Verdict(**entry["verdict"])
+                self.found[file] = CheckResult(**entry["verdict"])
 
     def _key(self, file: Path) -> list[Any]:
         there = file.stat()
@@ -70,7 +70,7 @@ class Record:
     def missing(self, files: Iterable[Path]) -> list[Path]:
         return [file for file in files if file not in self.found]
 
-    def add(self, file: Path, verdict: Verdict) -> None:
+    def add(self, file: Path, verdict: CheckResult) -> None:
         with self.lock:
             self.found[file] = verdict
             if self.path is not None:
@@ -90,7 +90,7 @@ def check_all(
     ):
         task = bar.add_task("checking", total=len(files))
 
-        def done(file: Path, verdict: Verdict) -> None:
+        def done(file: Path, verdict: CheckResult) -> None:
             record.add(file, verdict)
             bar.update(task, advance=1)
             if not bar.console.is_terminal:
@@ -129,7 +129,7 @@ def _batches(files: list[Path]) -> list[list[Path]]:
 
 
 def _in_a_process(
-    files: list[Path], timeout: float, flags: list[str], done: Callable[[Path, Verdict], None]
+    files: list[Path], timeout: float, flags: list[str], done: Callable[[Path, CheckResult], None]
 ) -> None:
     """The verdicts of a process, as they come: a crash or a hang of either engine is one model's
     verdict and not the end of the run.
@@ -142,16 +142,16 @@ def _in_a_process(
         # The first without an answer is to blame; what comes after it is tried in a new process.
         file, files = files[0], files[1:]
         if code is None:
-            done(file, Verdict(file.stem, "failed", f"no answer in {timeout:.0f} s"))
+            done(file, CheckResult(file.stem, "failed", f"no answer in {timeout:.0f} s"))
         elif code < 0 and "--alone" not in flags:
             # Was it the other engine?
             _in_a_process([file], timeout, ["--alone"], done)
         else:
-            done(file, Verdict(file.stem, "failed", f"exit code {code}: {complaint[-300:]}"))
+            done(file, CheckResult(file.stem, "failed", f"exit code {code}: {complaint[-300:]}"))
 
 
 def _answers(
-    files: list[Path], timeout: float, flags: list[str], done: Callable[[Path, Verdict], None]
+    files: list[Path], timeout: float, flags: list[str], done: Callable[[Path, CheckResult], None]
 ) -> tuple[int, int | None, str]:
     """How many files a process had an answer to, its exit code, None if one of them took too long,
     and what it complained of.
@@ -177,7 +177,7 @@ def _answers(
         for line in process.stdout:
             if line.startswith("{") and line.endswith("}\n"):
                 timer.cancel()
-                done(files[answered], Verdict(**json.loads(line)))
+                done(files[answered], CheckResult(**json.loads(line)))
                 answered += 1
                 timer = limit()
         code = process.wait()
@@ -186,14 +186,14 @@ def _answers(
         return answered, None if late.is_set() else code, complaints.read().strip()
 
 
-def _in_reference(verdict: Verdict) -> str:
+def _in_reference(verdict: CheckResult) -> str:
     if verdict.reference is None:
         return ""
     why = f" ({verdict.why_reference})" if verdict.why_reference else ""
     return f"  reference {verdict.reference:6.1%}{why}"
 
 
-def report(verdicts: list[Verdict]) -> None:
+def report(verdicts: list[CheckResult]) -> None:
     for verdict in verdicts:
         if verdict.status == "ok":
             print(

@@ -34,7 +34,7 @@ _MOVES = frozenset(
 )
 
 
-def allowances(file: Path) -> Sequence[float]:
+def tolerances(file: Path) -> Sequence[float]:
     """What each output of a TFLite or Circle file may differ by; 0 where nothing is quantised."""
     main = read_records(file.read_bytes(), str(file)).subgraphs[0]
     made_by = {tensor: operator for operator in main.operators for tensor in operator.outputs}

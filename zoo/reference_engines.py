@@ -124,7 +124,7 @@ def run_onert(file: Path, inputs: dict[str, Any]) -> PeerRun:
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "in.npz"), Path(folder, "out.npz")
         np.savez(given, **{f"in{index}": value for index, value in enumerate(inputs.values())})
-        command = [sys.executable, "-m", "zoo.peers", str(file), str(given), str(made)]
+        command = [sys.executable, "-m", "zoo.reference_engines", str(file), str(given), str(made)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_SECONDS, check=False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.check import unless_peers_differ
-from zoo.verdicts import Verdict
+from zoo.check import unless_engines_differ
+from zoo.check_results import CheckResult
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,8 @@ from zoo.verdicts import Verdict
 def test_no_further_than_engines_are_from_each_other(
     error: float, apart: float, status: str
 ) -> None:
-    found = Verdict("model", "differs", "by much", error)
+    found = CheckResult("model", "differs", "by much", error)
     assert (
-        unless_peers_differ(found, "other", Verdict("model", "differs", "", apart)).status == status
+        unless_engines_differ(found, "other", CheckResult("model", "differs", "", apart)).status
+        == status
     )

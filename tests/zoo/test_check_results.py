@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, save
 
-from zoo.verdicts import Record, Verdict, check_all
+from zoo.check_results import CheckResult, Record, check_all
 
 
 def relu(folder: Path, name: str) -> Path:
@@ -30,7 +30,7 @@ def test_what_has_a_verdict_is_not_checked_again(
     files[2].write_bytes(b"\x00nothing")
     at = tmp_path / "verdicts.jsonl"
     record = Record(at, "")
-    record.add(files[0], Verdict("one", "differs", "as it was"))
+    record.add(files[0], CheckResult("one", "differs", "as it was"))
     with at.open("a") as file:
         file.write('{"file": "cut o')
     record = Record(at, "")

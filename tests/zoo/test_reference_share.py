@@ -10,8 +10,8 @@ import pytest
 
 import whence
 from zoo.check import check
+from zoo.check_results import report
 from zoo.reference_share import reference_share
-from zoo.verdicts import report
 
 HEAD = '<ir_version: 9, opset_import: ["" : 17]>\n'
 NATIVE = HEAD + "net (float[4,8] x) => (float[4,8] y) { a = Relu(x)\n y = Softmax(a) }"
