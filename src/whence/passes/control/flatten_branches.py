@@ -32,7 +32,7 @@ from whence.types import DType, TensorType, ValueType
 @dataclass(frozen=True, slots=True)
 class FlattenBranches(Pass):
     name = "flatten_branches"
-    summary = "an If whose branches give the same types becomes both, and a choice"
+    summary = "compute both branches of an If where they give the same types, and select"
     anchors = one_of("If")
 
     def run(self, rewriter: Rewriter) -> None:

@@ -22,7 +22,7 @@ from whence.passes.control.inlining import Inlining, inline_all
 @dataclass(frozen=True, slots=True)
 class InlineBranches(Pass):
     name = "inline_branches"
-    summary = "branches and loops whose course is certain become plain operators"
+    summary = "inline branches and loops whose conditions are constant"
     anchors = one_of("If", "Loop")
 
     folding: Pass | None = None

@@ -18,7 +18,7 @@ from whence.passes.control.inlining import Inlining, inline_all
 @dataclass(frozen=True, slots=True)
 class InlineCalls(Pass):
     name = "inline_calls"
-    summary = "operators of a file that hold what computes them become that"
+    summary = "inline operators that hold the graph that computes them"
     anchors = frozenset({"Call"})
 
     def run(self, rewriter: Rewriter) -> None:

@@ -23,7 +23,7 @@ _RULE = "what cannot work says so when it is needed"
 @dataclass(frozen=True, slots=True)
 class PostponeFailures(Pass):
     name = "postpone_failures"
-    summary = "operators that cannot work fail only in runs that need them"
+    summary = "let operators that cannot work fail only in runs that need them"
     anchors = frozenset({"Choose"})
 
     def run(self, rewriter: Rewriter) -> None:

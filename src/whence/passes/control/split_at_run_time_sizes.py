@@ -48,7 +48,7 @@ _FEWEST = 8
 @dataclass(frozen=True, slots=True)
 class SplitAtRunTimeSizes(Pass):
     name = "split_at_run_time_sizes"
-    summary = "what is behind a size that only a run knows is compiled when it is known"
+    summary = "compile what follows a data-dependent size when a run knows it"
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -63,7 +63,7 @@ _CAPTURE = "a captured constant is a constant of the nested graph"
 @dataclass(frozen=True, slots=True)
 class FoldConstants(Pass):
     name = "fold_constants"
-    summary = "operators on constants are evaluated now"
+    summary = "evaluate operators on constants"
 
     max_bytes: int = 64 << 20
     """Larger results are not folded, unless they take the place of a constant at least as large."""

@@ -67,7 +67,7 @@ class BlockChannels(RulePass):
     block: int = 16
 
     name = "block_channels"
-    summary = "convolutions, and what lies between them, work on blocks of channels"
+    summary = "compute convolutions, and what lies between them, in channel-blocked layout"
     classes = OpClass.CONV
     anchors = _CONVOLUTIONS | _TRANSPOSED | HAVE_BLOCKED_FORMS | {"ToBlocked"}
 

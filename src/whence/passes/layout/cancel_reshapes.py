@@ -31,7 +31,7 @@ class CancelReshapes(RulePass):
     """Merge reshapes and drop those that lead back."""
 
     name = "cancel_reshapes"
-    summary = "reshapes, squeezes and flattens that follow each other become one or none"
+    summary = "merge reshapes, squeezes and flattens that follow each other"
     anchors = _RESHAPES
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:

@@ -37,7 +37,7 @@ class CancelTransposes(RulePass):
     """Compose transposes and drop those that do nothing."""
 
     name = "cancel_transposes"
-    summary = "transposes that follow each other become one or none"
+    summary = "merge transposes that follow each other"
     anchors = frozenset({"Transpose"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:

@@ -30,7 +30,7 @@ _ELEMENTWISE = operators(Trait.CODES) | {
 @dataclass(frozen=True, slots=True)
 class PostponeTransposes(RulePass):
     name = "postpone_transposes"
-    summary = "transposes go behind activations and quantisation"
+    summary = "move transposes behind activations and quantisation"
     classes = OpClass.MOVEMENT
     anchors = _ELEMENTWISE
 

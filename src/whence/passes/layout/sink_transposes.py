@@ -158,7 +158,7 @@ class SinkTransposes(RulePass):
     """Move transposes downstream until they meet."""
 
     name = "sink_transposes"
-    summary = "transposes move through elementwise and axis-wise operators to where they cancel"
+    summary = "move transposes through elementwise and axis-wise operators to where they cancel"
     anchors = frozenset({"Transpose"})
 
     def run(self, rewriter: Rewriter) -> None:

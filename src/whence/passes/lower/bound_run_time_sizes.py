@@ -57,7 +57,7 @@ _TWICE = "a transpose back"
 @dataclass(frozen=True, slots=True)
 class BoundRunTimeSizes(RulePass):
     name = "bound_run_time_sizes"
-    summary = "what has its size from the data is made as large as it can be"
+    summary = "give outputs whose size depends on data the largest size they can have"
     anchors = _BY_ELEMENT | _VIEWS | _DECIDING | _MOVING
 
     def why_skip(self, graph: Graph) -> str:

@@ -39,7 +39,7 @@ _ADDS_UP = operators(Trait.SCATTERS)
 @dataclass(frozen=True, slots=True)
 class WidenHalf(Pass):
     name = "widen_half"
-    summary = "half precision is computed in single, and rounded where the file says so"
+    summary = "compute half precision in single, and round where the file says so"
     classes = _HEAVY
 
     def run(self, rewriter: Rewriter) -> None:

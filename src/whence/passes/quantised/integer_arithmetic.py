@@ -71,7 +71,7 @@ class IntegerArithmetic(RulePass):
     """Turn dequantise, compute, quantise into arithmetic on codes."""
 
     name = "integer_arithmetic"
-    summary = "quantised operators compute on their codes"
+    summary = "compute quantised operators on integers"
     classes = OpClass.QUANTISE
     rounds_otherwise = True
     anchors = HYBRIDS | one_of("QuantizeLinear", "ConvInteger", "MaxPool")

@@ -31,7 +31,7 @@ _MOVES = operators(Trait.MOVES, Trait.STRIDED) - operators(Trait.GROWS)
 @dataclass(frozen=True, slots=True)
 class MoveCodes(RulePass):
     name = "move_codes"
-    summary = "what moves dequantised numbers moves their codes instead"
+    summary = "move the codes of quantised tensors instead of dequantised numbers"
     classes = OpClass.QUANTISE
     anchors = _MOVES
 

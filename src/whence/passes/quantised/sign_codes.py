@@ -25,7 +25,7 @@ _RULE = "dq(q(x; zero in u8)) = dq(q(x; zero - 128 in i8))"
 @dataclass(frozen=True, slots=True)
 class SignCodes(RulePass):
     name = "sign_codes"
-    summary = "unsigned activations beside signed weights become signed"
+    summary = "make unsigned activations beside signed weights signed"
     anchors = frozenset({"QuantizeLinear"})
 
     def run(self, rewriter: Rewriter) -> None:

@@ -52,7 +52,7 @@ _TO_THE_END = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class FoldShapes(Pass):
     name = "fold_shapes"
-    summary = "shapes computed in the graph become constants, wholly or in part"
+    summary = "fold shapes that are computed in the graph, wholly or in part"
     anchors = _READS_SHAPE | _TAKES_SIZES
 
     def run(self, rewriter: Rewriter) -> None:

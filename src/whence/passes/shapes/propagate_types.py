@@ -49,7 +49,7 @@ from whence.types import Dim, DType, TensorType, ValueType, as_dims
 @dataclass(frozen=True, slots=True)
 class PropagateTypes(Pass):
     name = "propagate_types"
-    summary = "output types follow what is now known of the inputs"
+    summary = "infer output types from what is now known of the inputs"
 
     def run(self, rewriter: Rewriter) -> None:
         types = TypeRefresher(rewriter.graph)

@@ -15,7 +15,7 @@ from whence.passes.base import Pass
 @dataclass(frozen=True, slots=True)
 class GatherConsts(Pass):
     name = "gather_consts"
-    summary = "constants stand before everything else"
+    summary = "move constants to the front of the list"
     ensures = Check.NONCONST
 
     def run(self, rewriter: Rewriter) -> None:

@@ -38,7 +38,7 @@ _WIDER_FLOATS = {
 @dataclass(frozen=True, slots=True)
 class MergeCasts(RulePass):
     name = "merge_casts"
-    summary = "casts after casts that lose nothing become one, or none"
+    summary = "merge casts that follow each other and lose nothing"
     anchors = operators(Trait.CASTS)
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:

@@ -35,7 +35,7 @@ _SAMPLE = 64
 @dataclass(frozen=True, slots=True)
 class MergeDuplicates(Pass):
     name = "merge_duplicates"
-    summary = "what is computed twice is computed once"
+    summary = "merge nodes that compute the same (common subexpressions)"
 
     def run(self, rewriter: Rewriter) -> None:
         sweep = ForwardSweep(rewriter)

@@ -24,7 +24,7 @@ from whence.provenance import Reason
 @dataclass(frozen=True, slots=True)
 class RemoveDeadNodes(Pass):
     name = "remove_dead_nodes"
-    summary = "what no output needs leaves"
+    summary = "remove nodes that no output uses"
     ensures = Check.DEADNODES
 
     def run(self, rewriter: Rewriter) -> None:

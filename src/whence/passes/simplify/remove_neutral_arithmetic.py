@@ -34,7 +34,7 @@ _ANCHORS = _IDEMPOTENT | {
 @dataclass(frozen=True, slots=True)
 class RemoveNeutralArithmetic(Pass):
     name = "remove_neutral_arithmetic"
-    summary = "x + 0, x * 1, -(-x) and the like are x"
+    summary = "remove arithmetic that changes nothing: x + 0, x * 1, -(-x)"
     anchors = _ANCHORS
 
     def run(self, rewriter: Rewriter) -> None:

@@ -40,7 +40,7 @@ _TO_THE_END = 2**31 - 1
 @dataclass(frozen=True, slots=True)
 class RemoveNoOps(Pass):
     name = "remove_no_ops"
-    summary = "operators that return their input leave"
+    summary = "remove operators that return their input"
 
     def run(self, rewriter: Rewriter) -> None:
         graph, sweep = rewriter.graph, ForwardSweep(rewriter)

@@ -42,7 +42,7 @@ _MAX_PARTS = 256
 @dataclass(frozen=True, slots=True)
 class SimplifySlices(RulePass):
     name = "simplify_slices"
-    summary = "slices, splits and concatenations that undo or repeat each other"
+    summary = "simplify slices, splits and concatenations that undo or repeat each other"
     anchors = one_of("Slice", "Concat", "Split", "Gather")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
