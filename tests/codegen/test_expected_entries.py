@@ -42,7 +42,7 @@ def _digests_counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def _boot(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The machine starts (again)."""
-    monkeypatch.setattr("whence.codegen.expected_entries._boot", lambda: name)
+    monkeypatch.setattr("whence.codegen.expected_entries._boot_id", lambda: name)
 
 
 def test_what_one_start_used_is_checked_before_the_next_asks(

@@ -226,7 +226,8 @@ class _Operands:
         """Of a variant of the step `whole`, whose operands lie in its `own` slots."""
         known = dict(zip(_operands(whole), own, strict=True))
         return [
-            known.get((ref, packing)) or self._more(self._filling(variant, ref, packing, buffer))
+            known.get((ref, packing))
+            or self._add_slot(self._filling(variant, ref, packing, buffer))
             for (ref, packing), buffer in zip(
                 _operands(variant), variant.kernel.params, strict=True
             )
@@ -241,7 +242,7 @@ class _Operands:
             return ordinary_numbers(buffer, self._rng)
         return value if packing is None else packing(value)
 
-    def _more(self, value: np.ndarray) -> NativeSlot:
+    def _add_slot(self, value: np.ndarray) -> NativeSlot:
         block = aligned_bytes(value.nbytes).view(value.dtype)
         block[:] = np.ascontiguousarray(value).reshape(-1)
         self.blocks.append(Block("operand", block.dtype, block.shape))

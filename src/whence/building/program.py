@@ -204,7 +204,7 @@ class Plan:
         )
 
 
-class Explained:
+class HasLazyDetails:
     """Has details, which are loaded on first use."""
 
     __slots__ = ("_details", "_loading")
@@ -221,7 +221,7 @@ class Explained:
             return self._details
 
 
-class Program(Explained):
+class Program(HasLazyDetails):
     """Everything a run needs, except the run's own memory. Shared by all runs, never changed by
     one.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whence.building.arena import Planner, plan_arena
 from whence.building.plan_template import PlanTemplate, plan_at
-from whence.building.program import Details, Explained, Program
+from whence.building.program import Details, HasLazyDetails, Program
 from whence.building.redzones import used_ranges
 from whence.extent import is_symbolic
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from whence.extent import Dimensions
 
 
-class ProgramTemplate(Explained):
+class ProgramTemplate(HasLazyDetails):
     """What programs for all sizes have in common, besides code and weights; its details have
     expressions as sizes.
     """

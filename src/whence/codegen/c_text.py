@@ -27,7 +27,7 @@ from whence.kernels.ir import (
     Literal,
     Not,
     Number,
-    SamePlace,
+    SameAddress,
     ValueCount,
 )
 from whence.types import DType
@@ -299,6 +299,6 @@ def c_condition(condition: Condition, value: Callable[[Expr], str] | None = None
         case Holds(of):
             assert value is not None
             return value(of)
-        case SamePlace(one, other):
+        case SameAddress(one, other):
             return f"{one} == {other}"
     raise AssertionError(condition)

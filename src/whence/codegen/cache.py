@@ -88,7 +88,7 @@ class Cache:
         try:
             self._make_folder()
         except OSError as error:
-            self._survive(error)
+            self._raise_unless_unwritable(error)
         self._check_private()
 
     def get(self, key: str) -> Path | None:
@@ -173,7 +173,7 @@ class Cache:
             self._written[path] = None
             return path
         except OSError as error:
-            self._survive(error)
+            self._raise_unless_unwritable(error)
             return self._write_overflow(key, name, data)
 
     def keep_content(self, data: bytes | memoryview) -> str:
@@ -229,7 +229,7 @@ class Cache:
                 prefix=_WORK, dir=self.folder, ignore_cleanup_errors=True
             )
         except OSError as error:
-            self._survive(error)
+            self._raise_unless_unwritable(error)
             made = tempfile.TemporaryDirectory(prefix="whence-", ignore_cleanup_errors=True)
         with made as folder:
             yield Path(folder)
@@ -243,7 +243,7 @@ class Cache:
             self._make_folder()
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            self._survive(error)
+            self._raise_unless_unwritable(error)
         if not os.access(folder, os.W_OK):
             folder = self._overflow_folder() / name
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -311,7 +311,7 @@ class Cache:
             if len(path.name) == 2:
                 yield path
 
-    def _survive(self, error: OSError) -> None:
+    def _raise_unless_unwritable(self, error: OSError) -> None:
         """Return if the folder merely cannot be written; otherwise raise what to do about it."""
         if error.errno not in _UNWRITABLE:
             raise self.explain(error) from error

@@ -52,11 +52,11 @@ class ExpectedEntries:
     def __init__(self, model: Path, folder: Path) -> None:
         name = hashlib.sha256(os.fsencode(model.absolute())).hexdigest()
         self._list = folder / FOLDER / name
-        self._boot = _boot()
+        self._boot_id = _boot_id()
         self._used: dict[Path, tuple[int, ...]] = {}
         self._found: dict[Path, tuple[tuple[int, ...], str]] = {}
         self._done: dict[Path, threading.Event] = {}
-        listed = _read(self._list, self._boot)
+        listed = _read(self._list, self._boot_id)
         for name, status in listed.items():
             path = folder / name[:2] / name
             with contextlib.suppress(OSError):
@@ -106,7 +106,7 @@ class ExpectedEntries:
             return
         rows = list(self._used.items())[:_MOST_ENTRIES]
         lines = [" ".join((path.name, *map(str, status))) for path, status in rows]
-        text = "\n".join([self._boot, *lines])
+        text = "\n".join([self._boot_id, *lines])
         temporary = self._list.with_name(f".{self._list.name[:16]}-{os.getpid()}")
         with contextlib.suppress(OSError):
             self._list.parent.mkdir(mode=0o700, exist_ok=True)
@@ -136,7 +136,7 @@ class ExpectedEntries:
             return is_free
 
 
-def _boot() -> str:
+def _boot_id() -> str:
     """What tells this run of the machine from others; nothing where the system does not say."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()

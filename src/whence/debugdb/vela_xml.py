@@ -240,10 +240,10 @@ class _Document:
             if len(self.tables) >= _MOST_TABLES:
                 raise ModelError(f"'{self._name}' has more than {_MOST_TABLES} tables")
             if "name" not in attributes:
-                self._odd("a table without a name")
+                self._note_problem("a table without a name")
             self._title, self._text = attributes.get("name", "unnamed"), []
         else:
-            self._odd("an element")
+            self._note_problem("an element")
 
     def _end(self, tag: str) -> None:
         self._path.pop()
@@ -255,7 +255,7 @@ class _Document:
         if len(self._path) == 2 and self._title is not None:
             self._text.append(text)
         elif text.strip():
-            self._odd("text outside of a table")
+            self._note_problem("text outside of a table")
 
-    def _odd(self, what: str) -> None:
+    def _note_problem(self, what: str) -> None:
         self._strange[what] = self._strange.get(what, 0) + 1

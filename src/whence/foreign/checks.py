@@ -164,7 +164,7 @@ def _cause(source: SourceGraph, maker: int, reader: int) -> Cause:
         return Cause.NESTED
     if {made.op, read.op} & _MOVED:
         return Cause.MOVED
-    if len(source.twins(maker)) > 1 or len(source.twins(reader)) > 1:
+    if len(source.duplicates(maker)) > 1 or len(source.duplicates(reader)) > 1:
         return Cause.DUPLICATE
     return Cause.PLACE
 

@@ -111,7 +111,7 @@ class _RegionFinder:
                 continue
             doing = {
                 each
-                for twin in self.source.twins(operator)
+                for twin in self.source.duplicates(operator)
                 for each in self.claims.get(twin, ())
                 if self.regions[each].node.is_heavy and each not in able
             }
@@ -120,7 +120,7 @@ class _RegionFinder:
                 self._move(operator, kernel)
                 # What the kernel does besides it does for both as well.
                 for each in sorted(self.regions[kernel].operators):
-                    for twin in self.source.twins(each):
+                    for twin in self.source.duplicates(each):
                         if twin not in self.named:
                             self._move(twin, kernel)
 
@@ -133,8 +133,8 @@ class _RegionFinder:
         source, claims = self.source, self.claims
         for operator in sorted(source.live - self.named, reverse=True):
             holding = claims.get(operator, ())
-            twins = [each for each in source.twins(operator) if each in self.named]
-            doing = {kernel for twin in twins for kernel in claims.get(twin, ())}
+            duplicates = [each for each in source.duplicates(operator) if each in self.named]
+            doing = {kernel for twin in duplicates for kernel in claims.get(twin, ())}
             if len(holding) == len(doing) == 1 and not source[operator].is_heavy:
                 holder, (kernel,) = self.regions[holding[0]], doing
                 reading = {

@@ -115,7 +115,7 @@ class SourceGraph:
         found = self.by_output.get(text)
         return self.by_name.get(text) if found is None else found
 
-    def twins(self, number: int) -> Collection[int]:
+    def duplicates(self, number: int) -> Collection[int]:
         """The operators that compute the same as this one from the same constants, itself among
         them: an engine may compute them once.
         """

@@ -21,7 +21,7 @@ from whence.kernels.ir import (
     Literal,
     Micro,
     Not,
-    SamePlace,
+    SameAddress,
     Stmt,
     Store,
     ValueCount,
@@ -58,7 +58,7 @@ class Append(Micro):
             build.bind(_TEXT, task // self.heads)
             build.bind(_HEAD, task % self.heads)
             first = build.bind(_FIRST, ValueCount(self.first))
-            with build.when(Not(SamePlace(self.past, self.output.buffer))):
+            with build.when(Not(SameAddress(self.past, self.output.buffer))):
                 past = build.pointer(
                     "before",
                     build.buffer(self.past, self.dtype),

@@ -53,11 +53,11 @@ class TopK(Micro):
         found = build.count_variable("count", 0)
         with build.loop(STEP, self.length) as step:
             x = build.let("x", self.value)
-            with build.when((found < self.k) | Holds(self._beats(x, best[self.k - 1]))):
+            with build.when((found < self.k) | Holds(self._ranks_before(x, best[self.k - 1]))):
                 at = build.count_variable("at", least(found, self.k - 1))
                 build.set(found, least(found + 1, self.k))
                 # Of equals the earlier stays in front.
-                with build.repeat((at > 0) & Holds(self._beats(x, best[at - 1]))):
+                with build.repeat((at > 0) & Holds(self._ranks_before(x, best[at - 1]))):
                     build.assign(best[at], best[at - 1])
                     build.assign(where[at], where[at - 1])
                     build.set(at, at - 1)
@@ -68,7 +68,7 @@ class TopK(Micro):
                 if target is not None:
                     build.store(target, self.place, made[rank])
 
-    def _beats(self, x: Expr, y: Expr) -> Expr:
+    def _ranks_before(self, x: Expr, y: Expr) -> Expr:
         """Does `x` stand before `y`? A NaN is larger than every number."""
         return precedes(y, x) if self.largest else precedes(x, y)
 

@@ -32,7 +32,7 @@ def index_fault(program: Program, number: int) -> WhenceError:
             f"operator {display_name(named[0])}{others}: sequence_lens of this run are not lengths"
             f" of its sequences, {kinds[0]}"
         )
-    if (wrong := _beyond(program, named[0])) is not None:
+    if (wrong := _size_error(program, named[0])) is not None:
         return wrong
     return ModelError(
         f"operator {display_name(named[0])}{others}: an index in this run is outside its axis; it"
@@ -40,7 +40,7 @@ def index_fault(program: Program, number: int) -> WhenceError:
     )
 
 
-def _beyond(program: Program, node: Node) -> InputError | None:
+def _size_error(program: Program, node: Node) -> InputError | None:
     """Where a size of the call is larger than the axis that is looked up: what is looked up by
     position, such as position embeddings, ends there.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.native_iterations import NativeIterations
     from whence.backends.cpu.tune import TunedProblem
     from whence.building.backend import CodeGenerator
-    from whence.building.program import Explained, Program
+    from whence.building.program import HasLazyDetails, Program
     from whence.graph import Graph
     from whence.ops.definition import Value
     from whence.runtime.bodies import Bodies
@@ -67,7 +67,9 @@ class CpuBackend(Backend):
         self.threads = self.runtime.pool_threads(self.pool)
         self.chooses_threads = not threads and self.threads > 1
         self.tuned = TuningRecords(self.toolchain, self.threads)
-        self._bodies: weakref.WeakKeyDictionary[Explained, Bodies] = weakref.WeakKeyDictionary()
+        self._bodies: weakref.WeakKeyDictionary[HasLazyDetails, Bodies] = (
+            weakref.WeakKeyDictionary()
+        )
         self._making_bodies = threading.Lock()
         # At exit a run may still be on its way, and the system takes the threads back by itself.
         weakref.finalize(self, self.runtime.destroy_pool, self.pool).atexit = False
@@ -157,7 +159,7 @@ class CpuBackend(Backend):
 
         with self._making_bodies:
             if program not in self._bodies:
-                owner: Explained = program
+                owner: HasLazyDetails = program
                 if program.template and not has_sizes_inside(program.template.details.graph):
                     owner = program.template
                 found = self._bodies.get(owner) or Bodies(owner.details.graph, Engine.of(self))

@@ -115,7 +115,7 @@ def time_candidates(
         engine.pool, max((candidate.kernel.scratch_bytes for candidate in candidates), default=0)
     )
     symbols = iter(emitted.symbols)
-    far = _Far(
+    far = _ColdMemory(
         max([min(model_bytes, _MOST_FAR), *(candidate.weight_bytes for candidate in candidates)])
     )
     for done, trial in enumerate(trials):
@@ -127,7 +127,7 @@ def time_candidates(
 class _Trial:
     """Racers that compute the same from the same operands."""
 
-    def __init__(self, engine: CpuBackend, library: Library, far: _Far) -> None:
+    def __init__(self, engine: CpuBackend, library: Library, far: _ColdMemory) -> None:
         self._engine, self._library, self._far = engine, library, far
         self._rng = np.random.default_rng(0)
         # A model that is smaller than the cache does not empty it.
@@ -253,7 +253,7 @@ class _Ready:
     keep: tuple[object, ...]
 
 
-class _Far:
+class _ColdMemory:
     """As much memory as a model's constants take, through which weights move on from turn to
     turn.
     """

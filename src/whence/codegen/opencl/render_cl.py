@@ -247,7 +247,7 @@ class ClWriter(CWriter):
         if var.name == ir.TASK:
             self._task_loop(loop)
         elif self._group > 1 and not self._dealt and loop.kind in _DEALT:
-            self._dealt_loop(var, loop.body)
+            self._distributed_loop(var, loop.body)
         elif self._group > 1 and not self._dealt and _can_fold(loop):
             self._fold_loop(loop)
         else:
@@ -257,7 +257,7 @@ class ClWriter(CWriter):
             self.statements(loop.body)
             self.close()
 
-    def _dealt_loop(self, var: Var, body: Sequence[ir.Stmt]) -> None:
+    def _distributed_loop(self, var: Var, body: Sequence[ir.Stmt]) -> None:
         """A loop whose iterations the work items of a group share."""
         self.open(
             f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} +="
@@ -298,7 +298,7 @@ class ClWriter(CWriter):
             replace(stmt, name=parts[stmt.name]) if isinstance(stmt, ir.Accumulate) else stmt
             for stmt in loop.body
         ]
-        self._dealt_loop(loop.var, body)
+        self._distributed_loop(loop.var, body)
         for stmt in folds:
             part, dtype = parts[stmt.name], stmt.value.dtype
             self._fold(part, stmt.fn, dtype)

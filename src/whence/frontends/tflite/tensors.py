@@ -105,7 +105,9 @@ def _decode(data: np.ndarray, tensor: TensorRecord) -> np.ndarray:
     if dtype is DType.BOOL:
         # Any byte but 0 is true in a file; kernels and NumPy count on 1.
         return np.asarray(data != 0).reshape(tensor.shape)
-    return data.view(_little(dtype.numpy)).astype(dtype.numpy, copy=False).reshape(tensor.shape)
+    return (
+        data.view(_little_endian(dtype.numpy)).astype(dtype.numpy, copy=False).reshape(tensor.shape)
+    )
 
 
 def unpack_four_bits(data: np.ndarray, count: int, *, signed: bool) -> np.ndarray:
@@ -114,7 +116,7 @@ def unpack_four_bits(data: np.ndarray, count: int, *, signed: bool) -> np.ndarra
     return (codes ^ 8).astype(np.int8) - np.int8(8) if signed else codes
 
 
-def _little(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+def _little_endian(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     return dtype.newbyteorder("<") if dtype.kind in "iufc" else dtype
 
 

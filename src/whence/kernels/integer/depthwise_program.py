@@ -225,7 +225,7 @@ def _tile(build: Builder, item: _WorkItem, w: _Weights, shape: TileShape, column
             build.assign(totals[i], splat(0, lanes, DType.I32))
     columns = it.columns
     at = build.count("at", (column * columns.stride - columns.begin) * it.channels + w.channel)
-    for place, pairs in sorted(_meetings(it, shape).items()):
+    for place, pairs in sorted(_taps_of_columns(it, shape).items()):
         for quad in range(it.quads):
             taps = min(4, it.rows.kernel - 4 * quad)
             with build.scope():
@@ -246,7 +246,7 @@ def _tile(build: Builder, item: _WorkItem, w: _Weights, shape: TileShape, column
     epilogue.store(build, item.kernel, [w.channel], result)
 
 
-def _meetings(it: IntegerSlide, shape: TileShape) -> dict[int, list[tuple[int, int]]]:
+def _taps_of_columns(it: IntegerSlide, shape: TileShape) -> dict[int, list[tuple[int, int]]]:
     """By input column, counted from the tile's first: the pixels whose windows hold it, and with
     which tap.
     """

@@ -21,7 +21,7 @@ from whence.kernels.ir.counts import Holds as Holds
 from whence.kernels.ir.counts import IndexCount as IndexCount
 from whence.kernels.ir.counts import Not as Not
 from whence.kernels.ir.counts import Number as Number
-from whence.kernels.ir.counts import SamePlace as SamePlace
+from whence.kernels.ir.counts import SameAddress as SameAddress
 from whence.kernels.ir.counts import ValueCount as ValueCount
 from whence.kernels.ir.counts import chosen as chosen
 from whence.kernels.ir.counts import count as count

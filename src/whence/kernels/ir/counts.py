@@ -207,7 +207,7 @@ class Holds(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class SamePlace(Condition):
+class SameAddress(Condition):
     """Do two parameters of the kernel lie at the same place?"""
 
     one: str

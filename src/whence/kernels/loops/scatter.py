@@ -24,7 +24,7 @@ from whence.kernels.ir import (
     Loop,
     LoopKind,
     Not,
-    SamePlace,
+    SameAddress,
     Stmt,
     Store,
     count,
@@ -86,7 +86,7 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
     if _is_state(group, anchor, data):
         position = group.inputs.index(data)
         in_place = ((len(group.inputs), position),)
-        whole_copy = If(Not(SamePlace(f"in{position}", "out0")), (whole_copy,))
+        whole_copy = If(Not(SameAddress(f"in{position}", "out0")), (whole_copy,))
     update = Loop(lane, (store,), LoopKind.VECTOR, end=end)
     body = (whole_copy, *nested(steps, (update,)))
     return replace(group.kernel(task.extent, Loop(task, body)), in_place=in_place)

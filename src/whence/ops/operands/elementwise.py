@@ -21,7 +21,7 @@ from whence.types import DType
 _INTEGERS = tuple(dtype for dtype in DType if dtype.is_integer)
 
 
-def _truths(query: TypeQuery, count: int) -> None:
+def _booleans(query: TypeQuery, count: int) -> None:
     for index in range(count):
         demand_elements(query, index, (DType.BOOL,), "truth values")
 
@@ -52,8 +52,8 @@ _PLAIN = (
 
 RULES: Mapping[str, Check] = {
     **dict.fromkeys(_PLAIN, by_types),
-    **dict.fromkeys(("And", "Or", "Xor"), partial(_truths, count=2)),
-    **dict.fromkeys(("Not", "Where"), partial(_truths, count=1)),
+    **dict.fromkeys(("And", "Or", "Xor"), partial(_booleans, count=2)),
+    **dict.fromkeys(("Not", "Where"), partial(_booleans, count=1)),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _bits),
     **dict.fromkeys(("Neg", "Sign"), partial(_numbers, count=1)),
     **dict.fromkeys(("Sub", "Div", "Mod"), partial(_numbers, count=2)),

@@ -32,12 +32,12 @@ from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.blocked_op import (
     HAVE_BLOCKED_FORMS,
+    BlockedInput,
     BlockedLayout,
     BlockedStep,
     Input,
     Spread,
     StepOutput,
-    Twin,
     blocked_form,
     spatial_attrs,
     static_float,
@@ -128,10 +128,12 @@ class BlockChannels(RulePass):
             taken_weights = _join_groups(
                 value.reshape(*w[:2], *(1,) * (4 - len(w)), *w[2:]), groups, joined
             )
-        taken: Input = (source if len(x) == 4 else Spread(source)) if plain else Twin(source)
+        taken: Input = (
+            (source if len(x) == 4 else Spread(source)) if plain else BlockedInput(source)
+        )
         step = BlockedStep(
             "BlockedConv",
-            (taken, taken_weights, bias, None if addend is None else Twin(addend)),
+            (taken, taken_weights, bias, None if addend is None else BlockedInput(addend)),
             attrs,
         )
         self._replace(
@@ -230,13 +232,13 @@ class BlockChannels(RulePass):
                 return edit.const(given)
             case StepOutput(step):
                 return made[step].ref()
-            case Twin(ref):
-                return self._twin(edit, node, ref)
+            case BlockedInput(ref):
+                return self._blocked_ref(edit, node, ref)
             case Spread(ref):
                 return _spread(edit, ref, node.op in _CONVOLUTIONS | _TRANSPOSED)
         return given
 
-    def _twin(self, edit: Edit, node: Node, ref: Ref) -> Ref:
+    def _blocked_ref(self, edit: Edit, node: Node, ref: Ref) -> Ref:
         """The blocked form of a plain value: what it was converted from, what it is converted to
         already, or a new conversion.
         """

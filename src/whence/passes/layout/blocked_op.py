@@ -36,7 +36,7 @@ class BlockedLayout(NamedTuple):
     rank: int
 
 
-class Twin(NamedTuple):
+class BlockedInput(NamedTuple):
     """The blocked form of a plain value."""
 
     ref: Ref
@@ -56,7 +56,7 @@ class StepOutput(NamedTuple):
     step: int
 
 
-Input = Ref | np.ndarray | Twin | Spread | StepOutput | None
+Input = Ref | np.ndarray | BlockedInput | Spread | StepOutput | None
 
 
 class BlockedStep(NamedTuple):
@@ -152,10 +152,10 @@ def _operand(
     if value is not None:
         return blocked_const(value, len(target), block)
     if ref in layouts:
-        return Twin(ref) if shape[1] == target[1] else Spread(ref)
+        return BlockedInput(ref) if shape[1] == target[1] else Spread(ref)
     if len(shape) == len(target) and shape[1] == target[1]:
         small = estimate(math.prod(shape)) * _SMALL <= estimate(math.prod(target))
-        return Twin(ref) if small or same_shape(shape, target) else None
+        return BlockedInput(ref) if small or same_shape(shape, target) else None
     return Spread(ref) if len(shape) == len(target) and shape[1] == 1 else None
 
 
@@ -188,7 +188,7 @@ def _batch_norm(
     ]
     return Form(
         (
-            BlockedStep("Mul", (Twin(source), by_channel[0]), {}),
+            BlockedStep("Mul", (BlockedInput(source), by_channel[0]), {}),
             BlockedStep("Add", (StepOutput(0), by_channel[1]), {}),
         ),
         (layout,),
@@ -203,7 +203,7 @@ def _pool(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: i
     if shape is None or blocked is None or len(node.outputs) != 1:
         return None
     attrs = spatial_attrs(node, shape[2:], get_ints(node.attrs, "kernel_shape"))
-    return one_step(blocked, [Twin(source)], attrs, layout)
+    return one_step(blocked, [BlockedInput(source)], attrs, layout)
 
 
 def spatial_attrs(node: Node, sizes: Sequence[int], kernel: Sequence[int]) -> dict[str, Attr]:
@@ -234,7 +234,7 @@ def _reduce(
     ):
         return None
     op = reduction or node.op
-    return one_step(op, [Twin(source), size_array([2, 3])], {"keepdims": 1}, layout)
+    return one_step(op, [BlockedInput(source), size_array([2, 3])], {"keepdims": 1}, layout)
 
 
 # ---- movement ----
@@ -264,7 +264,7 @@ def _concat(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | No
     if axis % rank == 1 and any(count % block for count in channels[:-1]):
         return None
     total = sum(channels) if axis % rank == 1 else channels[0]
-    twins, attrs = [Twin(ref) for ref in refs], {"axis": _axis(axis, rank)}
+    twins, attrs = [BlockedInput(ref) for ref in refs], {"axis": _axis(axis, rank)}
     return one_step("Concat", twins, attrs, BlockedLayout(total, rank))
 
 
@@ -280,7 +280,7 @@ def _split(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
     else:
         layouts = (layout,) * len(sizes)
     attrs = {"axis": _axis(axis, layout.rank)}
-    return one_step("Split", [Twin(source), size_array(sizes)], attrs, *layouts)
+    return one_step("Split", [BlockedInput(source), size_array(sizes)], attrs, *layouts)
 
 
 def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
@@ -295,7 +295,7 @@ def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
     starts, ends, steps = zip(*cuts.values(), strict=True)
     lists = (starts, ends, [_axis(axis, layout.rank) for axis in cuts], steps)
     made = BlockedLayout(channels, layout.rank)
-    return one_step("Slice", [Twin(source), *map(size_array, lists)], {}, made)
+    return one_step("Slice", [BlockedInput(source), *map(size_array, lists)], {}, made)
 
 
 def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
@@ -308,7 +308,7 @@ def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: in
     if wanted[1] or wanted[6]:
         return None
     value = node.operand("constant_value")
-    return one_step("Pad", [Twin(source), size_array(wanted), value], node.attrs, layout)
+    return one_step("Pad", [BlockedInput(source), size_array(wanted), value], node.attrs, layout)
 
 
 def _resize(
@@ -326,7 +326,7 @@ def _resize(
         return None
     axes = get_ints(node.attrs, "axes", tuple(range(layout.rank)))
     spatial = [place for place, axis in enumerate(axes) if axis % layout.rank >= 2]
-    inputs: list[Input] = [Twin(source), None]
+    inputs: list[Input] = [BlockedInput(source), None]
     for slot in (2, 3):
         value = graph.const_value(node.input(slot))
         if node.input(slot) is not None and value is None:

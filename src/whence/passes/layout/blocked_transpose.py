@@ -21,6 +21,7 @@ from whence.ops.definition import Attr
 from whence.ops.neural.window import make_transposition
 from whence.ops.tensor.shape import size_array
 from whence.passes.layout.blocked_op import (
+    BlockedInput,
     BlockedLayout,
     BlockedStep,
     Form,
@@ -28,7 +29,6 @@ from whence.passes.layout.blocked_op import (
     Layouts,
     Spread,
     StepOutput,
-    Twin,
     static_float,
 )
 
@@ -129,7 +129,7 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
     attrs |= {"pads": (axes[0].pads[0], axes[1].pads[0], axes[0].pads[1], axes[1].pads[1])} | (
         {"plain_input": 1} if plain else {}
     )
-    taken: Input = (source if len(x) == 4 else Spread(source)) if plain else Twin(source)
+    taken: Input = (source if len(x) == 4 else Spread(source)) if plain else BlockedInput(source)
     spread = _spread_weights(
         weights.reshape(*weights.shape[:2], *(1,) * (4 - weights.ndim), *weights.shape[2:]),
         axes,

@@ -32,7 +32,7 @@ class ExpandStft(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        found = _waves(graph, node)
+        found = _fourier_basis(graph, node)
         signal, result = graph.tensor_type(node.inputs[0]), graph.tensor_type(node.ref())
         if (
             found is None
@@ -54,7 +54,7 @@ class ExpandStft(RulePass):
         edit.finish(node.ref(), make("Reshape", transposed, edit.sizes([batch, frames, bins, 2])))
 
 
-def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
+def _fourier_basis(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
     """The real and the imaginary wave of every bin, in turn, through the window, and the step
     between frames.
     """

@@ -31,7 +31,7 @@ from whence.types import DType
 # Enough for every way of writing a cubic; a bound, so that a match costs the same in every graph.
 _MAX_STEPS = 24
 _MAX_DEGREE = 3
-_MAX_CLIMB = 5
+_MAX_AFFINE_USERS = 5
 _MAX_DESCENT = 4
 
 
@@ -80,7 +80,7 @@ def gates(graph: Graph, middle: Node) -> Iterator[Gate]:
     below = middle.input(0)
     if below is None:
         return
-    for root, slope, offset, outer, above in _climb(graph, middle):
+    for root, slope, offset, outer, above in _affine_users(graph, middle):
         if outer is None:
             continue
         for x in _bases(graph, outer):
@@ -110,7 +110,10 @@ def scaled(graph: Graph, middle: Node) -> Iterator[Gate]:
     below = middle.input(0)
     if below is None:
         return
-    for root, slope, offset, outer, above in ((middle, 1.0, 0.0, None, ()), *_climb(graph, middle)):
+    for root, slope, offset, outer, above in (
+        (middle, 1.0, 0.0, None, ()),
+        *_affine_users(graph, middle),
+    ):
         if outer is not None:
             return
         for x in _bases(graph, below):
@@ -137,7 +140,7 @@ def become_one(
     return edit.finish(gate.root, edit.node(op, [gate.x], attrs))
 
 
-def _climb(
+def _affine_users(
     graph: Graph, middle: Node
 ) -> Iterator[tuple[Node, float, float, Ref | None, tuple[Node, ...]]]:
     """From `middle` along single users: (node, slope, offset, outer factor, nodes) with node =
@@ -146,7 +149,7 @@ def _climb(
     slope, offset = 1.0, 0.0
     outer: Ref | None = None
     node, above = middle, []
-    for _ in range(_MAX_CLIMB):
+    for _ in range(_MAX_AFFINE_USERS):
         user = only_user(graph, node, one_of("Add", "Sub", "Mul", "Div", "Cast"))
         if user is None:
             return

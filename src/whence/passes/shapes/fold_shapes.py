@@ -86,7 +86,7 @@ class _Walk:
             if (
                 elements is not None
                 and None not in elements.items
-                and self._has_twin(node, elements)
+                and self._has_duplicate(node, elements)
             ):
                 return
         if "DimensionValue" in self.graph.op_counts and self._settle_parameters(node):
@@ -138,7 +138,7 @@ class _Walk:
             self._remove_unread(node.inputs, Reason.FOLDED, rule, constant.node)
 
     # Shape(x) = Shape(y) when x and y have the same sizes
-    def _has_twin(self, node: Node, elements: KnownElements) -> bool:
+    def _has_duplicate(self, node: Node, elements: KnownElements) -> bool:
         key = node.outputs[0], elements
         twin = self.first.setdefault(key, node)
         if twin.graph is not self.graph:

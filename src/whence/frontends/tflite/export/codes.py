@@ -97,7 +97,7 @@ def find_codes(graph: Graph) -> dict[Ref, Codes]:
     for node in graph if "Call" in graph.op_counts else ():
         if node.op == "Call":
             _of_call(node, found)
-    _hand_on(graph, found)
+    _propagate(graph, found)
     return found
 
 
@@ -112,18 +112,18 @@ def _of_call(node: Node, found: dict[Ref, Codes]) -> None:
             found.setdefault(ref, codes)
 
 
-def _hand_on(graph: Graph, found: dict[Ref, Codes]) -> None:
+def _propagate(graph: Graph, found: dict[Ref, Codes]) -> None:
     movers = [node for node in graph if node.op in MOVERS]
     for _ in range(len(movers) + 1):
         before = len(found)
         for sequence in (movers, movers[::-1]):
             for node in sequence:
-                _hand_on_at(graph, node, found)
+                _propagate_at(graph, node, found)
         if len(found) == before:
             return
 
 
-def _hand_on_at(graph: Graph, node: Node, found: dict[Ref, Codes]) -> None:
+def _propagate_at(graph: Graph, node: Node, found: dict[Ref, Codes]) -> None:
     ends = [ref for ref in (*node.inputs, node.ref(0)) if _dtype(graph, ref) in CODE_TYPES]
     ends += [node.ref(index) for index in range(1, len(node.outputs)) if node.op == "Split"]
     known = {found[ref] for ref in ends if ref in found and found[ref].per_tensor}
