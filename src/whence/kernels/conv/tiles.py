@@ -8,6 +8,7 @@ first and last kernel row of a tile one row high are found at run time.
 
 from __future__ import annotations
 
+import bisect
 import enum
 import itertools
 from collections.abc import Callable, Sequence
@@ -45,6 +46,11 @@ class Field:
     def reaches(self, position: int, tap: int) -> bool:
         """Does the tap lie on the input, not in the padding?"""
         return 0 <= position * self.stride + tap * self.dilation - self.begin < self.size
+
+    def reached_by(self, tap: int) -> tuple[int, int]:
+        """The first position whose tap lies on the input, and the first behind the last such."""
+        offset = self.begin - tap * self.dilation
+        return -(-offset // self.stride), -(-(offset + self.size) // self.stride)
 
     @property
     def is_inside(self) -> bool:
@@ -267,32 +273,22 @@ def _even(total: int, limit: int) -> list[int]:
 
 def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
     """Tiles one row high; kernel rows are found at run time."""
-
-    def shape(start: int, width: int) -> TileShape:
-        return TileShape(
-            1, width, _reads(columns, None, range(start, start + width), lambda _: True)
-        )
-
-    # Most tiles lie inside the input with all their taps, and there are thousands of them: those of
-    # one width are counted, not looked at one by one.
-    first_inside, end_inside = -(-columns.begin // columns.stride), columns.all_inside
+    # There are thousands of tiles. From one position to the next where a tap comes onto the input,
+    # or leaves it, those of one width are all alike.
+    borders = sorted(
+        {border for tap in range(columns.kernel) for border in columns.reached_by(tap)}
+    )
     found: list[Run] = []
     number = start = 0
     for width, same in itertools.groupby(widths):
-        count = sum(1 for _ in same)
-        before = min(count, max(0, -(-(first_inside - start) // width)))
-        inside = max(0, min(count, (end_inside - start) // width) - before)
-        whole = TileShape(1, width, (Read(None, 0, columns.kernel, tuple(range(width))),))
-        each = 0
-        while each < count:
-            place = start + each * width
-            if each == before and inside:
-                _add_run(found, Run(number + each, inside, place, width, whole))
-                each += inside
-            else:
-                _add_run(found, Run(number + each, 1, place, width, shape(place, width)))
-                each += 1
-        number, start = number + count, start + count * width
+        left = sum(1 for _ in same)
+        while left:
+            ahead = borders[bisect.bisect(borders, start) :][:1]
+            count = min(left, max(1, (ahead[0] - start) // width)) if ahead else left
+            places = range(start, start + width)
+            shape = TileShape(1, width, _reads(columns, None, places, lambda _: True))
+            _add_run(found, Run(number, count, start, width, shape))
+            number, start, left = number + count, start + count * width, left - count
     return tuple(found)
 
 
