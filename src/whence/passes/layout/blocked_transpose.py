@@ -10,6 +10,7 @@ move.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,9 @@ from whence.passes.layout.blocked_op import (
     static_float,
 )
 
+# Positions of a window for each tap of the kernel: the others are multiplied by zero.
+_MOST_ZEROS = 4
+
 
 class _Phases(NamedTuple):
     """One spatial axis of a transposed convolution as windows around positions of the input."""
@@ -40,6 +44,7 @@ class _Phases(NamedTuple):
     steps: int
     """Positions Q of the result."""
     window: int
+    dilation: int
     pads: tuple[int, int]
     taps: tuple[tuple[int, int, int], ...]
     """(phase, place in the window, tap) for every tap of the kernel."""
@@ -54,14 +59,19 @@ def _phases(size: int, kernel: int, stride: int, dilation: int, begin: int, out:
         tap: ((tap * dilation) % stride, -((tap * dilation) // stride)) for tap in range(kernel)
     }
     low = min(offset for _, offset in offsets.values())
-    high = max(offset for _, offset in offsets.values())
-    taps = tuple((phase, offset - low, tap) for tap, (phase, offset) in offsets.items())
-    window, steps, before = high - low + 1, last - first + 1, -(first + low)
+    reach = max(offset for _, offset in offsets.values()) - low
+    # What no phase reads between two taps is no part of the window.
+    spacing = math.gcd(*(offset - low for _, offset in offsets.values())) or 1
+    taps = tuple(
+        (phase, (offset - low) // spacing, tap) for tap, (phase, offset) in offsets.items()
+    )
+    steps, before = last - first + 1, -(first + low)
     return _Phases(
         stride,
         steps,
-        window,
-        (before, steps - size - before + window - 1),
+        reach // spacing + 1,
+        spacing,
+        (before, steps - size - before + reach),
         taps,
         begin - first * stride,
         out,
@@ -104,8 +114,10 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
             strict=True,
         )
     ]
-    axes = [_Phases(1, 1, 1, (0, 0), ((0, 0, 0),), 0, 1)] * (2 - len(axes)) + axes
+    axes = [_Phases(1, 1, 1, 1, (0, 0), ((0, 0, 0),), 0, 1)] * (2 - len(axes)) + axes
     if any(pad < 0 for axis in axes for pad in axis.pads):
+        return None
+    if any(axis.window > _MOST_ZEROS * len(axis.taps) for axis in axes):
         return None
     # Many channels are shuffled as whole blocks. Few of them fill blocks better with their phases
     # side by side, and are shuffled one by one.
@@ -124,7 +136,7 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
     attrs |= {
         "kernel_shape": tuple(axis.window for axis in axes),
         "strides": (1, 1),
-        "dilations": (1, 1),
+        "dilations": tuple(axis.dilation for axis in axes),
     }
     attrs |= {"pads": (axes[0].pads[0], axes[1].pads[0], axes[0].pads[1], axes[1].pads[1])} | (
         {"plain_input": 1} if plain else {}
