@@ -32,9 +32,9 @@ what leaving it out of the model saves that engine.
 7. What functions cost the engine is measured anew first: what is stored may come from a machine
    that was busy.
 8. The error is in points of the kernels that the operator is in, and is to be below 10. Beside it
-   is the range that it lies in with a probability of 95 %, by how processes and profiles differ. Where
-   the limit is inside that range, more of both are made, up to four times as many; an operator that
-   is still on neither side then is undecided.
+   is the range that it lies in with a probability of 95 %, by how processes and profiles differ.
+   Where the limit is inside that range, more of both are made, up to four times as many; an
+   operator that is still on neither side then is undecided.
 
 An engine passes if no operator is wrong, and at least ten in five models are right: those that are
 undecided, or that the profile says cannot be told apart, are not among them. With `--quick`, a

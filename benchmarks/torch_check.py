@@ -5,8 +5,8 @@
     python -m benchmarks.torch_check --time        # twenty, with latency beside ONNX's
 
 Each is compiled both ways and compared with PyTorch: the largest difference in relation to the
-largest result must be below 1e-4, no operator may be lost, and every node of the graphs that PyTorch
-traced must be among the source operators.
+largest result must be below 1e-4, no operator may be lost, and every node of the graphs that
+PyTorch traced must be among the source operators.
 
 With `--kernels`, nothing is compiled or run: the kernels that whence would make are counted by the
 three ways, torch.export, torch.compile and torch.onnx.export (`benchmarks/torch_kernels.py`). The

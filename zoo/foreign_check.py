@@ -41,8 +41,8 @@ _FAILED = frozenset({"short", "wrong", "unfinished"})
 @dataclass(frozen=True, slots=True)
 class Found:
     """What came of one model on one engine. `status` is ok, short (a goal is missed, or an operator
-    is lost), wrong (the account does not close), unfinished (no answer in time, so nothing is known)
-    or refused (the engine does not run it, or whence does not read it).
+    is lost), wrong (the account does not close), unfinished (no answer in time, so nothing is
+    known) or refused (the engine does not run it, or whence does not read it).
     """
 
     name: str

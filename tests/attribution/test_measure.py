@@ -213,8 +213,8 @@ def test_what_noting_a_step_takes_is_measured_where_it_is_noted() -> None:
 def test_a_busy_machine_is_looked_at_until_runs_agree(
     monkeypatch: pytest.MonkeyPatch, is_quiet: bool, agrees: bool, to_compare: bool, expected: int
 ) -> None:
-    """With more runs than twice the profiled ones; all that are remembered, if it takes as long. Not
-    for a profile that is only looked at.
+    """With more runs than twice the profiled ones; all that are remembered, if it takes as long.
+    Not for a profile that is only looked at.
     """
     noted = []
     enter = WorkerRuns._enter

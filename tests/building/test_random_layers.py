@@ -17,8 +17,8 @@ from whence.graph.builder import Symbol
 from whence.runtime.engine import Engine
 
 SEEDS = range(276, 293)
-"""A third of their networks have chains of three layers; in one of them, a layer reads the last row of
-what another one makes.
+"""A third of their networks have chains of three layers; in one of them, a layer reads the last row
+of what another one makes.
 """
 
 

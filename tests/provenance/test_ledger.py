@@ -99,7 +99,8 @@ class TestConservation:
         ledger.check_conserved("p")
 
     def test_a_tombstone_explains_only_what_was_gone_when_it_was_written(self) -> None:
-        # One of two twins has a tombstone; the other was then dropped by someone who did not say why.
+        # One of two twins has a tombstone; the other was then dropped by someone who did not say
+        # why.
         ledger = ledger_of(1)
         ledger.node_added(frozenset((1,)))
         ledger.node_removed(frozenset((1,)))

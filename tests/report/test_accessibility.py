@@ -1,5 +1,5 @@
-"""axe-core finds no serious fault in any view of the report, nor in the pages of `diff`, `compare` and
-of growth, in light and dark, wide and narrow.
+"""axe-core finds no serious fault in any view of the report, nor in the pages of `diff`, `compare`
+and of growth, in light and dark, wide and narrow.
 """
 
 from __future__ import annotations

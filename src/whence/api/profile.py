@@ -46,9 +46,9 @@ def profile_model(
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
     is modelled. `streams` measures also what so many callers at once achieve in a second, most with
     `threads=1`. `batch` is how many samples a run has, of a model that leaves that open, where no
-    inputs are given. `to_compare` goes on for up to eight seconds on a busy machine, until times are
-    known so well that `diff` can tell a change from noise; without it, a profile takes as long as
-    its runs.
+    inputs are given. `to_compare` goes on for up to eight seconds on a busy machine, until times
+    are known so well that `diff` can tell a change from noise; without it, a profile takes as long
+    as its runs.
 
         >>> profile = whence.profile("model.onnx", runs=10)
         >>> profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns

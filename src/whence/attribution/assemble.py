@@ -132,8 +132,8 @@ def assemble(
 
     `parts` are the program and what ran as part of it, if anything did; steps are numbered on.
     `left_out` has what was measured of what each operator adds to its kernel; without it, that is
-    modelled, with the `rates` of the machine. `why_reference` says what runs have shown of a reference
-    step, by its node.
+    modelled, with the `rates` of the machine. `why_reference` says what runs have shown of a
+    reference step, by its node.
     """
     graph = program.graph
     parts = parts or (ProgramPart(0, program),)

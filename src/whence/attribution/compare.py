@@ -82,8 +82,8 @@ class Comparison:
 
 
 def compare(before: Profile, after: Profile) -> Comparison:
-    """Operators are matched by name. One that only one of the profiles has is added or removed. What
-    changed stands first.
+    """Operators are matched by name. One that only one of the profiles has is added or removed.
+    What changed stands first.
     """
     before, after = with_common_shares(before, after)
     old, new = ({row.name: row for row in profile.sources} for profile in (before, after))

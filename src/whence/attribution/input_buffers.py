@@ -2,9 +2,9 @@
 
 Where an input lies makes up to a tenth of the time of the kernel that reads it, in all runs of a
 process: two profiles would differ by as much, and the runs of neither would show it. In several
-places, the shortest time is that of the best of them, and how far they lie apart is seen. All places
-begin as far from a cache line as the given one: vectors that straddle two lines would be charged to
-the operator that reads the input, and are not what the caller has.
+places, the shortest time is that of the best of them, and how far they lie apart is seen. All
+places begin as far from a cache line as the given one: vectors that straddle two lines would be
+charged to the operator that reads the input, and are not what the caller has.
 """
 
 from __future__ import annotations

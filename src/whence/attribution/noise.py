@@ -1,10 +1,11 @@
 """What of the difference between two measurements is noise.
 
-Runs that follow each other are taken together in blocks; of each block the lower quarter counts, as what
-disturbs a run only ever makes it slower. How far blocks of one profile lie apart is the noise, slow drifts
-included, which runs by themselves would not show. Other users of a machine slow down all operators at
-once: on a noisy machine an operator is compared beside the others of its own blocks, on a quiet one by
-itself. Where it is known how long threads worked, `robust_changes.py` tells more on a noisy machine.
+Runs that follow each other are taken together in blocks; of each block the lower quarter counts, as
+what disturbs a run only ever makes it slower. How far blocks of one profile lie apart is the noise,
+slow drifts included, which runs by themselves would not show. Other users of a machine slow down
+all operators at once: on a noisy machine an operator is compared beside the others of its own
+blocks, on a quiet one by itself. Where it is known how long threads worked, `robust_changes.py`
+tells more on a noisy machine.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ _LEAST_CHANGE, _LEAST_PART = 0.08, 0.0005
 # How many times the usual distance of blocks from their middle a change must be.
 _DISTANCES = 4.0
 _QUIET = 0.02
-# What slows down all operators slows down some more than others: of how much slower the whole became,
-# and of how much it changes from block to block, so much may be no change of an operator.
+# What slows down all operators slows down some more than others: of how much slower the whole
+# became, and of how much it changes from block to block, so much may be no change of an operator.
 _UNEVEN, _SPREAD = 0.6, 0.3
-# The same of how much longer than the shortest run the usual one took. Found by comparing 120 pairs of
-# identical profiles on two cores that eight people used: with half of it, nothing was called changed.
+# The same of how much longer than the shortest run the usual one took. Found by comparing 120 pairs
+# of identical profiles on two cores that eight people used: with half of it, nothing was called
+# changed.
 _DISTURBED = 0.5
 
 

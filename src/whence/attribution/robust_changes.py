@@ -20,8 +20,8 @@ where others use the memory all the time, one run in a hundred finds it free, in
 3. What all operators have in common is the machine's, unless a fixed piece of work between the runs
    says that the machine was the same.
 4. A change is what is larger than a least one, than that scatter of either profile, and than three
-   times the scatter of all operators about what they have in common. Where a change of a fifth would
-   not be called one, that is said (`unclear`).
+   times the scatter of all operators about what they have in common. Where a change of a fifth
+   would not be called one, that is said (`unclear`).
 5. The whole model is compared by the sum of the least times, with a confidence interval for the
    lower end of each distribution (`least_times.py`).
 """
@@ -54,9 +54,10 @@ CONFIDENCE = 0.95
 """That a whole model is not called changed in a pair of profiles in which nothing changed."""
 FEWEST_RUNS = 16
 _FEWEST_KERNELS = 6
-# What is smaller, as a part of the operator or of the model, is never called a change: where data lies
-# in memory, and what of it others leave in the caches, makes as much of a difference between two
-# profiles, and kernels of a few microseconds take half as long again where two threads share them.
+# What is smaller, as a part of the operator or of the model, is never called a change: where data
+# lies in memory, and what of it others leave in the caches, makes as much of a difference between
+# two profiles, and kernels of a few microseconds take half as long again where two threads share
+# them.
 _LEAST_CHANGE, _LEAST_PART = 0.1, 0.001
 _SCATTERS = 3.0
 # How many times the scatter between moments a change must be, of a kernel that is steady and of one
@@ -67,8 +68,8 @@ _LEAST_STREAMING = 0.12
 # With more noise, a kernel counts among those that are not steady; what so many of them have in
 # common is known.
 _UNSTEADY_NOISE, _FEWEST_UNSTEADY = 0.025, 3
-# With more scatter between moments, it lives on what others leave of the caches; and the least change
-# of one that is compared at equal pressure.
+# With more scatter between moments, it lives on what others leave of the caches; and the least
+# change of one that is compared at equal pressure.
 _PRESSED, _LEAST_PRESSED = 0.025, 0.13
 # The shortest run that is no luck, and one that it should be close to.
 _LEAST, _NEAR_LEAST = 2, 5
@@ -162,8 +163,8 @@ def robust_changes(before: Profile, after: Profile) -> Changes | None:
     moved = moved - common
     noise = np.maximum(*(each.mean_by_operator(each.noise, names) for each in (old, new)))
     noise = noise + _shared_by_unsteady(beside, noise, known)
-    # What slows down the companions of an operator, a slow machine too, is left out by that; but not
-    # where they may have changed themselves.
+    # What slows down the companions of an operator, a slow machine too, is left out by that; but
+    # not where they may have changed themselves.
     under_pressure = None if whole else _under_pressure(old, new, names, known)
     if under_pressure is not None:
         pressed, at_equal = under_pressure

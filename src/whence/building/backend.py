@@ -200,8 +200,8 @@ class Backend(ABC):
         """What makes programs for this device."""
 
     def best_program(self, graph: Graph, build: Callable[[CodeGenerator], Program]) -> Program:
-        """The program of a prepared graph for this device. `build` makes one by a generator, of which
-        a backend may try several.
+        """The program of a prepared graph for this device. `build` makes one by a generator, of
+        which a backend may try several.
         """
         return build(self.generator())
 
@@ -228,8 +228,8 @@ class Backend(ABC):
         return f"engine {self.kind} comes back to Python in each iteration"
 
     def why_reference(self, program: Program, node: int) -> str:
-        """What runs have shown of why this reference step of a program takes the time it does; empty
-        if no more than the program itself says.
+        """What runs have shown of why this reference step of a program takes the time it does;
+        empty if no more than the program itself says.
         """
         return ""
 

@@ -1,5 +1,5 @@
-"""Chains: kernels of neighbouring layers that are interleaved, slice by slice of the image, which is
-known as depth-first execution or cross-layer tiling.
+"""Chains: kernels of neighbouring layers that are interleaved, slice by slice of the image, which
+is known as depth-first execution or cross-layer tiling.
 
 A layer whose result is larger than the cache writes it to memory, and the next one reads it back.
 Interleaved, each reads what the one before it made a moment ago. Where several threads share each

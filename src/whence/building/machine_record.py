@@ -47,8 +47,8 @@ def stored(toolchain: Toolchain) -> MachineRates | None:
 
 
 def record_digest(toolchain: Toolchain) -> str:
-    """Differs whenever what was measured does, for keys of what was chosen by it. Takes no more than
-    reading the file, which a start can afford.
+    """Differs whenever what was measured does, for keys of what was chosen by it. Takes no more
+    than reading the file, which a start can afford.
     """
     if not _counts(toolchain):
         return ""

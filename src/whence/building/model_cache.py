@@ -6,8 +6,8 @@ by their digests: packed weights, native code, and what explains a program or mo
 only when somebody asks. JSON, because it is read at every start: quick, and nothing in it can run.
 
 A record is found by everything that can change it: the content of the model's files, the shapes
-asked for, the threads that share the work, whence's own source, the packages it computes with, the machine and the compiler. A part
-that was damaged or pruned makes the record one that was not found.
+asked for, the threads that share the work, whence's own source, the packages it computes with, the
+machine and the compiler. A part that was damaged or pruned makes the record one that was not found.
 """
 
 from __future__ import annotations
@@ -282,8 +282,8 @@ class CachedModel:
                 self._early = packed, self._stored_weights(packed)
 
     def store_program(self, shapes: Shapes, program: Program, number: int = 0) -> None:
-        """Store a program that was compiled just now. The constants that only native code reads must
-        have been released.
+        """Store a program that was compiled just now. The constants that only native code reads
+        must have been released.
         """
 
         def write() -> None:

@@ -1,5 +1,5 @@
-"""Compiled kernels, and the plan of the run-time library that calls them: its C structures as Python
-sees them.
+"""Compiled kernels, and the plan of the run-time library that calls them: its C structures as
+Python sees them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from whence.errors import UnsupportedError
 GANG = -1
 """The grain of a step whose workers meet, as in whence_runtime.h."""
 LONGEST_CHAIN = 6
-"""Steps of a chain at most, as in whence_runtime.h: what they make is in memory all at the same time.
+"""Steps of a chain at most, as in whence_runtime.h: what they make is in memory all at the same
+time.
 """
 
 

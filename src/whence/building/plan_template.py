@@ -1,8 +1,9 @@
 """The plan of a program before its sizes are known: what `plan_at` turns into the plan of one call.
 
-Sizes in it may be expressions over the model's dimensions: how many work items a step has, how large
-the values in the arena are, where in a value another begins. Nothing in it needs graphs or kernels,
-so a program that comes from the cache gets the plan for new sizes without loading the compiler.
+Sizes in it may be expressions over the model's dimensions: how many work items a step has, how
+large the values in the arena are, where in a value another begins. Nothing in it needs graphs or
+kernels, so a program that comes from the cache gets the plan for new sizes without loading the
+compiler.
 """
 
 from __future__ import annotations

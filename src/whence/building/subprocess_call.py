@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Self
 # Modules are looked for where this process looks for them, and nothing is imported before that is
 # known. What Python would take apart at the end, for a tenth of a second, goes with the process. Of
 # what a call makes most lives until then: garbage is looked for after a million new objects, not
-# after every 700, of which a thousand modules alone make many. Only what the call returns is written
-# to where we read: what anybody prints meanwhile is dropped.
+# after every 700, of which a thousand modules alone make many. Only what the call returns is
+# written to where we read: what anybody prints meanwhile is dropped.
 _CHILD = """
 import gc, sys
 gc.set_threshold(1_000_000, 10, 10)

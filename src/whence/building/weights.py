@@ -74,8 +74,9 @@ class Weights:
         return offset
 
     def _offset(self, packing: Packing | None, data: np.ndarray, nbytes: int) -> tuple[int, bool]:
-        """Where the bytes will lie that take so many when they are packed, and whether nothing equal
-        does: tied weights are often in a file twice, and equal small constants a hundred times.
+        """Where the bytes will lie that take so many when they are packed, and whether nothing
+        equal does: tied weights are often in a file twice, and equal small constants a hundred
+        times.
         """
         key = packing, data.nbytes, data[:_BEGINNING].tobytes()
         # One of those that begin alike is looked at, not all of them: a file could have any number.

@@ -1,7 +1,7 @@
 """Measuring a machine, with code of our own compiler on our own threads.
 
-Everything is timed several times, briefly, and the best counts: whatever else runs on the machine makes
-a try slower, never faster. All of it takes a few seconds, most of them the compiler's.
+Everything is timed several times, briefly, and the best counts: whatever else runs on the machine
+makes a try slower, never faster. All of it takes a few seconds, most of them the compiler's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a machine should do by its instruction sets and cache sizes: for one that nobody has measured.
+"""What a machine should do by its instruction sets and cache sizes: for one that nobody has
+measured.
 
-In cycles, of a core that starts two vector multiply-adds and two vector loads in each, at a clock that
-most have. How many vector instructions a function takes is known from the code that is generated for
-it; what has no vector code takes so many cycles for each element.
+In cycles, of a core that starts two vector multiply-adds and two vector loads in each, at a clock
+that most have. How many vector instructions a function takes is known from the code that is
+generated for it; what has no vector code takes so many cycles for each element.
 """
 
 from __future__ import annotations

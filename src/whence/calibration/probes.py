@@ -1,5 +1,5 @@
-"""Small graphs whose kernels are timed to learn what an operator costs: the code is what a model with
-that operator would run.
+"""Small graphs whose kernels are timed to learn what an operator costs: the code is what a model
+with that operator would run.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _convolution(graph: GraphBuilder) -> Symbol:
 
 
 def _weights(*shape: int) -> np.ndarray:
-    """So small that sums of 64 products are about 1, as in a model: functions of huge numbers, or of
-    none, can take ten times as long.
+    """So small that sums of 64 products are about 1, as in a model: functions of huge numbers, or
+    of none, can take ten times as long.
     """
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32) / 8
 

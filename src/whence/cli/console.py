@@ -62,8 +62,8 @@ def safe(text: str, style: str = "") -> Text:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """A line of text that comes from a model. Where it is longer than the terminal is wide, the rest
-    is indented below it.
+    """A line of text that comes from a model. Where it is longer than the terminal is wide, the
+    rest is indented below it.
     """
     line = escape(text)
     if console.width < _PIPE_WIDTH and len(line) > console.width:
@@ -140,8 +140,8 @@ class ProgressBar(Progress):
 def progress(
     title: str, *more: ProgressColumn, console: Console | None = None
 ) -> Iterator[ProgressBar]:
-    """A bar on stderr that disappears when done, with `more` behind it; nothing when stderr is not a
-    terminal.
+    """A bar on stderr that disappears when done, with `more` behind it; nothing when stderr is not
+    a terminal.
     """
     console = console or err()
     with ProgressBar(

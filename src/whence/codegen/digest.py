@@ -187,8 +187,8 @@ class _Pieces:
 
 
 class _OpenFile:
-    """A file that is open for hashing, until the end of a `with`. It is read, not mapped: others may
-    make it shorter meanwhile.
+    """A file that is open for hashing, until the end of a `with`. It is read, not mapped: others
+    may make it shorter meanwhile.
     """
 
     def __init__(self, path: Path, permit: threading.Semaphore | None = None) -> None:

@@ -1,17 +1,17 @@
 """The entries of the cache that the next start of a model will ask for, checked before it does.
 
 A start spends most of its time on imports, on one core. Checking 100 MB of packed weights against
-their digests takes a quarter as long, and can happen on another core meanwhile, if it is known which
-entries they are: a list of their names is written after a start, beside the entries.
+their digests takes a quarter as long, and can happen on another core meanwhile, if it is known
+which entries they are: a list of their names is written after a start, beside the entries.
 
 Entries that another process wrote for this very start, a moment ago, are not checked again as long
 as their files are the same.
 
 The list does not decide what a model is made of: that is found as without it, by its content. It
-also says of each entry what the system said of its file (among it the time of its last change, which
-no program can set) when its content was last seen to be right. As long as that is the same and the
-machine runs since then, it is not read once more: a write changes that time, and what a failing
-machine lost is only found lost after it has started again.
+also says of each entry what the system said of its file (among it the time of its last change,
+which no program can set) when its content was last seen to be right. As long as that is the same
+and the machine runs since then, it is not read once more: a write changes that time, and what a
+failing machine lost is only found lost after it has started again.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@ the vectors of integer kernels.
 
 `w_small_dot_i32xN(sum, codes, x)` adds, in each of N lanes, the four products of that lane's bytes
 of `codes` (0 to 127) and of `x` (-127 to 127). A sum is in the machine's own form. It begins as
-`w_small_begin_i32xN(total)`, and `w_small_end_i32xN(sum, total)` is that total, in int32 lanes, with
-all products added. With VNNI or NEON's dot product it is int32 all along and begins as the total.
-Without, x86 adds pairs in 16 bits, one instruction less a step: their largest, steps · 2 · code ·
-127, must stay below 32768.
+`w_small_begin_i32xN(total)`, and `w_small_end_i32xN(sum, total)` is that total, in int32 lanes,
+with all products added. With VNNI or NEON's dot product it is int32 all along and begins as the
+total. Without, x86 adds pairs in 16 bits, one instruction less a step: their largest, steps · 2 ·
+code · 127, must stay below 32768.
 """
 
 from __future__ import annotations

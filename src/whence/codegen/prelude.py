@@ -4,9 +4,9 @@ over them vectorise.
 What a kernel's author may rely on:
 
 - float32 `exp`, `expm1`, `log`, `tanh`, `erf`, `sigmoid` and `softplus` are within 3 units in the
-  last place for every input, down to subnormal inputs and results; NaN gives NaN, infinities give the limits. They have no branches and call nothing.
-  `erf_plus_1` and `tanh_plus_1` are off by as much as a sum of such a function and 1 may be.
-  Coefficients are from `tools/fit_prelude.py`.
+  last place for every input, down to subnormal inputs and results; NaN gives NaN, infinities give
+  the limits. They have no branches and call nothing. `erf_plus_1` and `tanh_plus_1` are off by as
+  much as a sum of such a function and 1 may be. Coefficients are from `tools/fit_prelude.py`.
 - float64 versions are the C library's.
 - `max` and `min` of floats give NaN if either side is NaN. Which zero they give for zeros of both
   signs is left open.

@@ -188,8 +188,8 @@ def usable_cores() -> int:
 
 
 def _quotas(membership: Path, root: Path) -> Iterator[int]:
-    """Cores that the process's control group allows, and each of those above it; a container may see
-    only its own, as the root. Both versions of control groups. As in whence_cores.c.
+    """Cores that the process's control group allows, and each of those above it; a container may
+    see only its own, as the root. Both versions of control groups. As in whence_cores.c.
     """
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()

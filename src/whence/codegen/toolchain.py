@@ -45,8 +45,8 @@ COMPILE_FLAGS = (
     "-g0",
     "-w",
 )
-# Code that checks every address it reads or writes, for processes that AddressSanitizer's runtime is
-# loaded into. Little else is optimised: it is there to find faults in small models.
+# Code that checks every address it reads or writes, for processes that AddressSanitizer's runtime
+# is loaded into. Little else is optimised: it is there to find faults in small models.
 SANITIZE_FLAGS = ("-O1", "-fsanitize=address", "-fno-omit-frame-pointer", "-gline-tables-only")
 _NO_SPACE = re.compile(r"NoSpaceLeft|No space left|DiskQuota|Disk quota")
 _SCARCE_BYTES = 4 * 1024**2

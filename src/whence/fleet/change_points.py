@@ -6,8 +6,8 @@
    them, with a penalty that grows with the logarithm of their number (the Bayesian criterion's).
 3. The two sides of each point are compared by Mann and Whitney's test, which asks nothing of the
    noise's distribution: points that are not significant are dropped, the least significant first
-   (backward elimination). Then all points of all series together by Benjamini and Yekutieli's, so that
-   a thousand operators do not give ten alarms by chance.
+   (backward elimination). Then all points of all series together by Benjamini and Yekutieli's, so
+   that a thousand operators do not give ten alarms by chance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Nodes without a name that are part of an operator which an engine computes by several.
 
-OpenVINO computes a DynamicQuantizeLinear by reductions, products and conversions, and subtracts zero
-points in front of a product of integers; only the last of these nodes has the operator's name.
+OpenVINO computes a DynamicQuantizeLinear by reductions, products and conversions, and subtracts
+zero points in front of a product of integers; only the last of these nodes has the operator's name.
 
 1. A node between two that both have an operator is part of that operator.
 2. A node in front of one that has an operator by name, and behind one whose results that operator

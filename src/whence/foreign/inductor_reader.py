@@ -3,8 +3,8 @@
 
 `inductor_provenance_tracking_node_mappings.json` is written with TORCH_COMPILE_DEBUG=1 and
 `torch._inductor.config.trace.provenance_tracking_level = 1`. It leads from a kernel
-(`cpp_fused_relu_2:3`, its name and debug handle) to nodes after AOTAutograd, and from those to nodes
-of the program. Kernels of C++ are in a trace only with
+(`cpp_fused_relu_2:3`, its name and debug handle) to nodes after AOTAutograd, and from those to
+nodes of the program. Kernels of C++ are in a trace only with
 `torch._inductor.config.cpp.enable_kernel_profile = True`, as `graph_0_cpp_fused_relu_2`, without
 their handle: one that is called several times is matched in order. Library calls
 (`extern_kernels.convolution:2`) are ATen operators in the trace, and matched in order as well.

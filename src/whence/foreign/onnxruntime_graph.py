@@ -10,8 +10,9 @@ left in it of the names of the user's file.
    `_bn_nchwc` or `_mul_nchwc`; depthwise convolutions have channels added up to whole blocks.
 3. Other nodes are called after one of the nodes they were made of, with something behind it.
 4. Where a kernel for float16 is missing, Casts around the node bring its operands and results to
-   float32 and back. That form of a tensor has the tensor's name with `InsertedPrecisionFreeCast_` or
-   `InsertedCast_` in front of it, and two Casts that cancel are removed: then it is the only form.
+   float32 and back. That form of a tensor has the tensor's name with `InsertedPrecisionFreeCast_`
+   or `InsertedCast_` in front of it, and two Casts that cancel are removed: then it is the only
+   form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ONNX Runtime's profile: a list of events in JSON, with times in whole microseconds.
 
-A run is `model_run`; in it `SequentialExecutor::Execute`, in it `NAME_kernel_time` of every node. The
-nodes of a nested graph lie within the time of the If or Loop that holds it, which has the rest.
+A run is `model_run`; in it `SequentialExecutor::Execute`, in it `NAME_kernel_time` of every node.
+The nodes of a nested graph lie within the time of the If or Loop that holds it, which has the rest.
 """
 
 from __future__ import annotations

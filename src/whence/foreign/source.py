@@ -1,5 +1,5 @@
-"""The operators of the user's file as other engines' kernels are attributed to them: who feeds whom,
-which names stand for which operator, which are computed at load time.
+"""The operators of the user's file as other engines' kernels are attributed to them: who feeds
+whom, which names stand for which operator, which are computed at load time.
 
 Made from the graph as whence reads it, so ids, names and modules are those of whence's own profile.
 """

@@ -116,8 +116,8 @@ def evaluate_node(
     run_nested: RunBody | None = None,
     run_iterations: RunIterations | None = None,
 ) -> Sequence[Value]:
-    """One node on actual values, nested graphs included, which `run_nested` runs if it is given, and
-    `run_iterations` those that iterate. An error names the node.
+    """One node on actual values, nested graphs included, which `run_nested` runs if it is given,
+    and `run_iterations` those that iterate. An error names the node.
     """
     try:
         if run_iterations is not None and node.op in ITERATING:

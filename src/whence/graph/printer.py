@@ -1,6 +1,7 @@
 r"""The printed graph: stable, greppable, one node a line, provenance included.
 
-    %7 f32[1,64,56,56] = FusedConv(%3, %4) strides=[1,1] from[12,13,14] by fold_batch_norm,fuse_activations  # layer1.0.conv1
+    %7 f32[1,64,56,56] = FusedConv(%3, %4) strides=[1,1] from[12,13,14] by
+    fold_batch_norm,fuse_activations  # layer1.0.conv1
 
 Text that comes from a model is escaped or quoted, so that a line is always one line.
 `whence.graph.parse` reads the text. Printed with `exact`, a graph comes back as it was, its history

@@ -3,8 +3,8 @@ needed.
 
 y[b, h, m] = Σ_n softmax_n(score(Σ_d Q[b, h, m, d] · K[b, h, n, d])) · V[b, h, n]
 
-K is packed once for each head, transposed so that a step of the product reads neighbouring keys; V is
-read as it lies. Q, K and V may be any strided views of the group's inputs: transposes, reshapes,
+K is packed once for each head, transposed so that a step of the product reads neighbouring keys; V
+is read as it lies. Q, K and V may be any strided views of the group's inputs: transposes, reshapes,
 slices and repeated heads in the group cost nothing.
 """
 

@@ -3,10 +3,10 @@
     box i = corners of anchor i, moved and scaled by code i
     kept  = the best box that is left, again and again; what overlaps it too much leaves
 
-Of a detector's thousands of boxes a few dozen are kept: each takes two walks over all of them, one for
-the best and one for what it rules out. With `is_regular`, boxes are suppressed within each class, and
-the best of all classes are listed; else by their best class, and each that is kept is listed with its
-best classes.
+Of a detector's thousands of boxes a few dozen are kept: each takes two walks over all of them, one
+for the best and one for what it rules out. With `is_regular`, boxes are suppressed within each
+class, and the best of all classes are listed; else by their best class, and each that is kept is
+listed with its best classes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Detection(Micro):
     limit: int
     """How many boxes are kept, of all classes."""
     each: int
-    """How many of one class are kept, if `is_regular`; else how many classes of a box are listed."""
+    """How many of one class are kept, if `is_regular`; else how many classes of a box are listed.
+    """
     is_regular: bool
     scales: tuple[float, float, float, float]
     threshold: float

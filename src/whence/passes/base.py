@@ -27,8 +27,8 @@ class Pass(ABC):
     summary: ClassVar[str]
     """One line for `whence passes`."""
     anchors: ClassVar[frozenset[str]] = frozenset()
-    """The operators that the pass starts from: it is skipped when the graph holds none of them. Empty
-    never skips.
+    """The operators that the pass starts from: it is skipped when the graph holds none of them.
+    Empty never skips.
     """
     classes: ClassVar[OpClass] = OpClass.NONE
     """Skip the pass when the graph holds no operator of these classes. `NONE` never skips."""

@@ -1,5 +1,5 @@
-"""Edits that take in constants which earlier folding made of source operators: whoever absorbs such a
-constant inherits from it.
+"""Edits that take in constants which earlier folding made of source operators: whoever absorbs such
+a constant inherits from it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Reading parameters: which axes an operator reduces, what it cuts out, adds around, or keeps within.
-Each is `None` unless all of it is constant and known.
+"""Reading parameters: which axes an operator reduces, what it cuts out, adds around, or keeps
+within. Each is `None` unless all of it is constant and known.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def few_consumers(graph: Graph, node: Node, limit: int) -> list[Node] | None:
 
 
 def only_user(graph: Graph, node: Node, ops: Ops | None = None) -> Node | None:
-    """The only node that reads any output of `node`, when its operator is among `ops` (any by default); it may read
-    other values too.
+    """The only node that reads any output of `node`, when its operator is among `ops` (any by
+    default); it may read other values too.
     """
     return unique_consumer(graph, node, ops, check_inputs=False)
 

@@ -20,4 +20,5 @@ class Preferences:
     concat_in_place: bool = True
     """Can a value lie within another, so that concatenations and splits need no copies?"""
     threads: int = 1
-    """How many threads work is divided for, where that takes more operators (`split_reductions`)."""
+    """How many threads work is divided for, where that takes more operators (`split_reductions`).
+    """

@@ -152,7 +152,8 @@ class Body:
             return prepare_and_build(fix_input_shapes(graph.copy(), shapes), engine.backend)
 
         def specialise(shapes: Mapping[str, Sequence[int]]) -> Program:
-            # The sizes of a loop's body often stay what they are first, those of a continuation never.
+            # The sizes of a loop's body often stay what they are first, those of a continuation
+            # never.
             is_fixed = node.op != CONTINUATION and not self._executable.compilations
             if is_fixed or not engine.backend.opens_dimensions:
                 return built(shapes)

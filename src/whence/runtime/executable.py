@@ -366,8 +366,8 @@ class Executable:
     def _overriding_call(
         self, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> tuple[Executable, dict[str, Value]] | None:
-        """Of a call that gives inputs which have a default: the same model with these as inputs, and
-        what it is given, by name.
+        """Of a call that gives inputs which have a default: the same model with these as inputs,
+        and what it is given, by name.
         """
         if (
             len(args) == 1

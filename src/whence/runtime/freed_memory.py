@@ -7,8 +7,8 @@ import sys
 
 
 def return_freed_memory() -> None:
-    """After compiling, that is as much as all constants of the model: read, transposed and packed, they
-    were copied several times over.
+    """After compiling, that is as much as all constants of the model: read, transposed and packed,
+    they were copied several times over.
 
     Only glibc has a function for it. Other libraries give memory back by themselves, or cannot be
     told to.

@@ -38,8 +38,8 @@ class IterationResults(NamedTuple):
 
 
 def handed_on(node: Node, body: Graph, passed_on: Mapping[int, int]) -> dict[int, int]:
-    """Of the outputs of a body that are inputs as they are: in a loop, those that are the same input
-    in the next iteration. Others (`a, b = b, a`) move.
+    """Of the outputs of a body that are inputs as they are: in a loop, those that are the same
+    input in the next iteration. Others (`a, b = b, a`) move.
     """
     if node.op not in ITERATING:
         return dict(passed_on)

@@ -107,7 +107,8 @@ def address_of(array: Any) -> int:
         return int(array.ctypes.data)
 
 
-# A source defines what it wants of the system's headers before it includes any, so those come first.
+# A source defines what it wants of the system's headers before it includes any, so those come
+# first.
 _RUNTIME = ("whence_cores", "whence_pool", "whence_runtime", "whence_loop")
 
 

@@ -67,8 +67,9 @@ def _between(profile: Profile, kernel: KernelRow, inside: Mapping[int, KernelRow
 
 
 def _is_light(kernel: KernelRow) -> bool:
-    """Does it do little but move data? Threads that wait for each other in it move as much: the last
-    kernel of a chain writes to pages that the system clears first, some threads' later than others'.
+    """Does it do little but move data? Threads that wait for each other in it move as much: the
+    last kernel of a chain writes to pages that the system clears first, some threads' later than
+    others'.
     """
     moves = kernel.bound in (Bound.MEMORY, Bound.CACHE) or (
         kernel.bound == Bound.WAITING and kernel.flops <= kernel.bytes

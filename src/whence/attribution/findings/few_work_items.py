@@ -56,8 +56,8 @@ def few_work_items(profile: Profile) -> Iterator[Finding]:
 
 
 def _idle(profile: Profile, kernel: KernelRow) -> float:
-    """Threads without a work item. With one for each, the kernel is as much faster as the machine is
-    with so many threads, not below what memory and arithmetic need, and the threads must meet.
+    """Threads without a work item. With one for each, the kernel is as much faster as the machine
+    is with so many threads, not below what memory and arithmetic need, and the threads must meet.
     """
     spent, runs = per_run(profile, kernel), max(1, profile.runs)
     shared = spent / _speed_up(profile, kernel.workers)
@@ -67,8 +67,8 @@ def _idle(profile: Profile, kernel: KernelRow) -> float:
 
 
 def _uneven(profile: Profile, kernel: KernelRow) -> float:
-    """Some threads have an item more than others, who wait for them. What items of one size make them
-    wait is all that more of them would save; that threads wake up, and meet, stays.
+    """Some threads have an item more than others, who wait for them. What items of one size make
+    them wait is all that more of them would save; that threads wake up, and meet, stays.
     """
     rounds = -(-kernel.items // profile.threads)
     uneven = per_run(profile, kernel) * (1 - kernel.items / (rounds * profile.threads))

@@ -36,8 +36,8 @@ _LAYOUT = (
 
 
 def layout_changes(profile: Profile) -> Iterator[Finding]:
-    """Those that one pass inserted are one finding; which part of another engine inserts them is not
-    known.
+    """Those that one pass inserted are one finding; which part of another engine inserts them is
+    not known.
     """
     found: dict[str, list[KernelRow]] = defaultdict(list)
     for kernel in profile.kernels:

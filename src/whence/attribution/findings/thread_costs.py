@@ -1,5 +1,5 @@
-"""What it costs that several threads take part in a kernel: that is there with any other kernel, and no
-prize for mending this one.
+"""What it costs that several threads take part in a kernel: that is there with any other kernel,
+and no prize for mending this one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def wake_up_ns(profile: Profile, kernel: KernelRow) -> float:
-    """What the first kernel of a run that is shared takes longer because threads sleep until then; at
-    most what it takes beyond its work. Until a thread is awake, the others do its part.
+    """What the first kernel of a run that is shared takes longer because threads sleep until then;
+    at most what it takes beyond its work. Until a thread is awake, the others do its part.
     """
     first = next((each for each in profile.kernels if _is_shared(each)), None)
     if first is None or first.id != kernel.id:
@@ -32,8 +32,8 @@ def wake_up_ns(profile: Profile, kernel: KernelRow) -> float:
 
 
 def _late_ns(profile: Profile, kernel: KernelRow) -> float | None:
-    """How much later than the calling thread the others began, together, in the run of which each noted
-    when it works; `None` where nobody did.
+    """How much later than the calling thread the others began, together, in the run of which each
+    noted when it works; `None` where nobody did.
     """
     event = next((each for each in profile.timeline if each.kernel == kernel.id), None)
     began = {
@@ -58,8 +58,8 @@ def barrier_ns(profile: Profile, kernel: KernelRow) -> float:
 
 
 def saved_without(profile: Profile, kernels: Sequence[KernelRow]) -> float:
-    """What a run takes less without these kernels. If one of them is the first that threads share, the
-    next one wakes them up.
+    """What a run takes less without these kernels. If one of them is the first that threads share,
+    the next one wakes them up.
     """
     spent = per_run(profile, *kernels)
     gone = {kernel.id for kernel in kernels}

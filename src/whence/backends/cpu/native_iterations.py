@@ -131,8 +131,8 @@ class NativeIterations:
         self._instance.given[index] = address
 
     def place_rows(self, number: int, first: int, stride: int) -> None:
-        """Where the first of rows lies, and how far it is to the next. Those of `BodyRoles.rows` are
-        numbered before those of `BodyRoles.scanned`.
+        """Where the first of rows lies, and how far it is to the next. Those of `BodyRoles.rows`
+        are numbered before those of `BodyRoles.scanned`.
         """
         rows = self._rows[number]
         rows.first, rows.stride = first, stride
@@ -242,8 +242,8 @@ def _copies(program: Program) -> list[native.OutputCopy]:
 
 
 def _source(program: Program, output: int, known: Location) -> Location:
-    """Where an output lies that is copied. Places in the arena depend on the sizes of the call, those
-    of constants do not.
+    """Where an output lies that is copied. Places in the arena depend on the sizes of the call,
+    those of constants do not.
     """
     ref = program.graph.outputs[output].first_input
     return known if known.region is MemoryRegion.WEIGHTS else program.layout.places[ref]

@@ -1,5 +1,5 @@
-"""LiteRT with its profiler, which only its C interface has (`litert/c/litert_profiler.h`): events of
-operators, and of those that the XNNPACK delegate makes of them.
+"""LiteRT with its profiler, which only its C interface has (`litert/c/litert_profiler.h`): events
+of operators, and of those that the XNNPACK delegate makes of them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The process that runs one engine: `python -m whence.foreign.workers.serve MODULE FOLDER`, where the
-module has a function `load` for that engine.
+"""The process that runs one engine: `python -m whence.foreign.workers.serve MODULE FOLDER`, where
+the module has a function `load` for that engine.
 
 The folder has `request.json` and `inputs.npz`, in the order of their names in the request. Each
 line on standard input asks for something, each line on standard output that begins with the mark

@@ -5,10 +5,10 @@ whence.foreign.workers.time_models MODULE FOLDER ROUNDS SEED`, where the module 
 The models are loaded and run in turns, on one thread, with the inputs in `inputs.npz` that they
 take. Those of a subfolder have their own turns, after which they are gone: the more models are
 loaded, the more it matters where in memory each lies. They are loaded in any order, by the seed, so
-that it is not the same in all processes, and run in another one in each round. What counts is
-the time that the process computes, in the shortest of a few runs in a row, so that others who use the cores make little
-difference. The last line of the output is a JSON object: by the model's path in the folder,
-nanoseconds of each round.
+that it is not the same in all processes, and run in another one in each round. What counts is the
+time that the process computes, in the shortest of a few runs in a row, so that others who use the
+cores make little difference. The last line of the output is a JSON object: by the model's path in
+the folder, nanoseconds of each round.
 """
 
 from __future__ import annotations

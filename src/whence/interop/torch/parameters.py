@@ -1,8 +1,9 @@
 """Whether a graph's parameters are still what it was compiled for.
 
 A network has hundreds, and the run of a model drives all of them out of the caches: asked one by
-one from Python, for their addresses and versions, they take longer than some models' layers. PyTorch
-has no function that asks many, but its libraries have one for each question, which C code can call.
+one from Python, for their addresses and versions, they take longer than some models' layers.
+PyTorch has no function that asks many, but its libraries have one for each question, which C code
+can call.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class _Parameter(ctypes.Structure):
 
 
 class ParameterState:
-    """Where the parameters among a call's arguments lie, and how often each was written to, as found
-    when this was made.
+    """Where the parameters among a call's arguments lie, and how often each was written to, as
+    found when this was made.
     """
 
     def __init__(self, arguments: Sequence[Any], positions: Sequence[int]) -> None:

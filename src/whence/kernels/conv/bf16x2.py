@@ -183,7 +183,9 @@ def _micro(
 
 
 def lower_bf16x2_conv(group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPlan) -> Kernel:
-    """A kernel for a group whose anchor is a BlockedConv that `cheapest_bf16x2_conv` has a plan for."""
+    """A kernel for a group whose anchor is a BlockedConv that `cheapest_bf16x2_conv` has a plan
+    for.
+    """
     require_floats(group, anchor)
     if not tile.bf16x2:
         raise UnsupportedError(

@@ -1,5 +1,5 @@
-"""Convolution as a program: the sums of a tile in vector registers, one input value times a row of a
-panel's weights a step.
+"""Convolution as a program: the sums of a tile in vector registers, one input value times a row of
+a panel's weights a step.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ class _Shape:
         )
 
     def _moving(self, size: int, chunks: int, parts: int) -> float:
-        """Cycles of the transforms. A thread that goes on to the next part of a chunk finds its input
-        transformed; another one transforms it again.
+        """Cycles of the transforms. A thread that goes on to the next part of a chunk finds its
+        input transformed; another one transforms it again.
         """
         one_after_another = max(1, min(parts, chunks * parts // self.tile.threads))
         again = -(-parts // one_after_another)

@@ -62,7 +62,8 @@ def _cut(places: list[int], place: int) -> None:
 
 def breakpoints(part: Expr) -> Iterator[tuple[Var, int]]:
     """The variable and the values of it at which a comparison of an index with a number changes its
-    answer. Where channels lie in blocks, a breakpoint may lie within a block: that block is a piece.
+    answer. Where channels lie in blocks, a breakpoint may lie within a block: that block is a
+    piece.
     """
     match part:
         case Op(Fn.LT, (Position(index), Literal(limit))):

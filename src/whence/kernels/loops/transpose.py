@@ -1,5 +1,5 @@
-"""Reads that lie across memory, made along it: a square is loaded row by row, transposed in registers,
-and read from there.
+"""Reads that lie across memory, made along it: a square is loaded row by row, transposed in
+registers, and read from there.
 
 A transpose stores along one dimension and loads along another. Loop by loop, one of the two always
 strides through memory and uses one element of each cache line it touches.

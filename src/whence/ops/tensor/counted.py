@@ -1,10 +1,9 @@
 """Values of which a run uses the first rows, as many as the data say. Whence's own.
 
-A kernel cannot make a value whose size it finds out itself, for memory is planned before the run. It
-makes as many rows as there can be, and a count. Rows behind those that count repeat the last of
+A kernel cannot make a value whose size it finds out itself, for memory is planned before the run.
+It makes as many rows as there can be, and a count. Rows behind those that count repeat the last of
 them, or are zero where none counts; so what is computed row by row has that property as well, and
-writing them to where the last was written changes nothing
-(`passes/lower/bound_run_time_sizes.py`).
+writing them to where the last was written changes nothing (`passes/lower/bound_run_time_sizes.py`).
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ PREFIX = "Prefix"
 ROWS = "Rows"
 
 FIRST_ROWS, SIZES = "first_rows", "sizes"
-"""Attributes of a Continuation: the places among what it takes of values whose first rows are meant,
-by as many counts that come before them, and of numbers that stand for a value of that size.
+"""Attributes of a Continuation: the places among what it takes of values whose first rows are
+meant, by as many counts that come before them, and of numbers that stand for a value of that size.
 """
 
 

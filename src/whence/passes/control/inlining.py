@@ -195,8 +195,8 @@ Plan = Callable[[Rewriter, Node], Inlining | None]
 
 
 def inline_all(rewriter: Rewriter, plans: Mapping[str, Plan]) -> bool:
-    """Inline what the plans allow, and then what that held, which may become certain through it. Was
-    there anything?
+    """Inline what the plans allow, and then what that held, which may become certain through it.
+    Was there anything?
     """
     return sum(_inlined(rewriter, node, plans) for node in list(rewriter.graph)) > 0
 

@@ -8,9 +8,10 @@
 
 f runs by its reference, and g, which is everything that reads such values and what stands between,
 is a nested graph whose inputs have open sizes. Where f only says how many rows are meant (Prefix,
-Rows), it does not run either: the continuation is entered with these rows. It is compiled for the sizes of the first run, and
-like any model with open sizes serves others too (`runtime/bodies.py`); behind a size that is not
-known even then it is split again. What reads and makes values of known sizes stays where it is.
+Rows), it does not run either: the continuation is entered with these rows. It is compiled for the
+sizes of the first run, and like any model with open sizes serves others too (`runtime/bodies.py`);
+behind a size that is not known even then it is split again. What reads and makes values of known
+sizes stays where it is.
 """
 
 from __future__ import annotations

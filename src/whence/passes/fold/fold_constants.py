@@ -275,8 +275,8 @@ def _is_empty(node: Node) -> bool:
 
 
 def _surely_has_elements(kind: ValueType) -> bool:
-    """Is it a tensor whose sizes are numbers, none of them 0? Expressions are not asked, which would
-    leave a guard.
+    """Is it a tensor whose sizes are numbers, none of them 0? Expressions are not asked, which
+    would leave a guard.
     """
     shape = kind.shape if isinstance(kind, TensorType) else None
     return shape is not None and _NUMBERS.issuperset(map(type, shape)) and 0 not in shape

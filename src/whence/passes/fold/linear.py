@@ -277,8 +277,8 @@ def linear_after(graph: Graph, node: Node) -> Linear | None:
 def fold_into_consumer(
     rewriter: Rewriter, node: Node, x: Ref, affine: Affine, linear: Linear, rule: str
 ) -> bool:
-    """Let `linear` read `x`, and its constants do what `node`, which stands between, does to it. True
-    when they can.
+    """Let `linear` read `x`, and its constants do what `node`, which stands between, does to it.
+    True when they can.
     """
     constants = linear.before(affine)
     if constants is None:

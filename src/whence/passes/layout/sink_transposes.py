@@ -73,8 +73,8 @@ class _Region:
         return True
 
     def take(self, node: Node, perm: Perm, others: Sequence[Node] = ()) -> bool:
-        """Add an operator that reads the region, and the transposes `others` that it reads too, if it
-        can work on untransposed values.
+        """Add an operator that reads the region, and the transposes `others` that it reads too, if
+        it can work on untransposed values.
         """
         more = {other.ref() for other in others}
         refs = [ref for ref in node.inputs if ref is not None]

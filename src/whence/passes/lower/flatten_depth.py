@@ -4,7 +4,8 @@
        conv3(x [N,C,D,H,W], w [M,C,K,1,1]) = conv2(x [N,C,D,H·W], w [M,C,K,1])
 2. Else slices are images, [N·D,C,H,W], and the slices that a slice of the result is made of are
    channels side by side.
-       conv3(x, w)[d] = Σ_k conv2(x[d·s + k·t - p], w[k]) = conv2(concat_k x[d·s + k·t - p], concat_k w[k])
+       conv3(x, w)[d] = Σ_k conv2(x[d·s + k·t - p], w[k]) = conv2(concat_k x[d·s + k·t - p],
+       concat_k w[k])
 3. Where that would take much memory, or channels are in groups, the convolutions of single slices
    are added up, each to the one before it.
 

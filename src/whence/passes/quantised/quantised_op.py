@@ -203,8 +203,8 @@ def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
 
 
 def any_coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant: for numbers of
-    any type, and for blocks too.
+    """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant: for numbers
+    of any type, and for blocks too.
     """
     kind, scale = graph.tensor_type(codes), graph.const_value(node.operand("x_scale", "y_scale"))
     real = graph.tensor_type(node.ref() if node.op == "DequantizeLinear" else node.input(0))

@@ -77,8 +77,8 @@ _LIMITS = {
 
 def _is_exact(coding: Coding) -> bool:
     """Does every code survive being made a number and rounded back?"""
-    # The rounding error of code · scale / scale must stay below half a step for the largest code, and
-    # nothing overflow or vanish.
+    # The rounding error of code · scale / scale must stay below half a step for the largest code,
+    # and nothing overflow or vanish.
     limits = _LIMITS[coding.real]
     scale = coding.scale.astype(np.float64)
     reach = 2.0**coding.dtype.bits

@@ -182,8 +182,8 @@ def _taken_parameter(graph: Graph, norm: Norm, op: str) -> Ref | None:
 def scaled_root(
     graph: Graph, root: InverseRoot, x: Ref, nodes: Iterable[Node]
 ) -> tuple[Norm, Node, Ref] | None:
-    """The norm of `x` as far as the root, with a scale that is multiplied into it; the operator that
-    then divides by the root, or multiplies by its inverse; and what that divides.
+    """The norm of `x` as far as the root, with a scale that is multiplied into it; the operator
+    that then divides by the root, or multiplies by its inverse; and what that divides.
     """
     norm = Norm(x, root.last, root.axes, [*nodes, *root.nodes])
     if root.inverted:

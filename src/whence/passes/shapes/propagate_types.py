@@ -139,8 +139,8 @@ class TypeRefresher:
         return tuple(map(common, *branches))
 
     def _through_iterations(self, node: Node) -> tuple[ValueType, ...]:
-        """Tell the body of a Loop or Scan what is known of what it carries, and of its rows; returns
-        what that says of the node's outputs.
+        """Tell the body of a Loop or Scan what is known of what it carries, and of its rows;
+        returns what that says of the node's outputs.
         """
         body, (first, head) = node.bodies["body"], loop_heads(node)
         rows = [row_type(*each) for each in scanned_inputs(self.graph, node)]

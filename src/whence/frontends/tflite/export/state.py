@@ -3,7 +3,8 @@
 1. A variable that a recurrent layer begins with, and that gets the state the layer ends with, is a
    tensor that the operator keeps (`is_variable`).
 2. Every other one is a resource: `READ_VARIABLE` where it is first needed, `ASSIGN_VARIABLE` behind
-   everything else, and a subgraph that `CALL_ONCE` runs before the first run, for its initial value.
+   everything else, and a subgraph that `CALL_ONCE` runs before the first run, for its initial
+   value.
 """
 
 from __future__ import annotations

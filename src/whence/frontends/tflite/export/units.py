@@ -39,7 +39,8 @@ _FUSING = frozenset(
         "MatMul",
     }
 )
-"""Operators that may hold an activation. (CONCATENATION has a field for one, and LiteRT refuses it.)
+"""Operators that may hold an activation. (CONCATENATION has a field for one, and LiteRT refuses
+it.)
 """
 _QUANTISED: Mapping[str, frozenset[DType]] = {
     **dict.fromkeys(
