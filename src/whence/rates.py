@@ -112,3 +112,7 @@ class MachineRates:
     def bandwidth_of(self, level: MemoryLevel, threads: int) -> float:
         """GB/s of so many threads."""
         return level.bandwidth.at(threads, self.threads)
+
+    def bytes_per_cycle(self, level: MemoryLevel, threads: int) -> float:
+        """Of each of so many threads."""
+        return self.bandwidth_of(level, threads) / max(threads, 1) / self.clock_ghz

@@ -17,7 +17,7 @@ from whence.attribution.cost_model import CostModel
 from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import tile_for
 from whence.building import machine_record as record
-from whence.building.machine_record import SETTING, memory_bytes_per_cycle
+from whence.building.machine_record import SETTING
 from whence.calibration import calibrated, measure, on_demand, rates_for
 from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
 from whence.calibration.probes import EPILOGUES, epilogue_probes, operands_of
@@ -26,7 +26,7 @@ from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError
 from whence.kernels.tile import AVX512
-from whence.rates import BY_UNITS, ArithmeticUnit, MachineRates, Rate
+from whence.rates import BY_UNITS, ArithmeticUnit, MachineRates, MemoryLevel, Rate
 
 
 @pytest.fixture
@@ -101,14 +101,20 @@ def test_a_damaged_record_is_as_good_as_none(damage: Callable[[str], str], tmp_p
     assert rates_for(toolchain) == nominal
 
 
+def _with_bandwidth(level: MemoryLevel, bandwidth: Rate) -> MemoryLevel:
+    return dataclasses.replace(level, bandwidth=bandwidth)
+
+
 def test_kernels_are_chosen_by_what_was_measured_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toolchain = Toolchain(cache=Cache(tmp_path))
     rates = nominal_rates(toolchain.target, threads=2)
-    levels = (*rates.levels[:-1], dataclasses.replace(rates.levels[-1], bandwidth=Rate(33, 48)))
-    record.store(toolchain, dataclasses.replace(rates, clock_ghz=3.0, levels=levels, measured=True))
-    assert memory_bytes_per_cycle(toolchain, 1) is None, "the tests have WHENCE_CALIBRATE=never"
+    bandwidths = (Rate(300, 600), Rate(200, 400), Rate(50, 100), Rate(33, 48))
+    levels = tuple(map(_with_bandwidth, rates.levels, bandwidths))
+    rates = dataclasses.replace(rates, clock_ghz=3.0, levels=levels, measured=True)
+    record.store(toolchain, rates)
+    assert record.measured(toolchain) is None, "the tests have WHENCE_CALIBRATE=never"
     assert tile_for(toolchain, 1).memory_bytes == AVX512.memory_bytes
     backend = CpuBackend(threads=2, toolchain=toolchain)
     identity = backend.cache_identity()
@@ -119,6 +125,10 @@ def test_kernels_are_chosen_by_what_was_measured_of_memory(
     assert tile_for(toolchain, 1).memory_bytes == pytest.approx(11)
     assert tile_for(toolchain, 2).memory_bytes == pytest.approx(8)
     assert identity.parts() != before, "what was compiled without it is not taken for this"
+    assert tile_for(toolchain, 1).interleaved, "the third-level cache has a quarter of the speed"
+    levels = (*levels[:2], _with_bandwidth(levels[2], Rate(100, 200)), levels[3])
+    record.store(toolchain, dataclasses.replace(rates, levels=levels))
+    assert not tile_for(toolchain, 1).interleaved, "it has half of it"
     sanitized = Toolchain(cache=toolchain.cache, sanitize=True)
     assert tile_for(sanitized, 1).memory_bytes == AVX512.memory_bytes
 

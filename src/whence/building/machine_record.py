@@ -58,12 +58,9 @@ def record_digest(toolchain: Toolchain) -> str:
         return ""
 
 
-def memory_bytes_per_cycle(toolchain: Toolchain, threads: int) -> float | None:
-    """What each of so many threads reads from memory, if that was measured."""
-    rates = stored(toolchain) if _counts(toolchain) else None
-    if rates is None:
-        return None
-    return rates.bandwidth_of(rates.levels[-1], threads) / max(threads, 1) / rates.clock_ghz
+def measured(toolchain: Toolchain) -> MachineRates | None:
+    """What was measured, where kernels are to be chosen by it."""
+    return stored(toolchain) if _counts(toolchain) else None
 
 
 def _counts(toolchain: Toolchain) -> bool:

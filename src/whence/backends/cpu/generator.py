@@ -11,7 +11,7 @@ from whence.building.aligned_memory import ALIGNMENT
 from whence.building.arena import Planner, plan_arena, side_by_side
 from whence.building.backend import CodeGenerator, KernelCode, Lowered, Progress, Rendered
 from whence.building.build import build
-from whence.building.machine_record import memory_bytes_per_cycle
+from whence.building.machine_record import measured
 from whence.building.native_code import Library
 from whence.building.packed_weights import PackedWeights
 from whence.building.plan_template import PlanTemplate, plan_at
@@ -36,7 +36,12 @@ from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
 from whence.passes.preferences import Preferences
+from whence.rates import MachineRates
 from whence.types import TensorType
+
+# Slices cost up to a tenth of a kernel's time, windows over few rows most. Where the third-level
+# cache is half as fast as the second, that is more than is gained.
+_SLOW_BEYOND = 3.0
 
 
 def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) -> Tile:
@@ -45,16 +50,25 @@ def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) ->
     """
     narrow = NEON if toolchain.target.vector_registers == 32 else SSE
     base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, narrow)
+    tile = replace(base, cache_bytes=toolchain.target.l2, threads=threads)
+    rates = measured(toolchain)
+    if rates is not None:
+        tile = replace(tile, memory_bytes=rates.bytes_per_cycle(rates.levels[-1], threads))
     has_units = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
     return replace(
-        base,
-        cache_bytes=toolchain.target.l2,
+        tile,
         bf16x2=bf16x2 and has_units,
-        threads=threads,
         # Threads that share each kernel would have to wait for each other at every slice.
-        interleaved=threads == 1,
-        memory_bytes=memory_bytes_per_cycle(toolchain, threads) or base.memory_bytes,
+        interleaved=threads == 1 and (rates is None or _is_slow_beyond_l2(rates)),
     )
+
+
+def _is_slow_beyond_l2(rates: MachineRates) -> bool:
+    """Does it pay to go through layers slice by slice, for the sake of what is still in the
+    second-level cache? All cores may be busy so, each with a run of its own.
+    """
+    near, beyond = (level.bandwidth.all for level in rates.levels[1:3])
+    return near > _SLOW_BEYOND * beyond
 
 
 @dataclass(frozen=True, slots=True)
