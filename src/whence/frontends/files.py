@@ -57,4 +57,8 @@ def without_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            # What was made is old now. Without that it would all be looked through at once.
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

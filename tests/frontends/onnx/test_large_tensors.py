@@ -39,6 +39,11 @@ def constants_of(path: Path) -> dict[str, np.ndarray]:
     return {node.name: node.value for node in whence.load(path) if node.value is not None}
 
 
+@pytest.fixture(autouse=True)
+def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whence.frontends.onnx.large_tensors._LARGE_FILE", 1 << 16)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     made = model(numpy_helper.from_array(SMALL, "small"), numpy_helper.from_array(LARGE, "large"))

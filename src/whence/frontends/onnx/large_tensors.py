@@ -25,8 +25,9 @@ from whence.frontends.naming import quoted
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-# Below this, a message is as quick.
-_LARGE = 1 << 16
+# Below this, a message is as quick: of a constant, and of a file, which is looked through operator
+# by operator.
+_LARGE, _LARGE_FILE = 1 << 16, 1 << 20
 _WINDOW = 1 << 16
 # From so many bytes on, threads are worth their start; more of them would wait for memory.
 _MUCH = 8 << 20
@@ -88,7 +89,7 @@ class LargeTensors:
         """The model, with marks in place of the data of its large constants."""
         # Of what is no file but a stream, there is no size, and no second look.
         whole = _Range(0, os.fstat(self._file.fileno()).st_size)
-        if whole.size >= _LARGE:
+        if whole.size >= _LARGE_FILE:
             try:
                 message = self._model(_Scan(self._file), whole)
             except _UnknownFormError:
