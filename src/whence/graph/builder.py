@@ -91,8 +91,8 @@ class GraphBuilder:
         """
         if op in BOUNDARY:
             raise ModelError(
-                f"operator {name or op!r} ({op}) is none: `input`, `const`, `output`, `variable` and"
-                " `assign` make the edges of a graph"
+                f"operator {name or op!r} ({op}) is none: `input`, `const`, `output`, `variable`"
+                " and `assign` make the edges of a graph"
             )
         given = {
             key: tuple(value) if isinstance(value, list) else value
