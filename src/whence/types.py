@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -19,6 +20,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.extent import is_symbolic, surely_equal
 
+_PLAIN = frozenset({int})
 Dim: TypeAlias = int | str | None
 Shape: TypeAlias = tuple[Dim, ...]
 
@@ -198,7 +200,11 @@ class TensorType:
     @property
     def is_static(self) -> bool:
         """True when every dimension is a known number."""
-        return self.shape is not None and all(isinstance(dim, int) for dim in self.shape)
+        # Plain numbers first, without a call for each: expressions are numbers of another class.
+        return self.shape is not None and (
+            _PLAIN.issuperset(map(type, self.shape))
+            or all(isinstance(dim, int) for dim in self.shape)
+        )
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:
@@ -250,8 +256,8 @@ def same_shape(left: Shape | None, right: Shape | None) -> bool:
     if left is None or right is None or left is right:
         return left is right
     # Most sizes are small numbers, of which there is one object each.
-    return len(left) == len(right) and all(
-        a is b or same_dim(a, b) for a, b in zip(left, right, strict=True)
+    return len(left) == len(right) and (
+        all(map(operator.is_, left, right)) or all(map(same_dim, left, right))
     )
 
 

@@ -21,7 +21,7 @@ from whence.errors import GraphError, ModelError, WhenceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY, NOT_FROM_A_FILE, SOURCES, list_order
-from whence.ops.definition import Attr, TypeQuery, labelled
+from whence.ops.definition import Attr, labelled
 from whence.ops.signature import why_wrong
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, SourceOp
@@ -198,6 +198,4 @@ def infer_types(
     graph: Graph, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int
 ) -> tuple[ValueType, ...]:
     """The output types of an operator applied to values of `graph`."""
-    types = tuple(None if ref is None else graph.type_of(ref) for ref in inputs)
-    values = tuple(graph.known_value(ref) for ref in inputs)
-    return tuple(graph.inference.infer(TypeQuery(op, attrs, types, values, n_outputs)))
+    return graph.inference.infer(graph.query_for(op, inputs, attrs, n_outputs))

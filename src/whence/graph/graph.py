@@ -26,7 +26,7 @@ from whence.graph.interpreter import Observer, run
 from whence.graph.node import Node, Ref
 from whence.graph.node_list import NodeList, no_node
 from whence.graph.state import BOUNDARY, State
-from whence.ops.definition import OpClass, TypeQuery, Value
+from whence.ops.definition import Attr, OpClass, TypeQuery, Value
 from whence.ops.registry import classes_of
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
@@ -223,13 +223,19 @@ class Graph(NodeList):
 
     def query(self, node: Node) -> TypeQuery:
         """What inference may know of a node of this graph."""
-        return TypeQuery(
-            node.op,
-            node.attrs,
-            tuple(None if ref is None else self.type_of(ref) for ref in node.inputs),
-            tuple(map(self.known_value, node.inputs)),
-            len(node.outputs),
-        )
+        return self.query_for(node.op, node.inputs, node.attrs, len(node.outputs))
+
+    def query_for(
+        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int
+    ) -> TypeQuery:
+        """What inference may know of an operator applied to values of this graph."""
+        types: list[ValueType | None] = []
+        values: list[Value | None] = []
+        for ref in inputs:
+            node = None if ref is None else self[ref.node]
+            types.append(None if node is None or ref is None else node.outputs[ref.index])
+            values.append(None if node is None else node.known_value)
+        return TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs)
 
     @property
     def op_classes(self) -> OpClass:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from onnx import GraphProto, ValueInfoProto
@@ -15,7 +15,11 @@ from whence.frontends.onnx.microsoft.search import MICROSOFT, SEARCHES
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
 from whence.frontends.onnx.record import OpRecord
-from whence.frontends.onnx.signature import ElementCheck, check_signature, known_attributes
+from whence.frontends.onnx.signature import (
+    check_element_types,
+    check_signature,
+    known_attributes,
+)
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.frontends.origin_metadata import (
@@ -34,7 +38,7 @@ from whence.graph.merge import (
 )
 from whence.graph.node import Node, Ref, const_node
 from whence.ops.definition import Attr, TypeQuery
-from whence.ops.types.inference import Inference
+from whence.ops.types.inference import Inference, form_of_query
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombstone
 from whence.types import UNKNOWN, ValueType
 
@@ -63,7 +67,8 @@ class OnnxReading:
         [NodeBuilder, OpRecord, Mapping[str, PlannedGraph], OriginMetadata | None], None
     ]
     """Makes an operator that holds graphs; making those comes back here, so it is handed in."""
-    elements: ElementCheck = field(default_factory=ElementCheck)
+    forms: dict[tuple[Hashable, bool], Sequence[ValueType]] = field(default_factory=dict)
+    """The output types of operators that were found right, by their forms."""
     n_earlier: int = 0
     """How many source operators the file carries from the one it was made from."""
     history: Mapping[int, HistoryEntry] = field(default_factory=dict)
@@ -299,7 +304,7 @@ class NodeBuilder:
             node = const_node(node_id, value, record.name, origin)
         else:
             inputs = [self._ref(name, record) for name in record.inputs]
-            attrs: dict[str, Attr] = record.attrs
+            attrs: Mapping[str, Attr] = record.attrs
             if bodies is None:
                 while inputs and inputs[-1] is None:
                     inputs.pop()
@@ -307,15 +312,10 @@ class NodeBuilder:
                 inputs.extend(captures)
                 attrs = {**attrs, "captures": len(captures)}
             op = f"{record.domain}::{record.op}" if record.domain else record.op
-            if types is None:
-                attrs = known_attributes(op, record, attrs)
-                check_signature(op, record, inputs, len(outputs), attrs)
             found = types
             if found is None:
-                query = self._query(op, inputs, attrs, len(outputs))
-                if check_elements:
-                    self.reading.elements.check(record, query)
-                found = self._infer(query)
+                query = graph.query_for(op, inputs, attrs, len(outputs))
+                attrs, found = self._checked(record, query, inputs, check_elements)
             if not self.declared.keys().isdisjoint(outputs):
                 found = self._declared_elements(node_id, found, outputs)
             node = Node(
@@ -348,17 +348,32 @@ class NodeBuilder:
             with_declared_elements(known, kind) for known, kind in zip(found, declared, strict=True)
         ]
 
-    def _query(
-        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int
-    ) -> TypeQuery:
-        graph = self.graph
-        types: list[ValueType | None] = []
-        values: list[np.ndarray | None] = []
-        for ref in inputs:
-            node = None if ref is None else graph[ref.node]
-            types.append(None if node is None or ref is None else node.outputs[ref.index])
-            values.append(None if node is None else node.value)
-        return TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs)
+    def _checked(
+        self,
+        record: OpRecord,
+        query: TypeQuery,
+        inputs: Sequence[Ref | None],
+        check_elements: bool,
+    ) -> tuple[Mapping[str, Attr], Sequence[ValueType]]:
+        """The attributes that the operator has, and the types of its outputs, once its form is
+        found right. Layers repeat: of operators alike, one is looked at.
+        """
+        # In a nested graph, what does not fit may be a branch that is never taken.
+        form = None if self._nested else form_of_query(query)
+        known = self.reading.forms.get((form, check_elements))
+        if known is not None:
+            return query.attrs, known
+        attrs = known_attributes(query.op, record, query.attrs)
+        if attrs is not query.attrs:
+            # Each operator that has others is warned of.
+            form, query = None, replace(query, attrs=attrs)
+        check_signature(query.op, record, inputs, query.n_outputs, attrs)
+        if check_elements:
+            check_element_types(query.op, record, query.types)
+        found = self._infer(query)
+        if form is not None:
+            self.reading.forms[form, check_elements] = found
+        return attrs, found
 
     def _infer(self, query: TypeQuery) -> Sequence[ValueType]:
         try:

@@ -15,7 +15,7 @@ from whence.errors import ModelError
 from whence.frontends.onnx.record import OpRecord
 from whence.frontends.onnx.types import schema_type
 from whence.graph.node import Ref
-from whence.ops.definition import Attr, TypeQuery
+from whence.ops.definition import Attr
 from whence.ops.signature import unknown_attributes, why_malformed
 from whence.ops.types.onnx_node import schema_of
 from whence.types import DType, TensorType, ValueType
@@ -51,7 +51,7 @@ def check_signature(
             raise ModelError(f"{record}: attribute '{name}' is {value}; it counts dimensions")
 
 
-def known_attributes(op: str, record: OpRecord, attrs: dict[str, Attr]) -> dict[str, Attr]:
+def known_attributes(op: str, record: OpRecord, attrs: Mapping[str, Attr]) -> Mapping[str, Attr]:
     """The attributes without those that the operator does not have, which other engines do not look
     at either. A warning names each: it may be another one, misspelt.
     """
@@ -63,25 +63,10 @@ def known_attributes(op: str, record: OpRecord, attrs: dict[str, Attr]) -> dict[
     return {name: value for name, value in attrs.items() if name not in unknown}
 
 
-class ElementCheck:
-    """Are operands of element types that the operator's newest definition takes? Layers that repeat
-    have operands of the same types, and are looked at once.
+def check_element_types(op: str, record: OpRecord, types: Sequence[ValueType | None]) -> None:
+    """Raise a `ModelError` when an operand has elements that the operator's newest definition does
+    not take, or that are to be equal and are not.
     """
-
-    def __init__(self) -> None:
-        self._accepted: set[tuple[str, tuple[ValueType | None, ...]]] = set()
-
-    def check(self, record: OpRecord, query: TypeQuery) -> None:
-        """Raise a `ModelError` when an operand has elements that the operator does not take, or
-        that are to be equal and are not.
-        """
-        key = (query.op, query.types)
-        if key not in self._accepted:
-            _check_elements(query.op, record, query.types)
-            self._accepted.add(key)
-
-
-def _check_elements(op: str, record: OpRecord, types: Sequence[ValueType | None]) -> None:
     bound: dict[str, tuple[int, DType]] = {}
     for index, (formal, kind) in enumerate(zip(_formals(op, len(types)), types, strict=False)):
         if not isinstance(kind, TensorType) or kind.dtype is DType.UNDEFINED:

@@ -56,6 +56,21 @@ def _plain_kinds(attr: object) -> frozenset[type] | None:
     return kinds if kinds <= _PLAIN else None
 
 
+def form_of_query(query: TypeQuery) -> Hashable | None:
+    """What the answer follows from, where operands are known by their types alone: layers repeat.
+    `None` where it may depend on what constants hold.
+    """
+    # What is computed element by element follows from the operands' types alone, other results
+    # from the attributes too and from what constants have.
+    if not query.attrs and lookup(query.op).formula is not None:
+        return query.op, query.types, query.n_outputs
+    kinds = tuple(map(_plain_kinds, query.attrs.values()))
+    if None in kinds or any(value is not None for value in query.values):
+        return None
+    attrs = cast(Iterable[Hashable], query.attrs.items())
+    return query.op, query.types, query.n_outputs, kinds, *attrs
+
+
 class Inference:
     """Inference that remembers what it found for operators on the same types, and what it asked the
     `onnx` package, which takes some 100 µs to answer. One for each graph being built.
@@ -78,14 +93,9 @@ class Inference:
 
     def _infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
         known = lookup(query.op)
-        # What is computed element by element follows from the operands' types alone, other results
-        # from the attributes too and from what constants have; and layers repeat.
-        key: tuple[Hashable, ...] = (query.op, query.types, query.n_outputs)
-        if known.formula is None or query.attrs:
-            kinds = tuple(map(_plain_kinds, query.attrs.values()))
-            if None in kinds or any(value is not None for value in query.values):
-                return self._infer_anew(query, known)
-            key = (*key, kinds, *cast(Iterable[Hashable], query.attrs.items()))
+        key = form_of_query(query)
+        if key is None:
+            return self._infer_anew(query, known)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._infer_anew(query, known)

@@ -73,6 +73,8 @@ def _readers_of_unsized(graph: Graph) -> list[Node]:
     """The operators that read a value whose size only a run knows, and those on the way from one of
     them to another, in order.
     """
+    if not any(_is_unsized(kind) for node in graph for kind in node.outputs):
+        return []
     behind: set[int] = set()
     reading: set[int] = set()
     nodes = [node for node in graph if node.op not in BOUNDARY]

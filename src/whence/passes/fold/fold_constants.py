@@ -95,20 +95,39 @@ class ConstantFolder:
         self._fill_bytes_left = options.max_fill_bytes
         self._grown_bytes_left = options.max_grown_bytes
         self._foldable: dict[str, bool] = {}
+        self._with_elements: dict[int, ValueType] = {}
 
     def visit(self, node: Node) -> bool:
         """Bring the node's types up to date, then fold it if it can be folded. True when the node
         is gone.
         """
-        self.types.visit(node)
+        if self.types.learnt:
+            self.types.visit(node)
         if node.bodies:
             self._sink_captures(node)
             return False
         nodes = self.graph._nodes
         for ref in node.inputs:
             if ref is not None and nodes[ref.node].op != "Const":
-                return _is_empty(node) and self._is_foldable(node) and self._fold_empty(node)
+                return (
+                    self._may_be_empty(node)
+                    and _is_empty(node)
+                    and self._is_foldable(node)
+                    and self._fold_empty(node)
+                )
         return self._is_foldable(node) and self._fold(node)
+
+    def _may_be_empty(self, node: Node) -> bool:
+        """Is there no output that surely has elements? Every walk asks this of every node. Most
+        share their types with others; each type is looked at once, and held by its identity.
+        """
+        for kind in node.outputs:
+            if id(kind) in self._with_elements:
+                return False
+            if _surely_has_elements(kind):
+                self._with_elements[id(kind)] = kind
+                return False
+        return True
 
     def _is_foldable(self, node: Node) -> bool:
         found = self._foldable.get(node.op)
@@ -257,9 +276,6 @@ def _sink(body: Graph, entry: Node, producer: Node, pass_name: str) -> None:
 
 def _is_empty(node: Node) -> bool:
     """Is nothing computed, because every output is a tensor without elements?"""
-    # First what is true of most: every walk asks every node.
-    if any(map(_surely_has_elements, node.outputs)):
-        return False
     if REGISTRY[node.op].pattern > Pattern.INJECTIVE or node.op in _CHECKING:
         return False
     return all(

@@ -44,13 +44,17 @@ class ForwardSweep:
 
     def __iter__(self) -> Iterator[Node]:
         table = self._stands_for
-        for node in self.graph:
-            if table:
-                for ref in node.inputs:
-                    if ref is not None and ref.node in table:
-                        self._reconnect(node)
-                        break
-            yield node
+        # As `NodeList.__iter__`, without a generator inside another: every pass sweeps.
+        graph, node = self.graph, self.graph.first
+        while node is not None:
+            if node.graph is graph:
+                if table:
+                    for ref in node.inputs:
+                        if ref is not None and ref.node in table:
+                            self._reconnect(node)
+                            break
+                yield node
+            node = node._next
 
     def replace(
         self, node: Node, values: Sequence[Ref | None], *, reason: Reason, rule: str
