@@ -232,9 +232,13 @@ class Graph(NodeList):
         types: list[ValueType | None] = []
         values: list[Value | None] = []
         for ref in inputs:
-            node = None if ref is None else self[ref.node]
-            types.append(None if node is None or ref is None else node.outputs[ref.index])
-            values.append(None if node is None else node.known_value)
+            if ref is None:
+                types.append(None)
+                values.append(None)
+            else:
+                node = self[ref.node]
+                types.append(node.outputs[ref.index])
+                values.append(node.known_value)
         return TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs)
 
     @property
@@ -405,10 +409,11 @@ class Graph(NodeList):
 
     def _check_fits(self, node: Node, inputs: Sequence[Ref | None], place: Node | None) -> None:
         """Raise unless all of `inputs` exist before `place`, or anywhere when it is `None`."""
+        nodes = self._nodes
         for ref in inputs:
             if ref is None:
                 continue
-            producer = self[ref.node]
+            producer = nodes.get(ref.node) or self[ref.node]
             if not 0 <= ref.index < len(producer.outputs):
                 raise GraphError(
                     f"{node!r} reads output {ref.index} of {producer!r}, which has"
@@ -420,9 +425,10 @@ class Graph(NodeList):
     def _register(self, node: Node, *, counted: bool = False) -> None:
         node.graph = self
         self._nodes[node.id] = node
-        self.op_counts[node.op] = self.op_counts.get(node.op, 0) + 1
-        if node.op in SIGNATURE:
-            self._signature[node.op][node.id] = None
+        op = node.op
+        self.op_counts[op] = self.op_counts.get(op, 0) + 1
+        if op in self._signature:
+            self._signature[op][node.id] = None
         if node.bodies:
             self._holders[node.id] = None
         self._add_uses(node, node.inputs)
