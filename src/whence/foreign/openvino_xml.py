@@ -13,10 +13,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from whence.errors import ModelError
-from whence.foreign.averages import averaged
 from whence.foreign.openvino_reader import read_nodes
 from whence.foreign.reading import reading
-from whence.foreign.recording import Recording
+from whence.foreign.recording import Recording, averaged
 from whence.foreign.source import SourceGraph
 
 FIRST_RUN = (

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from whence.errors import ModelError
-from whence.foreign.averages import averaged
 from whence.foreign.reading import read_json, reading
-from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.recording import EngineNode, Recording, averaged
 from whence.foreign.source import Attribute, SourceGraph
 
 _METADATA = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
