@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whence.errors import ModelError
-from whence.foreign.onnxruntime_trace import UNKNOWN_NODE, read_trace
+from whence.foreign.onnxruntime_reader import UNKNOWN_NODE, read_trace
 from whence.foreign.recording import EngineNode
 
 NODES = (EngineNode(0, "a", "Conv"), EngineNode(1, "if", "If"), EngineNode(2, "b", "Relu"))
