@@ -25,8 +25,7 @@ from whence.attribution.source_costs import source_costs
 from whence.calibration.nominal import nominal_rates
 from whence.codegen.target import Target
 from whence.foreign.placement import place
-from whence.foreign.read_recording import read_recording
-from whence.foreign.run import load_source, prepare, record
+from whence.foreign.run import load_source, prepare, read_recording, record
 from whence.foreign.source import SourceGraph
 
 MODEL = CostModel(nominal_rates(Target.named("x86_64-avx2")))

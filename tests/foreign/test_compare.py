@@ -18,8 +18,7 @@ from whence.attribution.read import read_profile
 from whence.errors import InputError
 from whence.foreign.compare_engines import data_edges
 from whence.foreign.engine_comparison import REST, EngineComparison, compare_profiles
-from whence.foreign.read_recording import read_recording
-from whence.foreign.run import attribute, prepare
+from whence.foreign.run import attribute, prepare, read_recording
 
 __all__ = ["whence_command"]
 

@@ -11,8 +11,7 @@ import pytest
 
 from tests.foreign.models import make
 from tests.foreign.record import FOLDER, placement_text
-from whence.foreign.read_recording import read_recording
-from whence.foreign.run import attribute, prepare
+from whence.foreign.run import attribute, prepare, read_recording
 
 RECORDED = sorted(
     (path.parent.parent.name, path.parent.name) for path in FOLDER.glob("*/*/recording.json")

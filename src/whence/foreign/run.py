@@ -11,20 +11,25 @@ from pathlib import Path
 
 import numpy as np
 
+from whence.attribution.measure import overhead
 from whence.attribution.model_facts import model_facts
 from whence.attribution.profile import Profile
 from whence.attribution.sample_inputs import sample_inputs
 from whence.building.backend import Progress
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
-from whence.errors import InputError, UnsupportedError
+from whence.errors import InputError, ModelError, UnsupportedError
 from whence.foreign.assemble import assemble
 from whence.foreign.engine_rates import engine_rates
 from whence.foreign.engines import check_engine
+from whence.foreign.inductor_reader import read_inductor
+from whence.foreign.litert_reader import read_litert
 from whence.foreign.named_model import with_names
+from whence.foreign.onnxruntime_reader import read_onnxruntime
+from whence.foreign.openvino_reader import read_openvino
 from whence.foreign.placement import Placement
 from whence.foreign.process import EngineProcess, run_in_turns
-from whence.foreign.read_recording import read_recording
+from whence.foreign.reading import read_json
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, check_first_generation
 from whence.frontends.registry import find_plugin, find_reader
@@ -146,6 +151,33 @@ def finished(subject: PreparedModel, process: EngineProcess, keep: Path | None =
     if keep is not None:
         shutil.copytree(folder, keep, dirs_exist_ok=True)
     return read_recording(subject.source, folder)
+
+
+def read_recording(source: SourceGraph, folder: Path) -> Recording:
+    """What a process that ran an engine left in its folder."""
+    told = read_json(folder / "recording.json")
+    walls = [int(each) for each in told["runs_ns"]]
+    trace = folder / "trace.json"
+    match told["engine"]:
+        case "onnxruntime":
+            optimised, skip = folder / "optimised.onnx", int(told["warmup"])
+            found = read_onnxruntime(source, trace, optimised, walls, skip=skip)
+        case "openvino":
+            found = read_openvino(source, folder / "openvino.json", walls)
+        case "inductor":
+            found = read_inductor(source, trace, folder / "mappings.json")
+        case "litert":
+            found = read_litert(source, folder / "litert.json", walls)
+        case other:
+            raise AssertionError(f"no reader for {other}")
+    if len(found.runs_ns) != len(walls):
+        raise ModelError(f"'{folder}' has {len(found.runs_ns)} runs, {len(walls)} expected")
+    return replace(
+        found,
+        version=str(told["version"]),
+        threads=int(told["threads"]),
+        overhead_ratio=overhead(told["runs_ns"], told["plain_ns"]),
+    )
 
 
 def attribute(
