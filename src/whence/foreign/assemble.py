@@ -10,13 +10,11 @@ import numpy as np
 from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
 from whence.attribution.outcome_text import company_text
-from whence.attribution.profile import Profile, Writer
+from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelParts, KernelRow, Part, SourceRow
 from whence.attribution.source_costs import sized, source_costs
 from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
-from whence.calibration import rates_for
-from whence.codegen.toolchain import Toolchain
 from whence.foreign.checks import Checks
 from whence.foreign.placement import LONGER, NodePlacement, Placement, place
 from whence.foreign.recording import Recording
@@ -24,6 +22,8 @@ from whence.foreign.source import SourceGraph, reached
 from whence.graph.outcomes import Coverage, outcomes
 from whence.provenance import Outcome
 from whence.rates import MachineRates
+from whence.report.files import WRITERS
+from whence.report.html.page import page
 
 POLICY = (
     "Anchored cuts: a kernel of {engine} has the operators of the file between the tensors and"
@@ -43,15 +43,12 @@ def assemble(
     recording: Recording,
     *,
     model: str,
+    rates: MachineRates,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    writers: Sequence[Writer] = (),
     environment: Mapping[str, str] | None = None,
-    rates: MachineRates | None = None,
 ) -> tuple[Profile, Placement]:
-    """The profile, and the placement behind it. `rates` is what things cost the engine; those of
-    whence on this machine unless given.
-    """
-    costs = CostModel(rates or rates_for(Toolchain()))
+    """The profile, and the placement behind it. `rates` is what things cost the engine."""
+    costs = CostModel(rates)
     placement = place(
         source,
         recording.nodes,
@@ -90,7 +87,8 @@ def assemble(
         policy=POLICY.format(engine=recording.engine),
         notes=(*recording.notes, *_notes(source, placement.checks, placement.places, totals)),
         environment=dict(environment or {}),
-        writers=tuple(writers),
+        writers=WRITERS,
+        render=page,
     )
     return profile, placement
 

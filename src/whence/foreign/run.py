@@ -38,8 +38,6 @@ from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.rates import MachineRates
-from whence.report.files import WRITERS
-from whence.report.html.page import page
 from whence.runtime.environment import environment
 from whence.types import Dim
 
@@ -194,12 +192,11 @@ def attribute(
     """
     if rates is None:
         rates = engine_rates(recording.engine, recording.version, Toolchain(), progress)
-    found, placement = assemble(
+    return assemble(
         subject.source,
         recording,
         model=str(subject.path),
         shapes=subject.shapes,
-        writers=WRITERS,
         environment={
             **model_facts(subject.source.graph, subject.shapes, str(subject.path)),
             **({recording.engine: recording.version} if recording.version else {}),
@@ -207,4 +204,3 @@ def attribute(
         },
         rates=rates,
     )
-    return replace(found, render=page), placement
