@@ -73,13 +73,7 @@ def read_executorch(source: SourceGraph, dump: Path, record: Path) -> Recording:
             number,
             f"{key[0]}{f'.{key[1]}' if key[1] else ''} {names[key]}",
             names[key],
-            holds=tuple(
-                dict.fromkeys(
-                    source.by_name[name]
-                    for name in handles.get(key, ())
-                    if source.by_name.get(name) in source.live
-                )
-            ),
+            holds=source.running(handles.get(key, ())),
             is_composite=True,
         )
         for number, key in enumerate(keys)

@@ -109,18 +109,21 @@ def _nodes(
     made = []
     for position, key in enumerate(order):
         computed = {
-            node: names
-            for node, names in kernels[key].items()
+            node: before
+            for node, before in kernels[key].items()
             if callers.get(node, position) == position
         }
         for node in kernels[key].keys() - computed:
             prepares[callers[node]].append(position)
+        # A node after AOTAutograd may have the name that another one has in the program: an add_1 of
+        # a normalisation, say. Only what the mappings say counts.
+        names = [name for each in computed.values() for name in each]
         made.append(
             EngineNode(
                 position,
                 key,
                 key.rpartition(":")[0],
-                holds=_members(source, computed),
+                holds=source.running(names),
                 is_whole=True,
                 is_layout=not computed,
                 is_composite=True,
@@ -178,11 +181,3 @@ def _outermost(
         if name and not (found and each.begin < found[-1].end):
             found.append(each._replace(name=name))
     return found
-
-
-def _members(source: SourceGraph, lowered: _Lowered) -> tuple[int, ...]:
-    # A node after AOTAutograd may have the name that another one has in the program: an add_1 of a
-    # normalisation, say. Only what the mappings say counts.
-    names = (name for each in lowered.values() for name in each)
-    found = dict.fromkeys(source.by_name[name] for name in names if name in source.by_name)
-    return tuple(number for number in found if number in source.live)

@@ -21,10 +21,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx.helper import get_attribute_value
 
 from whence.foreign.recording import EngineNode
-from whence.foreign.source import Attribute, SourceGraph
+from whence.foreign.source import SourceGraph, window_of
 
 REORDERS = frozenset({"ReorderInput", "ReorderOutput"})
 CONTROL = frozenset({"If", "Loop", "Scan"})
@@ -36,7 +37,6 @@ _HEAVY = frozenset({
     "MultiHeadAttention", "NhwcFusedConv", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul", "RNN",
 })  # fmt: skip
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "FusedConv", "NhwcFusedConv", "QLinearConv"})
-_WINDOW = ("kernel_shape", "strides", "group", "dilations")
 _NUMBERED = re.compile(r"_token_\d+$")
 _LAYOUT_SUFFIX = re.compile(r"(_bn|_mul)?_(nchwc|nhwc)$")
 _SCALE = re.compile(r"(_bn|_mul)_nchwc(_token_\d+)?$")
@@ -118,7 +118,8 @@ def _node(
     attributes = {attribute.name: attribute for attribute in proto.attribute}
     activation = attributes.get("activation")
     is_scale = op == "Conv" and _SCALE.search(proto.name) is not None
-    window = _window(attributes) if op in _CONVOLUTIONS and not is_scale else {}
+    stating = attributes if op in _CONVOLUTIONS and not is_scale else {}
+    window = window_of({name: get_attribute_value(each) for name, each in stating.items()})
     if proto.domain.endswith("nchwc") and window.get("group", 1) != 1:
         del window["group"]
     return EngineNode(
@@ -171,13 +172,3 @@ def _by_name(source: SourceGraph, name: str) -> int | None:
             return None
         rest = shorter
     return None
-
-
-def _window(attributes: Mapping[str, AttributeProto]) -> dict[str, Attribute]:
-    stated = {
-        name: helper.get_attribute_value(attributes[name]) for name in _WINDOW if name in attributes
-    }
-    return {
-        name: value if isinstance(value, int) else tuple(map(int, value))
-        for name, value in stated.items()
-    }

@@ -115,6 +115,11 @@ class SourceGraph:
         found = self.by_output.get(text)
         return self.by_name.get(text) if found is None else found
 
+    def running(self, names: Iterable[str]) -> tuple[int, ...]:
+        """The operators of these names, each once, without those computed at load time."""
+        found = dict.fromkeys(self.by_name[name] for name in names if name in self.by_name)
+        return tuple(number for number in found if number in self.live)
+
     def duplicates(self, number: int) -> Collection[int]:
         """The operators that compute the same as this one from the same constants, itself among
         them: an engine may compute them once.
@@ -243,7 +248,7 @@ def _operators(graph: Graph) -> list[SourceOperator]:
                 any(map(is_contraction, kinds[source.id])),
                 bool(own) and all(_is_size(node) for _, node in own),
                 bool(own) and all(node.id in sized for _, node in own),
-                _window([node for _, node in own]),
+                dict(stated for _, node in own for stated in window_of(node.attrs).items()),
                 holders.get(source.id) or None,
                 _behind_no_ops(source.id, same) if source.id in same else None,
                 any(node.attrs.get("direction") == "bidirectional" for _, node in own),
@@ -335,15 +340,15 @@ def _is_size(node: Node) -> bool:
     )
 
 
-def _window(nodes: Sequence[Node]) -> dict[str, Attribute]:
+def window_of(attributes: Mapping[str, object]) -> dict[str, Attribute]:
+    """Kernel, strides, groups and dilations, as far as they are stated as whole numbers."""
     found: dict[str, Attribute] = {}
-    for node in nodes:
-        for name in _WINDOW:
-            value = node.attrs.get(name)
-            if isinstance(value, int) or (
-                isinstance(value, tuple) and all(isinstance(each, int) for each in value)
-            ):
-                found[name] = value  # type: ignore[assignment]
+    for name in _WINDOW:
+        value = attributes.get(name)
+        if isinstance(value, int):
+            found[name] = value
+        elif isinstance(value, list | tuple) and all(isinstance(each, int) for each in value):
+            found[name] = tuple(value)
     return found
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from whence.errors import ModelError
 from whence.foreign.reading import read_json, reading
 from whence.foreign.recording import EngineNode, Recording, averaged
-from whence.foreign.source import Attribute, SourceGraph
+from whence.foreign.source import SourceGraph, window_of
 
 _METADATA = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
 _CLONE = re.compile(r"_clone_\d+$")
@@ -109,6 +109,7 @@ def _node(
 ) -> EngineNode:
     name, kind = str(row.get("Name", "")), str(row.get("LayerType", ""))
     is_layout = kind in _LAYOUT and name.startswith("Reformatting")
+    window = _WINDOW if row.get("ParameterType") == "Convolution" else {}
     makes: list[int] = []
     holds: tuple[int, ...] = ()
     if not is_layout:
@@ -126,7 +127,7 @@ def _node(
         is_heavy=_HEAVY.search(kind) is not None,
         is_composite=_COMPOSITE.search(kind) is not None,
         activation=_ACTIVATIONS.get(str(row.get("Activation", "")), ""),
-        window=_window(row) if row.get("ParameterType") == "Convolution" else {},
+        window=window_of({ours: row.get(theirs) for theirs, ours in window.items()}),
         shape=", ".join(
             f"{each.get('Format/Datatype', '')}{each.get('Dimensions', '')}"
             for each in row.get("Outputs", ())
@@ -138,23 +139,14 @@ def _node(
 
 def layer_members(source: SourceGraph, name: str, metadata: str = "") -> tuple[int, ...]:
     """The operators of the file that a layer's name or its metadata lists."""
-    names = [*_METADATA.findall(metadata), *_parts(name)]
-    found = dict.fromkeys(
-        source.by_name[each]
-        for given in names
-        for each in (given, _CLONE.sub("", given))
-        if each in source.by_name
-    )
+    listed = [*_METADATA.findall(metadata), *_parts(name)]
+    names = [each for given in listed for each in (given, _CLONE.sub("", given))]
     if name.endswith(_COPY):
         rest = _CLONE.sub("", name.removesuffix(_COPY))
         # `{operator}_{tensor}`, and either may have underscores in it.
-        cuts = (at for at, letter in enumerate(rest) if letter == "_")
-        found |= dict.fromkeys(
-            source.by_name[rest[:at]]
-            for at in cuts
-            if rest[:at] in source.by_name and rest[at + 1 :] in source.by_output
-        )
-    return tuple(each for each in found if each in source.live)
+        cuts = [at for at, letter in enumerate(rest) if letter == "_"]
+        names += [rest[:at] for at in cuts if rest[at + 1 :] in source.by_output]
+    return source.running(names)
 
 
 def _parts(name: str) -> Iterator[str]:
@@ -164,14 +156,3 @@ def _parts(name: str) -> Iterator[str]:
         yield part
         for inner in part.replace("PWN(", "").rstrip(")").split(","):
             yield inner.strip().rstrip(")")
-
-
-def _window(row: Mapping[str, Any]) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
-    for theirs, ours in _WINDOW.items():
-        value = row.get(theirs)
-        if isinstance(value, int):
-            found[ours] = value
-        elif isinstance(value, list) and all(isinstance(each, int) for each in value):
-            found[ours] = tuple(value)
-    return found
