@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.foreign.recording import EngineNode, Evidence
@@ -21,19 +21,13 @@ class Region:
 
 
 class EngineGraph:
-    """The engine's nodes, and who feeds whom when nodes that stand for nothing are looked through:
-    those that are not in `standing`.
+    """The engine's nodes, and who feeds whom when nodes that stand for nothing are looked through.
+    Those that have names of the file stand for something.
     """
 
-    def __init__(
-        self, nodes: Sequence[EngineNode], standing: Collection[int] | None = None
-    ) -> None:
+    def __init__(self, nodes: Sequence[EngineNode]) -> None:
         self.nodes = {node.number: node for node in nodes}
-        self._standing = (
-            frozenset(node.number for node in nodes if node.is_anchored)
-            if standing is None
-            else frozenset(standing)
-        )
+        self._standing = {node.number for node in nodes if node.anchors}
         self._feeds: dict[int, frozenset[int]] = {}
         self._readers: dict[int, list[int]] = defaultdict(list)
         for node in nodes:
@@ -42,7 +36,7 @@ class EngineGraph:
 
     def stand(self, number: int) -> None:
         """The node stands for something from now on."""
-        self._standing |= {number}
+        self._standing.add(number)
         self._feeds.clear()
 
     def feeds(self, number: int) -> frozenset[int]:

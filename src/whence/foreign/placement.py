@@ -67,7 +67,6 @@ def place(
     """`busy_ps` is what all threads together spend on each node in a run, by its number."""
     engine = EngineGraph(nodes)
     regions = find_regions(source, engine)
-    engine = EngineGraph(nodes, regions)
     checks = check_regions(source, engine, regions, has_edges=has_edges)
     places, operator_costs = [], OperatorCosts(source, model, costs)
     for node in nodes:
@@ -96,8 +95,8 @@ def _causes(
     """The operators that a change of layout is there for: convolutions and products after it, else
     those before it, else what stands after it, else before it.
     """
-    after = [regions[each] for each in engine.nearest_readers(node.number) if each in regions]
-    before = [regions[each] for each in sorted(engine.feeds(node.number)) if each in regions]
+    after = [regions[each] for each in engine.nearest_readers(node.number)]
+    before = [regions[each] for each in sorted(engine.feeds(node.number))]
     for around in (after, before):
         heavy = {each for region in around for each in region.operators if source[each].is_heavy}
         if heavy:
@@ -106,9 +105,7 @@ def _causes(
         named = {
             each
             for region in around
-            for each in (
-                region.operators & {*region.node.makes, *region.node.holds} or region.operators
-            )
+            for each in region.operators & {*region.node.anchors} or region.operators
         }
         if named:
             return sorted(named)

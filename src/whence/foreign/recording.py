@@ -71,8 +71,9 @@ class EngineNode:
     """The implementation, where the engine names it."""
 
     @property
-    def is_anchored(self) -> bool:
-        return bool(self.makes or self.holds)
+    def anchors(self) -> tuple[int, ...]:
+        """The source operators that names tell to be in it."""
+        return (*self.makes, *self.holds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ An engine keeps some names of the file: tensors (its node makes exactly those), 
    stands in front of the convolution or product that reads it, which does nothing to its operands;
    the operator there that has its type, or the only one there, which may be in several kernels.
    A recurrent layer in both directions may be two nodes of one type that read the same.
-   Else it is part of an operator that the nodes around it have (`decomposed.py`), or left open.
+   Else it is part of an operator that the nodes around it have (`unnamed_nodes.py`), or left open.
 5. What stands in a nested graph, and no node has, is in the nodes of the operator with that graph.
 6. What is left at the end of the file, and no node has, is an epilogue of the node before it.
 """
@@ -60,12 +60,12 @@ class _RegionFinder:
         self.named = {
             number
             for node in engine.nodes.values()
-            for number in (*node.makes, *node.holds)
+            for number in node.anchors
             if number in source.live
         }
         self.regions: dict[int, Region] = {}
         for node in engine.nodes.values():
-            own = dict.fromkeys((*node.makes, *node.holds))
+            own = dict.fromkeys(node.anchors)
             # What could have been computed when the model was loaded, and is not.
             running = [number for number in own if number in source.live] or list(own)
             if running:
@@ -150,7 +150,7 @@ class _RegionFinder:
         """Does the node do such work for another operator, whose name it has or leads to?"""
         node = region.node
         return (
-            operator not in (*node.makes, *node.holds)
+            operator not in node.anchors
             and not node.is_composite
             and sum(self.source[each].is_heavy for each in region.operators) > 1
         )

@@ -1,15 +1,33 @@
-"""Nodes of an engine without any name of the file: the operators between the nodes around them."""
+"""Nodes of an engine without any name of the file: the operators between the nodes around them, or
+a part of one that an engine computes by several nodes.
+
+OpenVINO computes a DynamicQuantizeLinear by reductions, products and conversions, and subtracts
+zero points in front of a product of integers; only the last of these nodes has the operator's name.
+
+1. A node between two that both have an operator is part of that operator.
+2. A node in front of one that has an operator by name, and behind one whose results that operator
+   reads, is part of it: nothing of the file stands between the two. So is one that reads nothing
+   but inputs of the model, as that operator does. A view is not computed by anything, so a node
+   there is something else.
+
+A third kind is a whole operator in another place: OpenVINO scales by a constant before it moves
+elements where the file moves them first. A node that is called after such a function is the one
+behind the movements that read what feeds it.
+
+That a node is a part, or such a function, is only said where one operator fits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from whence.attribution.cost_model import VIEWS
-from whence.foreign.decomposed import operator_behind_moves, operator_in_parts
 from whence.foreign.engine_graph import EngineGraph, Region, move_operator
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.source import SourceGraph, reached
+
+_MOVES = VIEWS | {"Transpose", "Expand"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +43,7 @@ class UnnamedNodes:
 
     def place(self, node: EngineNode) -> None:
         """Give a node without a name the operators between its neighbours."""
-        readers = [
-            each for each in self.engine.nearest_readers(node.number) if each in self.regions
-        ]
+        readers = self.engine.nearest_readers(node.number)
         held = {operator for each in readers for operator in self.regions[each].operators}
         if not readers:
             held = {operator for operator in self.source.live if not self.claims.get(operator)}
@@ -61,7 +77,7 @@ class UnnamedNodes:
         kept = [
             each
             for each in self.claims[operator]
-            if operator in (*regions[each].node.makes, *regions[each].node.holds)
+            if operator in regions[each].node.anchors
             or (regions[each].evidence, regions[each].operators) == part
         ]
         for each in self.claims[operator]:
@@ -87,26 +103,52 @@ class UnnamedNodes:
         """A node that does a part of one operator, or an operator that the engine moved to it."""
         if node.is_heavy:
             return
-        regions = self.regions
-        feeds, readers = self.engine.feeds(node.number), self.engine.nearest_readers(node.number)
-        whole = operator_in_parts(
-            self.source,
-            [regions[each].node for each in feeds if each in regions],
-            [regions[each].node for each in readers if each in regions],
-            {number: region.operators for number, region in regions.items()},
-        )
+        feeds = [self.regions[each] for each in self.engine.feeds(node.number)]
+        readers = [self.regions[each] for each in self.engine.nearest_readers(node.number)]
+        before = {operator for region in feeds for operator in region.operators}
+        whole = self._operator_in_parts(before, readers)
         if whole is not None:
             self._enter(node, {whole})
             return
-        named = {
-            each for region in regions.values() for each in (*region.node.makes, *region.node.holds)
-        }
-        before = {each for kernel in feeds for each in regions[kernel].operators}
-        moved = operator_behind_moves(self.source, before, node.called_after, named)
+        moved = self._operator_behind_moves(before, node.called_after)
         if moved is not None:
-            regions[node.number] = Region(node, Evidence.NEIGHBOUR, moved=moved)
-            move_operator(regions, self.claims, moved, node.number)
+            self.regions[node.number] = Region(node, Evidence.NEIGHBOUR, moved=moved)
+            move_operator(self.regions, self.claims, moved, node.number)
             self.engine.stand(node.number)
+
+    def _operator_in_parts(self, before: set[int], readers: Sequence[Region]) -> int | None:
+        """The operator that a node between these is part of, if that is certain."""
+        source = self.source
+        after = {operator for region in readers for operator in region.operators}
+        both = {each for each in before & after if not source[each].is_known_from_sizes}
+        if not both:
+            named = {each for region in readers for each in region.node.anchors}
+            both = {
+                each
+                for each in named & after
+                if before.intersection(source[each].feeds_from)
+                or (not before and not source[each].feeds_from)
+            }
+        fitting = [each for each in both if source[each].op not in VIEWS]
+        return fitting[0] if len(both) == len(fitting) == 1 else None
+
+    def _operator_behind_moves(self, before: set[int], kinds: Collection[str]) -> int | None:
+        """The operator of one of these types, with one operand that is no constant, that stands
+        behind nothing but movements of what these make, and that no node is called after.
+        """
+        source = self.source
+
+        def moved(each: int) -> Iterator[int]:
+            return (reader for reader in source.readers(each) if source[reader].op in _MOVES)
+
+        readers = {reader for each in reached(before, moved) for reader in source.readers(each)}
+        found = {
+            each
+            for each in readers - before
+            if source[each].op in {*kinds} - _MOVES and len(source[each].feeds_from) == 1
+        }
+        named = {each for region in self.regions.values() for each in region.node.anchors}
+        return next(iter(found)) if len(found) == 1 and not found & named else None
 
     def _between(self, node: EngineNode, ends: Set[int], held: set[int]) -> set[int]:
         """The operators from what feeds the node to those at the end; none if they do not fit."""
