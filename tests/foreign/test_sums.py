@@ -16,7 +16,6 @@ from whence.foreign.function_models import SUMS
 from whence.foreign.operator_costs import OperatorCosts
 from whence.foreign.run import prepare
 from whence.foreign.shares import weights_of
-from whence.foreign.sums import measured_sum
 
 RATES = nominal_rates(Target.named("x86_64-avx512"))
 KNOWN = {name: float(number) for number, name in enumerate(SUMS.values(), 1)}
@@ -29,7 +28,7 @@ def kind(path: Path, operator: str, *members: str) -> str | None:
     inside = [number[each] for each in (*members, operator)]
     model = CostModel(replace(RATES, epilogue=KNOWN))
     costs = OperatorCosts(source, model, source_costs(source.graph, model))
-    found = measured_sum(costs, inside, number[members[0]], number[operator])
+    found = costs.measured_sum(inside, number[members[0]], number[operator])
     return None if found is None else list(SUMS)[int(found) - 1]
 
 

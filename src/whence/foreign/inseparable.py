@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from whence.attribution.cost_model import Traffic
 from whence.foreign.function_models import SUMS
-from whence.foreign.operator_costs import OperatorCosts
-from whence.foreign.sums import NORMALISES, sums_before_norm
+from whence.foreign.operator_costs import NORMALISES, OperatorCosts, sums_before_norm
 
 _MOST = 0.2
 """Of the kernel's time: beyond that, no split is within 10 points for both."""
@@ -29,15 +27,7 @@ def find_inseparable(costs: OperatorCosts, operators: Collection[int]) -> frozen
         return frozenset()
     inside = sum(costs.simple_ps(each) * factor for each in sums)
     rest = sum(costs.arithmetic_ps(each) for each in operators if each not in sums)
-    alone = sum(_alone_ps(costs, each) for each in sums)
+    alone = sum(costs.alone_ps(each) for each in sums)
     if inside - alone <= _MOST * (inside + rest):
         return frozenset()
     return frozenset((*sums, *(each for each in operators if source[each].op in NORMALISES)))
-
-
-def _alone_ps(costs: OperatorCosts, operator: int) -> int:
-    """What it would take in a kernel of its own. The result is as large as the largest operand."""
-    known, model = costs.costs.get(operator), costs.model
-    read = 0 if known is None else sum(size for _, size in known.reads)
-    traffic = Traffic(read + costs.largest_operand(operator), 0)
-    return model.overlapped_ps(costs.arithmetic_ps(operator), model.moving_ps(traffic), traffic)

@@ -15,10 +15,9 @@ from collections.abc import Collection, Sequence
 
 from whence.attribution.cost_model import VIEWS, Traffic
 from whence.attribution.kernel_model import KernelModel
-from whence.foreign.function_models import LARGE_BYTES, LIMITS, SUMS
-from whence.foreign.operator_costs import OperatorCosts
+from whence.foreign.function_models import SUMS
+from whence.foreign.operator_costs import OperatorCosts, sums_before_norm
 from whence.foreign.source import SourceGraph
-from whence.foreign.sums import measured_sum, sums_before_norm
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 
@@ -55,12 +54,12 @@ def weights_of(
     if heavy:
         anchor = max(heavy, key=lambda each: (arithmetic[each], -each))
         for each in working:
-            factor = measured_sum(costs, inside, anchor, each)
+            factor = costs.measured_sum(inside, anchor, each)
             if factor is not None:
                 arithmetic[each] = round(costs.simple_ps(each) * factor)
                 with_reads.add(each)
             elif each not in heavy:
-                arithmetic[each] = _behind(costs, anchor, each)
+                arithmetic[each] = costs.behind_ps(anchor, each)
     for each in sums_before_norm(source, members):
         if (factor := model.rates.epilogue.get(SUMS["norm"])) and each in arithmetic:
             arithmetic[each] = round(costs.simple_ps(each) * factor)
@@ -103,18 +102,3 @@ def _folded(source: SourceGraph, members: Sequence[int]) -> set[int]:
         ):
             found.add(each)
     return found
-
-
-def _behind(costs: OperatorCosts, anchor: int, operator: int) -> int:
-    """What the operator adds to a convolution or product that it is applied to the results of."""
-    op, anchor_op = costs.source[operator].op, costs.source[anchor].op
-    family = "convolution" if classes_of(anchor_op) & OpClass.CONV else "product"
-    name = f"{family} {op}"
-    if op in LIMITS:
-        factor = costs.measured(operator, name, f"large_{name}")
-        if factor is not None:
-            return round(costs.simple_ps(operator) * factor)
-    large = costs.model.rates.epilogue.get(f"large_{name}")
-    if large is None or costs.largest_operand(operator) <= LARGE_BYTES:
-        large = costs.model.epilogue(anchor_op, op)
-    return round(costs.arithmetic_ps(operator) * large)
