@@ -19,7 +19,7 @@ from tests.foreign.models import MODELS, make
 from whence.errors import InputError, UnsupportedError
 from whence.foreign.engines import ENGINES
 from whence.foreign.named_model import with_names
-from whence.foreign.process import EngineProcess
+from whence.foreign.process import engine_process
 from whence.foreign.recording import Recording
 from whence.foreign.run import PreparedModel, attribute, load_source, prepare, record
 from whence.report.files import WRITERS
@@ -174,7 +174,7 @@ def test_inputs_may_have_any_names(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "echo_worker.py").write_text(WORKER)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     inputs = {"file": np.ones(2), "allow_pickle": np.array(["a"], object), "a/b.npy": np.ones(1)}
-    with EngineProcess("echo", tmp_path / "m.onnx", 1, inputs, "echo_worker") as process:
+    with engine_process("echo", tmp_path / "m.onnx", 1, inputs, "echo_worker") as process:
         told = json.loads((process.finish() / "told.json").read_text())
     assert told == {"file": ["f", [1, 1]], "allow_pickle": ["O", ["a"]], "a/b.npy": ["f", [1]]}
 

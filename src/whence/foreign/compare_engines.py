@@ -15,7 +15,7 @@ from whence.codegen.target import usable_cores
 from whence.errors import InputError
 from whence.foreign.engine_comparison import EngineComparison, compare_profiles
 from whence.foreign.engines import ENGINES
-from whence.foreign.process import EngineProcess, run_in_turns
+from whence.foreign.process import EngineProcess, engine_process, run_in_turns
 from whence.foreign.run import PreparedModel, attribute, finished, started
 
 WHENCE = "whence"
@@ -46,7 +46,7 @@ def compare_engines(
             if progress is not None:
                 progress(f"loading {name}", number, len(engines))
             processes[name] = stack.enter_context(
-                EngineProcess(name, subject.path, threads, subject.inputs, worker)
+                engine_process(name, subject.path, threads, subject.inputs, worker)
                 if name == WHENCE
                 else started(subject, name, threads)
             )

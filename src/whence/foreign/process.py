@@ -11,10 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -24,90 +23,33 @@ from whence.foreign.workers.serve import MARK
 
 
 class EngineProcess:
-    """Started in a folder of its own, which is removed in the end. Use it in a `with`."""
+    """One that `engine_process` started. It stands still unless it is asked."""
 
     def __init__(
-        self,
-        engine: str,
-        model: Path,
-        threads: int,
-        inputs: Mapping[str, np.ndarray],
-        worker: str = "",
+        self, engine: str, folder: Path, process: subprocess.Popen[str], log: TextIO
     ) -> None:
-        """`worker` is the module that loads the engine, of those in `workers` unless given."""
-        self.engine = engine
-        self.version = ""
-        self._temporary = tempfile.TemporaryDirectory(prefix="whence-foreign-")
-        self.folder = Path(self._temporary.name)
-        request = {
-            "engine": engine,
-            "model": str(model.resolve()),
-            "threads": threads,
-            "inputs": list(inputs),
-        }
-        (self.folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        # By position: a name may be one of an argument of `savez`.
-        stored = [each.astype(str) if each.dtype == object else each for each in inputs.values()]
-        np.savez(self.folder / "inputs.npz", *stored)
-        self._log = (self.folder / "log.txt").open("w+", encoding="utf-8", errors="replace")
-        module = worker or f"whence.foreign.workers.{engine}_worker"
-        command = [sys.executable, "-m", "whence.foreign.workers.serve", module, str(self.folder)]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            errors="replace",
-            env=worker_environment(),
-        )
-
-    def __enter__(self) -> Self:
-        try:
-            self.version = str(self._wait()["ready"])
-            self._pause()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        self.engine, self.folder = engine, folder
+        self._process, self._log = process, log
+        self.version = str(self._wait()["ready"])
+        self._pause()
 
     def ask(self, what: str, count: int) -> None:
         """`warmup` or `runs`."""
-        self._resume()
-        self._send(f"{what} {count}")
-        self._wait()
+        self._have_done(f"{what} {count}")
         self._pause()
 
     def finish(self) -> Path:
-        """The folder with the engine's files, which lasts as long as this object."""
-        self._resume()
-        self._send("end")
-        self._wait()
+        """The folder with the engine's files, which lasts as long as `engine_process`."""
+        self._have_done("end")
         return self.folder
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._log):
-            if stream is not None:
-                # What was not sent yet cannot be sent any more.
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
-        self._temporary.cleanup()
-
-    def _send(self, text: str) -> None:
+    def _have_done(self, text: str) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `_wait` says what happened
             self._process.stdin.write(text + "\n")
             self._process.stdin.flush()
+        self._wait()
 
     def _wait(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -128,8 +70,45 @@ class EngineProcess:
     def _pause(self) -> None:
         os.kill(self._process.pid, signal.SIGSTOP)
 
-    def _resume(self) -> None:
-        os.kill(self._process.pid, signal.SIGCONT)
+
+@contextlib.contextmanager
+def engine_process(
+    engine: str, model: Path, threads: int, inputs: Mapping[str, np.ndarray], worker: str = ""
+) -> Iterator[EngineProcess]:
+    """The engine with the model loaded, in a folder of its own, which is removed in the end.
+    `worker` is the module that loads the engine, of those in `workers` unless given.
+    """
+    with tempfile.TemporaryDirectory(prefix="whence-foreign-") as name:
+        folder = Path(name)
+        request = {
+            "engine": engine,
+            "model": str(model.resolve()),
+            "threads": threads,
+            "inputs": list(inputs),
+        }
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        # By position: a name may be one of an argument of `savez`.
+        stored = [each.astype(str) if each.dtype == object else each for each in inputs.values()]
+        np.savez(folder / "inputs.npz", *stored)
+        module = worker or f"whence.foreign.workers.{engine}_worker"
+        with (folder / "log.txt").open("w+", encoding="utf-8", errors="replace") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "whence.foreign.workers.serve", module, name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                errors="replace",
+                env=worker_environment(),
+            )
+            try:
+                yield EngineProcess(engine, folder, process, log)
+            finally:
+                process.kill()
+                # Streams are closed, and its end is waited for. What was not sent yet cannot be sent
+                # any more.
+                with contextlib.suppress(BrokenPipeError), process:
+                    pass
 
 
 def run_in_turns(

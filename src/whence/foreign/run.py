@@ -28,7 +28,7 @@ from whence.foreign.named_model import with_names
 from whence.foreign.onnxruntime_reader import read_onnxruntime
 from whence.foreign.openvino_reader import read_openvino
 from whence.foreign.placement import Placement
-from whence.foreign.process import EngineProcess, run_in_turns
+from whence.foreign.process import EngineProcess, engine_process, run_in_turns
 from whence.foreign.reading import read_json
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, check_first_generation
@@ -139,7 +139,7 @@ def started(subject: PreparedModel, engine: str, threads: int = 0) -> Iterator[E
         model = subject.path
         if model.suffix.lower() == ".onnx":
             model = with_names(model, subject.source.graph, Path(folder))
-        with EngineProcess(engine, model, threads or usable_cores(), subject.inputs) as process:
+        with engine_process(engine, model, threads or usable_cores(), subject.inputs) as process:
             yield process
 
 
