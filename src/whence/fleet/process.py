@@ -18,6 +18,7 @@ from typing import Any
 from whence.fleet.cell import Cell
 from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.versions import Checkout
+from whence.foreign.process import worker_environment
 
 _WORKER = Path(__file__).with_name("worker.py")
 
@@ -51,7 +52,7 @@ def measure(cell: Cell, path: Path, limits: CellLimits, checkout: Checkout) -> C
         "memory": limits.memory,
         "tune": limits.tune,
     }
-    environment = checkout.environment()
+    environment = worker_environment(checkout.folder)
     if cell.target:
         environment["WHENCE_TARGET"] = cell.target
     began = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

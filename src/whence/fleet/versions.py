@@ -12,7 +12,6 @@ from pathlib import Path
 
 from whence.errors import InputError
 from whence.fleet.cell import CURRENT
-from whence.foreign.process import worker_environment
 from whence.runtime.environment import source_commit, version_of
 
 
@@ -24,10 +23,6 @@ class Checkout:
     """What the table calls it."""
     folder: Path | None = None
     """Comes first where Python looks for modules; `None` for the whence that runs this."""
-
-    def environment(self) -> dict[str, str]:
-        """The variables of a process that imports this version."""
-        return worker_environment(self.folder)
 
 
 def current() -> Checkout:
