@@ -65,12 +65,20 @@ class RayRunner:
 
     def run(self, tasks: Sequence[Task], limits: CellLimits) -> Iterator[Finished]:
         ray = self._ray
-        self._check_labels({task.cell.machine for task in tasks})
+        known = {node.get("Labels", {}).get(LABEL, "") for node in ray.nodes() if node["Alive"]}
+        known -= {""}
+        # A machine that was asked for and is not there would be waited for without end. A cell that
+        # no machine was asked for has the name of this one's processor.
+        missing = sorted({task.cell.machine for task in tasks} - known - {processor_name()})
+        if missing:
+            raise InputError(
+                f"no node of the cluster has the label {LABEL}={missing[0]}; there is"
+                f" {', '.join(sorted(known)) or 'none'}"
+            )
         remote = ray.remote(_measure_there)
         contents = {task.model.sha256: task.model for task in tasks}
         # In the object store once, from where each node that needs it gets it once.
         stored = {digest: ray.put(model.contents()) for digest, model in contents.items()}
-        known = self._labels()
         waiting: dict[Any, Task] = {}
         for task in tasks:
             cell = task.cell
@@ -98,22 +106,6 @@ class RayRunner:
 
     def close(self) -> None:
         self._ray.shutdown()
-
-    def _labels(self) -> set[str]:
-        return {
-            node.get("Labels", {}).get(LABEL, "") for node in self._ray.nodes() if node["Alive"]
-        } - {""}
-
-    def _check_labels(self, machines: set[str]) -> None:
-        """A machine that was asked for and is not there would be waited for without end."""
-        known = self._labels()
-        # A cell that no machine was asked for has the name of this one's processor.
-        missing = sorted(machines - known - {processor_name()})
-        if missing:
-            raise InputError(
-                f"no node of the cluster has the label {LABEL}={missing[0]}; there is"
-                f" {', '.join(sorted(known)) or 'none'}"
-            )
 
 
 def _measure_there(
