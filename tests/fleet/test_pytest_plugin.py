@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from tests.fleet.models import tiny_model
 from whence.fleet.process import CellLimits
 from whence.fleet.spec import Spec
-from whence.fleet.sweep import LocalRunner, sweep, tasks_of
+from whence.fleet.sweep import run_here, sweep, tasks_of
 from whence.fleet.table import Table
 
 TESTS = """
@@ -45,7 +45,7 @@ def test_budgets_hold_or_fail_with_reasons(tmp_path):
     (tmp_path / "test_budget.py").write_text(TESTS)
     table = Table(tmp_path / "table", create=True)
     limits = CellLimits(seconds=0.1, error=0.9, warmup=0)
-    sweep(tasks_of(Spec((model,)), "n", table.folder), table, limits, LocalRunner())
+    sweep(tasks_of(Spec((model,)), "n", table.folder), table, limits, run_here)
     said = run(tmp_path, "--whence-baseline", "table")
     assert "2 passed" in said
     assert "3 failed" in said

@@ -21,7 +21,7 @@ from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.model_files import ModelFiles
 from whence.fleet.process import CellLimits, measure
 from whence.fleet.spec import Spec
-from whence.fleet.sweep import Finished, LocalRunner, sweep, tasks_of
+from whence.fleet.sweep import Finished, run_here, sweep, tasks_of
 from whence.fleet.table import Table
 from whence.fleet.versions import Checkout, current, find_version
 
@@ -51,7 +51,7 @@ def test_a_sweep_measures_what_is_missing_and_goes_on_after_a_failure(models, tm
     spec = Spec((models[0], broken(tmp_path / "broken.onnx"), models[1]), threads=(1,))
     table = Table(tmp_path / "table", create=True)
     tasks = tasks_of(spec, "night", table.folder)
-    summary = sweep(tasks, table, QUICK, LocalRunner())
+    summary = sweep(tasks, table, QUICK, run_here)
     assert summary.by_status == {Status.DONE: 2, Status.FAILED: 1}
     assert [row[:3] for row in cells(table)] == [
         ("broken", 1, "failed"),
@@ -68,13 +68,12 @@ def test_a_sweep_measures_what_is_missing_and_goes_on_after_a_failure(models, tm
     }
     assert {"cpu", "cores", "whence", "date"} <= set(facts)
 
-    class Nobody:
-        def run(self, tasks, limits):
-            for task in tasks:
-                yield Finished(task, CellResult(Status.CRASHED, error="should not be asked"))
+    def nobody(tasks, limits):
+        for task in tasks:
+            yield Finished(task, CellResult(Status.CRASHED, error="should not be asked"))
 
-    assert sweep(tasks, table, QUICK, Nobody()).skipped == 3
-    assert sweep(tasks, table, QUICK, Nobody(), retry=True).by_status == {Status.CRASHED: 1}
+    assert sweep(tasks, table, QUICK, nobody).skipped == 3
+    assert sweep(tasks, table, QUICK, nobody, retry=True).by_status == {Status.CRASHED: 1}
 
 
 def test_a_sweep_killed_goes_on_where_it_was(models, tmp_path):

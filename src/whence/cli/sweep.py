@@ -16,7 +16,7 @@ from whence.errors import InputError
 from whence.fleet.cell_result import Status
 from whence.fleet.process import CellLimits
 from whence.fleet.spec import Spec, checked, find_models, read_spec
-from whence.fleet.sweep import Finished, LocalRunner, Runner, Summary, Task, sweep, tasks_of
+from whence.fleet.sweep import Finished, Runner, Summary, Task, run_here, sweep, tasks_of
 from whence.fleet.table import Table
 from whence.plural import counted
 
@@ -117,13 +117,13 @@ def sweep_command(
 @contextmanager
 def _runner(on: str) -> Iterator[Runner]:
     if not on:
-        yield LocalRunner()
+        yield run_here
         return
     from whence.fleet.ray_runner import RayRunner
 
     cluster = RayRunner(on)
     try:
-        yield cluster
+        yield cluster.run
     finally:
         cluster.close()
 

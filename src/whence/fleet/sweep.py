@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from whence.errors import InputError
 from whence.fleet.cell import WHENCE, Cell
@@ -33,19 +35,16 @@ class Finished(NamedTuple):
     outcome: CellResult
 
 
-class Runner(Protocol):
-    """Where cells are measured: here, or on a cluster."""
+Runner = Callable[[Sequence[Task], CellLimits], Iterator[Finished]]
+"""Measures cells, here or on a cluster. Results come in any order, and the caller writes each before
+it asks for the next.
+"""
 
-    def run(self, tasks: Sequence[Task], limits: CellLimits) -> Iterator[Finished]:
-        """Results in any order. The caller writes each before it asks for the next."""
 
-
-class LocalRunner:
+def run_here(tasks: Sequence[Task], limits: CellLimits) -> Iterator[Finished]:
     """On this machine, one after the other: two at a time would measure each other."""
-
-    def run(self, tasks: Sequence[Task], limits: CellLimits) -> Iterator[Finished]:
-        for task in tasks:
-            yield Finished(task, measure(task.cell, task.model.path, limits, task.checkout))
+    for task in tasks:
+        yield Finished(task, measure(task.cell, task.model.path, limits, task.checkout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +105,15 @@ def sweep(
             failed = connection.execute("SELECT key FROM cell WHERE status <> 'done'").fetchall()
         finished -= {str(row[0]) for row in failed}
     pending = list({t.cell.key: t for t in tasks if t.cell.key not in finished}.values())
-    counts: dict[Status, int] = {}
-    writer = Writer(table.folder)
-    try:
+    counts: Counter[Status] = Counter()
+    with contextlib.closing(Writer(table.folder)) as writer:
         if progress is not None:
             progress(None, 0, len(pending))
-        for done, result in enumerate(runner.run(pending, limits), 1):
+        for done, result in enumerate(runner(pending, limits), 1):
             writer.write(result.task.cell, result.outcome)
-            counts[result.outcome.status] = counts.get(result.outcome.status, 0) + 1
+            counts[result.outcome.status] += 1
             if progress is not None:
                 progress(result, done, len(pending))
-    finally:
-        writer.close()
     return Summary(len(tasks), len(tasks) - len(pending), counts)
 
 
