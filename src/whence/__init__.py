@@ -58,33 +58,24 @@ __all__ = [
     "save",
 ]
 
-# Where each name is: importing whence costs nothing, and using a name loads what that name needs.
-_PLACES = {
-    "Engine": "whence.runtime.engine",
-    "Executable": "whence.runtime.executable",
-    "Graph": "whence.graph",
-    "GraphError": "whence.errors",
-    "InputError": "whence.errors",
-    "ModelError": "whence.errors",
-    "Profile": "whence.attribution.profile",
-    "ProfilingDataKind": "whence.runtime.profiler",
-    "ProvenanceError": "whence.errors",
-    "RewriteError": "whence.errors",
-    "Stream": "whence.runtime.stream",
-    "StreamError": "whence.runtime.stream",
-    "StreamFlags": "whence.runtime.stream",
-    "UnsupportedError": "whence.errors",
-    "WhenceError": "whence.errors",
-    "compile": "whence.api",
-    "get_profiling_data": "whence.runtime.stream",
-    "load": "whence.api",
-    "num_entries": "whence.runtime.stream",
-    "prepare": "whence.api",
-    "prepare_with_report": "whence.api",
-    "profile": "whence.api",
-    "reset_profiling": "whence.runtime.stream",
-    "save": "whence.api",
-}
+# What is where: importing whence costs nothing, and using a name loads what that name needs.
+_NAMES = {
+    "whence.api": ("compile", "load", "prepare", "prepare_with_report", "profile", "save"),
+    "whence.attribution.profile": ("Profile",),
+    "whence.errors": (
+        "GraphError", "InputError", "ModelError", "ProvenanceError", "RewriteError",
+        "UnsupportedError", "WhenceError",
+    ),
+    "whence.graph": ("Graph",),
+    "whence.runtime.engine": ("Engine",),
+    "whence.runtime.executable": ("Executable",),
+    "whence.runtime.profiler": ("ProfilingDataKind",),
+    "whence.runtime.stream": (
+        "Stream", "StreamError", "StreamFlags", "get_profiling_data", "num_entries",
+        "reset_profiling",
+    ),
+}  # fmt: skip
+_PLACES = {name: module for module, names in _NAMES.items() for name in names}
 _RENAMED = {"compile": "compile_model", "profile": "profile_model"}
 
 
