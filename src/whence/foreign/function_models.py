@@ -130,15 +130,12 @@ def write_function_models(folder: Path) -> None:
     limits = {"lowest": np.float32(_LOWEST), "highest": np.float32(_HIGHEST)}
     scale = np.linspace(0.5, 1.5, _COLUMNS, dtype=np.float32)
     for name, op in {TWIN: _SIMPLE, **FUNCTIONS}.items():
-        nodes, weights = [], {**limits, "scale": scale}
-        for number in range(_REPEATS):
-            x = f"x{number}" if number else "alone"
-            more = ["scale"] if op == "LayerNormalization" else []
-            nodes += [
-                helper.make_node(op, [x, *more], [f"y{number}"]),
-                helper.make_node("Clip", [f"y{number}", *limits], [f"x{number + 1}"]),
-            ]
-        _save(folder / f"alone/{name}.onnx", nodes, given["alone"], weights)
+        chain, x = _Chain(), "alone"
+        more = ["scale"] if op == "LayerNormalization" else []
+        for _ in range(_REPEATS):
+            x = chain.add("Clip", chain.add(op, x, *more), *limits)
+        weights = {**limits, "scale": scale}
+        _save(folder / f"alone/{name}.onnx", chain.nodes, given["alone"], weights)
     for family in FAMILIES:
         convolved = "convolution" in family
         products = _convolutions(rng) if convolved else _products(rng, "large" in family)
@@ -157,6 +154,30 @@ def write_function_models(folder: Path) -> None:
         _save(folder / f"norm/{name}.onnx", _norms(summed=summed), given["norm"], weights)
 
 
+class _Chain:
+    """The nodes of a model, each of which makes one tensor."""
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeProto] = []
+
+    def add(self, op: str, *inputs: str) -> str:
+        output = f"x{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [output]))
+        return output
+
+    def apply(self, function: Sequence[str], x: str) -> str:
+        """A function with its other operands, or nothing."""
+        return self.add(function[0], x, *function[1:]) if function else x
+
+    def conv(self, x: str, name: str) -> str:
+        return self.add("Conv", x, name, f"{name}_bias")
+
+    def pooled(self, x: str) -> list[NodeProto]:
+        """A large result takes as long to hand out as what is measured, now more and now less."""
+        self.add("GlobalAveragePool", x)
+        return self.nodes
+
+
 def _products(rng: np.random.Generator, large: bool) -> dict[str, np.ndarray]:
     """Weights and biases that lead from few columns to many, and back."""
     columns = _LARGE_COLUMNS if large else _COLUMNS
@@ -170,17 +191,13 @@ def _layers(
     given: str, op: str, wide: Sequence[str], behind: Sequence[str], narrow: Sequence[str]
 ) -> list[NodeProto]:
     """Products with wide results and with narrow ones, in turns, by their operands; `behind` the
-    wide ones is a function with its, or nothing.
+    wide ones is a function, or nothing.
     """
-    nodes = []
-    for number in range(_LARGE_LAYERS if given.startswith("large") else _LAYERS):
-        x, y = f"x{number}" if number else given, f"w{number}"
-        nodes.append(helper.make_node(op, [x, *wide], [y]))
-        if behind:
-            nodes.append(helper.make_node(behind[0], [y, *behind[1:]], [f"y{number}"]))
-            y = f"y{number}"
-        nodes.append(helper.make_node(op, [y, *narrow], [f"x{number + 1}"]))
-    return nodes
+    chain, x = _Chain(), given
+    for _ in range(_LARGE_LAYERS if given.startswith("large") else _LAYERS):
+        y = chain.apply(behind, chain.add(op, x, *wide))
+        x = chain.add(op, y, *narrow)
+    return chain.nodes
 
 
 def _function(op: str) -> list[str]:
@@ -195,27 +212,11 @@ def _activated(op: str, given: str) -> list[NodeProto]:
 
 def _convolved(op: str, given: str) -> list[NodeProto]:
     """The same of convolutions."""
-    nodes = []
-    x = given
+    chain, x = _Chain(), given
     for number in range(_CONV_LAYERS):
-        y = f"w{number}"
-        nodes.append(_conv(x, f"first{number}", y))
-        if op:
-            function, *limits = _function(op)
-            nodes.append(helper.make_node(function, [y, *limits], [f"y{number}"]))
-            y = f"y{number}"
-        x = f"x{number + 1}"
-        nodes.append(_conv(y, f"last{number}", x))
-    return [*nodes, _pool(x)]
-
-
-def _conv(x: str, name: str, out: str) -> NodeProto:
-    return helper.make_node("Conv", [x, name, f"{name}_bias"], [out])
-
-
-def _pool(x: str) -> NodeProto:
-    """A large result takes as long to hand out as what is measured, now more and now less."""
-    return helper.make_node("GlobalAveragePool", [x], ["pooled"])
+        y = chain.apply(_function(op), chain.conv(x, f"first{number}"))
+        x = chain.conv(y, f"last{number}")
+    return chain.pooled(x)
 
 
 def _convolutions(rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -243,36 +244,26 @@ def _residuals(given: str, *, summed: bool) -> list[NodeProto]:
     """Wide results, others made from them, their sum and a function, as in residual networks;
     narrow results, in turns. Both twins compute both.
     """
-    nodes = []
-    x = given
+    chain, x = _Chain(), given
     for number in range(_CONV_LAYERS):
-        first, inner, second = f"w{number}", f"n{number}", f"v{number}"
-        nodes.append(_conv(x, f"first{number}", first))
+        first = chain.conv(x, f"first{number}")
         if "kept" in given:
-            nodes.append(_conv(first, f"same{number}", second))
+            second = chain.conv(first, f"same{number}")
         else:
-            nodes.append(_conv(first, f"inner{number}", inner))
-            nodes.append(_conv(inner, f"wide{number}", second))
+            second = chain.conv(chain.conv(first, f"inner{number}"), f"wide{number}")
         if summed:
-            nodes.append(helper.make_node("Add", [second, first], [f"s{number}"]))
-            second = f"s{number}"
-        x = f"x{number + 1}"
-        nodes.append(helper.make_node("Relu", [second], [f"y{number}"]))
-        nodes.append(_conv(f"y{number}", f"last{number}", x))
-    return [*nodes, _pool(x)]
+            second = chain.add("Add", second, first)
+        x = chain.conv(chain.add("Relu", second), f"last{number}")
+    return chain.pooled(x)
 
 
 def _norms(*, summed: bool) -> list[NodeProto]:
-    nodes = []
-    for number in range(_LAYERS):
-        x = f"x{number}" if number else "norm"
+    chain, x = _Chain(), "norm"
+    for _ in range(_LAYERS):
         if summed:
-            nodes.append(helper.make_node("Add", [x, "side"], [f"y{number}"]))
-            x = f"y{number}"
-        nodes.append(
-            helper.make_node("LayerNormalization", [x, "scale", "offset"], [f"x{number + 1}"])
-        )
-    return nodes
+            x = chain.add("Add", x, "side")
+        x = chain.add("LayerNormalization", x, "scale", "offset")
+    return chain.nodes
 
 
 def _save(
