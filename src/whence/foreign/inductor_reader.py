@@ -16,8 +16,8 @@ a change of layout for that call, or does so beside what else it lists.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +54,9 @@ def read_inductor(
     torch.profiler, which starts and stops with it.
     """
     kernels = _kernels(mappings)
-    known = {key.rpartition(":")[0] for key in kernels}
+    columns: dict[str, list[int]] = defaultdict(list)
+    for column, key in enumerate(kernels):
+        columns[key.rpartition(":")[0]].append(column)
     events = _events(trace)
     regions = sorted(
         (each for each in events if _CALL.match(each.name)), key=lambda each: each.begin
@@ -66,27 +68,24 @@ def read_inductor(
             runs.append(each)
     if not runs:
         raise ModelError(f"'{trace}' has no call of compiled code: is it a trace of torch.compile?")
-    wanted = _library_calls(known)
-    order = list(kernels)
-    number = {key: position for position, key in enumerate(order)}
-    spent = np.zeros((len(runs), len(order)), np.int64)
-    calls = np.zeros(len(order), np.int64)
+    called = _library_calls(columns) | {name: name for name in columns}
+    spent = np.zeros((len(runs), len(kernels)), np.int64)
+    calls = np.zeros(len(kernels), np.int64)
     for row, run in enumerate(runs):
-        seen: dict[str, int] = defaultdict(int)
-        for each in _outermost(events, run, known, wanted):
-            keys = [key for key in order if key.rpartition(":")[0] == each.name]
-            key = keys[min(seen[each.name], len(keys) - 1)]
+        seen: Counter[str] = Counter()
+        for each in _outermost(events, run, called):
+            own = columns[each.name]
+            column = own[min(seen[each.name], len(own) - 1)]
             seen[each.name] += 1
-            spent[row, number[key]] += round((each.end - each.begin) * 1000)
-            calls[number[key]] += 1
+            spent[row, column] += round((each.end - each.begin) * 1000)
+            calls[column] += 1
     walls = [
         max(round((run.end - run.begin) * 1000), int(mine))
         for run, mine in zip(runs, spent.sum(axis=1), strict=True)
     ]
-    nodes = _nodes(source, kernels, order)
     return Recording(
         engine="inductor",
-        nodes=nodes,
+        nodes=_nodes(source, kernels),
         runs_ns=tuple(walls),
         node_ns=spent,
         node_calls=calls,
@@ -98,22 +97,20 @@ def read_inductor(
     )
 
 
-def _nodes(
-    source: SourceGraph, kernels: Mapping[str, _Lowered], order: Sequence[str]
-) -> tuple[EngineNode, ...]:
+def _nodes(source: SourceGraph, kernels: Mapping[str, _Lowered]) -> tuple[EngineNode, ...]:
     callers: dict[str, int] = {}
-    for position, key in enumerate(order):
+    for position, (key, lowered) in enumerate(kernels.items()):
         if key.startswith(_LIBRARY):
-            callers |= dict.fromkeys(kernels[key], position)
+            callers |= dict.fromkeys(lowered, position)
     prepares: dict[int, list[int]] = defaultdict(list)
     made = []
-    for position, key in enumerate(order):
+    for position, (key, lowered) in enumerate(kernels.items()):
         computed = {
             node: before
-            for node, before in kernels[key].items()
+            for node, before in lowered.items()
             if callers.get(node, position) == position
         }
-        for node in kernels[key].keys() - computed:
+        for node in lowered.keys() - computed:
             prepares[callers[node]].append(position)
         # A node after AOTAutograd may have the name that another one has in the program: an add_1 of
         # a normalisation, say. Only what the mappings say counts.
@@ -158,7 +155,7 @@ def _events(path: Path) -> list[_Called]:
         ]
 
 
-def _library_calls(known: set[str]) -> dict[str, str]:
+def _library_calls(known: Iterable[str]) -> dict[str, str]:
     """By what an ATen operator is called in a trace: the kernel it is in the mappings."""
     return {
         f"{space}::{name.rpartition('.')[2]}": name
@@ -168,16 +165,14 @@ def _library_calls(known: set[str]) -> dict[str, str]:
     }
 
 
-def _outermost(
-    events: list[_Called], run: _Called, known: set[str], library: Mapping[str, str]
-) -> list[_Called]:
-    """The kernels of a run in order, each by its name in the mappings. What they call in turn is
-    part of them.
+def _outermost(events: list[_Called], run: _Called, called: Mapping[str, str]) -> list[_Called]:
+    """The kernels of a run in order, each by its name in the mappings, to which `called` leads from
+    those in a trace. What they call in turn is part of them.
     """
     found: list[_Called] = []
     inside = [each for each in events if run.begin <= each.begin and each.end <= run.end]
     for each in sorted(inside, key=lambda each: (each.begin, -each.end)):
-        name = each.name if each.name in known else library.get(each.name, "")
+        name = called.get(each.name, "")
         if name and not (found and each.begin < found[-1].end):
             found.append(each._replace(name=name))
     return found
