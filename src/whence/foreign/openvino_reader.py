@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,55 +94,10 @@ def read_nodes(source: SourceGraph, rows: Sequence[Mapping[str, Any]]) -> tuple[
         kind = row["info"]["layerType"]
         if kind == "Const" or (row["inputs"] and constant.issuperset(row["inputs"])):
             constant.add(str(row["name"]))
-    running = [row for row in rows if _runs(row, constant)]
-    called = {
-        found: str(row["name"])
-        for row in running
-        if (found := source.by_name.get(str(row["name"]))) is not None
-    }
-    return tuple(
-        _node(
-            source,
-            position,
-            row,
-            number,
-            _members(source, row, called) if _runs(row, constant) else None,
-        )
-        for position, row in enumerate(rows)
-    )
-
-
-def _runs(row: Mapping[str, Any], constant: Set[str]) -> bool:
-    return row["info"]["layerType"] not in _NOT_RUN and str(row["name"]) not in constant
-
-
-def _members(source: SourceGraph, row: Mapping[str, Any], called: Mapping[int, str]) -> list[int]:
-    """The operators that the node lists or is called after, without those that another node is
-    called after.
-    """
-    own = str(row["name"])
-    names = [*_names(source, str(row["info"].get("originalLayersNames", ""))), own]
-    # A change of layout that was put in is called after what it is there for.
-    look = partial(_exactly if _may_be_inserted(source, row) else _find, source)
-    found = {
-        number: None
-        for name in names
-        if (number := look(name)) is not None and called.get(number, own) == own
-    }
-    return [number for number in found if number in source.live]
-
-
-def _may_be_inserted(source: SourceGraph, row: Mapping[str, Any]) -> bool:
-    """Does it only change layout or element type, as far as its type and its names tell?"""
-    kind, own = str(row["info"]["layerType"]), str(row["name"])
-    names = (*_names(source, str(row["info"].get("originalLayersNames", ""))), own)
-    return kind in _LAYOUT or (
-        kind == "Subgraph"
-        and all(
-            source.find(name) is None and _OUTPUT.sub("", name) in source.by_output
-            for name in names
-        )
-    )
+    running = {
+        str(row["name"]) for row in rows if row["info"]["layerType"] not in _NOT_RUN
+    } - constant
+    return tuple(_node(source, position, row, number, running) for position, row in enumerate(rows))
 
 
 def _node(
@@ -151,27 +105,47 @@ def _node(
     position: int,
     row: Mapping[str, Any],
     number: Mapping[str, int],
-    members: Sequence[int] | None,
+    running: Set[str],
 ) -> EngineNode:
-    kind = str(row["info"]["layerType"])
+    name, kind = str(row["name"]), str(row["info"]["layerType"])
+    names = [*_names(source, str(row["info"].get("originalLayersNames", ""))), name]
+    # As far as its type and its names tell, it only changes layout or element type.
+    may_be_inserted = kind in _LAYOUT or (
+        kind == "Subgraph" and all(_is_converted_result(source, each) for each in names)
+    )
+    # A change of layout that was put in is called after what it is there for.
+    look = _exactly if may_be_inserted else _find
+    found = dict.fromkeys(look(source, each) for each in names) if name in running else {}
+    # What another node is called after is that node's.
+    members = tuple(
+        each
+        for each in found
+        if each in source.live and (source[each].name == name or source[each].name not in running)
+    )
     return EngineNode(
         position,
-        str(row["name"]),
+        name,
         kind,
-        tuple(dict.fromkeys(number[name] for name in row["inputs"] if name in number)),
-        holds=tuple(members or ()),
-        runs=members is not None,
+        tuple(dict.fromkeys(number[each] for each in row["inputs"] if each in number)),
+        holds=members,
+        runs=name in running,
         # One that only constants go through runs before the first inference, and takes time too.
-        is_layout=not members and _may_be_inserted(source, row),
+        is_layout=not members and may_be_inserted,
         is_heavy=kind in _HEAVY,
         is_composite=kind in _CONTROL
-        or (kind == "Subgraph" and any(source[each].is_heavy for each in members or ())),
+        or (kind == "Subgraph" and any(source[each].is_heavy for each in members)),
         implements=_IMPLEMENTS.get(kind, ()),
-        called_after=_CALLED_AFTER.get(_NUMBER.sub("", str(row["name"])), ()),
+        called_after=_CALLED_AFTER.get(_NUMBER.sub("", name), ()),
         merges=_MERGES.get(kind, ()),
         shape=", ".join(map(str, row.get("shapes", ()))),
         kernel=str(row["info"].get("primitiveType", "")),
     )
+
+
+def _is_converted_result(source: SourceGraph, name: str) -> bool:
+    """Is it the name of a result with the number of the output behind it, and of nothing else?"""
+    is_known = name in source.by_name or name in source.by_output
+    return not is_known and _OUTPUT.sub("", name) in source.by_output
 
 
 def _names(source: SourceGraph, text: str) -> Iterator[str]:

@@ -108,13 +108,6 @@ class SourceGraph:
         makers = self._made.get(tensor, ())
         return named if named in makers else self.by_output.get(tensor)
 
-    def find(self, text: str) -> int | None:
-        """The operator that a tensor or an operator of this name stands for. Tensors come first: an
-        unnamed operator goes by its first output.
-        """
-        found = self.by_output.get(text)
-        return self.by_name.get(text) if found is None else found
-
     def running(self, names: Iterable[str]) -> tuple[int, ...]:
         """The operators of these names, each once, without those computed at load time."""
         found = dict.fromkeys(self.by_name[name] for name in names if name in self.by_name)
