@@ -25,7 +25,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.foreign.reading import read_json, reading
-from whence.foreign.recording import EngineNode, Recording, end_of, one_after_another
+from whence.foreign.recording import EngineNode, Recording, one_after_another
 from whence.foreign.source import SourceGraph
 
 _OPERATOR, _DELEGATED = 2, 8
@@ -120,7 +120,6 @@ def read_litert(source: SourceGraph, path: Path, walls: Sequence[int]) -> Record
         wall.append(max(int(outer), within))
         residual["dispatch"] += within - mine
         residual["session"] += wall[-1] - within
-    events = one_after_another(enumerate(spent[-1].tolist()))
     return Recording(
         engine="litert",
         nodes=nodes,
@@ -128,8 +127,8 @@ def read_litert(source: SourceGraph, path: Path, walls: Sequence[int]) -> Record
         node_ns=spent,
         node_calls=np.full(len(nodes), len(walls), np.int64),
         residual_ns=residual,
-        timeline=events,
-        timeline_ns=max(end_of(events), wall[-1]),
+        timeline=one_after_another(enumerate(spent[-1].tolist())),
+        timeline_ns=wall[-1],
         has_edges=False,
         notes=(MICROSECONDS, "LiteRT says nothing of edges between its operators"),
     )

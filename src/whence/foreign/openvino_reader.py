@@ -24,7 +24,7 @@ import numpy as np
 
 from whence.attribution.split import largest_remainder
 from whence.foreign.reading import read_json, reading
-from whence.foreign.recording import EngineNode, Recording, end_of, one_after_another
+from whence.foreign.recording import EngineNode, Recording, one_after_another
 from whence.foreign.source import SourceGraph
 
 AVERAGES = (
@@ -82,7 +82,7 @@ def recording(
         node_calls=np.array([len(walls) * (node.number in times) for node in nodes], np.int64),
         residual_ns={"dispatch": wall - spent},
         timeline=events,
-        timeline_ns=max(end_of(events), wall // len(walls)),
+        timeline_ns=wall // len(walls),
         notes=tuple(notes),
     )
 

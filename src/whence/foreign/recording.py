@@ -97,6 +97,7 @@ class Recording:
     timeline: tuple[Event, ...] = ()
     """One run of middling length."""
     timeline_ns: int = 0
+    """How long that run took."""
     overhead_ratio: float = 0.0
     has_edges: bool = True
     """Does the engine say where its nodes get their operands from?"""
@@ -110,10 +111,6 @@ def one_after_another(times: Iterable[tuple[int, int]]) -> tuple[Event, ...]:
         events.append(Event(node, at, at + time))
         at += time
     return tuple(events)
-
-
-def end_of(events: Sequence[Event]) -> int:
-    return events[-1].end_ns if events else 0
 
 
 def averaged(
@@ -138,7 +135,7 @@ def averaged(
         node_calls=np.array([int(node.number in times_ns) for node in nodes], np.int64),
         residual_ns={},
         timeline=events,
-        timeline_ns=end_of(events),
+        timeline_ns=sum(totals),
         notes=(
             *notes,
             "a run here is the sum of average times: gaps between kernels are not in it",
