@@ -55,11 +55,8 @@ class Cell:
     @property
     def folder(self) -> str:
         """Where the cell lies in the table: by date, model name and digest."""
-        return f"night={plain(self.night)}/model={self.model_folder}"
-
-    @property
-    def model_folder(self) -> str:
-        return f"{plain(self.model)}-{self.model_sha256[:8]}"
+        model = f"{plain(self.model)}-{self.model_sha256[:8]}"
+        return f"night={plain(self.night)}/model={model}"
 
     @property
     def shape_text(self) -> str:

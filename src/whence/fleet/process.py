@@ -75,15 +75,8 @@ def measure(cell: Cell, path: Path, limits: CellLimits, checkout: Checkout) -> C
             result = {"status": Status.CRASHED, "error": _last_words(ended, said)}
         else:
             result = json.loads(answered.read_text(encoding="utf-8"))
-    return CellResult(
-        Status(result.get("status", Status.DONE)),
-        result.get("profile", {}),
-        result.get("error", ""),
-        began,
-        seconds,
-        result.get("peak_bytes", 0),
-        result.get("relative_error", 0.0),
-    )
+    status = Status(result.pop("status", Status.DONE))
+    return CellResult(status, began=began, seconds=seconds, **result)
 
 
 def _run(
