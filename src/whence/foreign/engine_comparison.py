@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whence.attribution.profile import Profile, group_key
+from whence.attribution.rows import SourceRow
 from whence.errors import InputError
 
 SCHEMA = "whence.engines/1"
@@ -68,23 +69,21 @@ class EngineComparison:
         if by not in GROUPINGS:
             raise InputError(f"cannot compare by '{by}'; there is {', '.join(GROUPINGS)}")
         key = group_key(by, depth)
-        groups: dict[str, list[int]] = defaultdict(list)
-        for row in self.profiles[0].sources:
-            groups[key(row)].append(row.id)
-        times = [{row.id: row.time_ns for row in profile.sources} for profile in self.profiles]
-        medians = [
-            {row.id: row.band.median_ns for row in profile.sources} for profile in self.profiles
-        ]
-        ops = {row.id: row.op for row in self.profiles[0].sources}
+        groups: dict[str, list[tuple[SourceRow, ...]]] = defaultdict(list)
+        for rows in zip(*(profile.sources for profile in self.profiles), strict=True):
+            groups[key(rows[0])].append(rows)
         found = []
         for name, members in groups.items():
+            by_engine = list(zip(*members, strict=True))
             spent = tuple(
-                round(sum(each[number] for number in members) / profile.runs)
-                for each, profile in zip(times, self.profiles, strict=True)
+                round(sum(row.time_ns for row in rows) / profile.runs)
+                for rows, profile in zip(by_engine, self.profiles, strict=True)
             )
-            kind = ops[members[0]] if by == "op" else ""
-            usual = [sum(each[number] for number in members) for each in medians]
-            found.append(Line(name, kind, spent, _fastest(usual), tuple(members)))
+            usual = [sum(row.band.median_ns for row in rows) for rows in by_engine]
+            first = by_engine[0]
+            kind = first[0].op if by == "op" else ""
+            operators = tuple(row.id for row in first)
+            found.append(Line(name, kind, spent, _fastest(usual), operators))
         found.sort(key=lambda line: -max(line.times_ns))
         rest = tuple(
             total - sum(line.times_ns[position] for line in found)
