@@ -15,7 +15,6 @@ from whence.attribution.rows import KernelParts, KernelRow, Part, SourceRow
 from whence.attribution.source_costs import sized, source_costs
 from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
-from whence.foreign.checks import Checks
 from whence.foreign.placement import LONGER, NodePlacement, Placement, place
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, reached
@@ -85,7 +84,7 @@ def assemble(
         timeline=recording.timeline,
         timeline_ns=recording.timeline_ns,
         policy=POLICY.format(engine=recording.engine),
-        notes=(*recording.notes, *_notes(source, placement.checks, placement.places, totals)),
+        notes=(*recording.notes, *_notes(source, placement, totals)),
         environment=dict(environment or {}),
         writers=WRITERS,
         render=page,
@@ -232,9 +231,8 @@ def _by_evidence(placement: Placement, totals: np.ndarray) -> dict[str, int]:
     return found
 
 
-def _notes(
-    source: SourceGraph, checks: Checks, places: Sequence[NodePlacement], totals: np.ndarray
-) -> list[str]:
+def _notes(source: SourceGraph, placement: Placement, totals: np.ndarray) -> list[str]:
+    checks, places = placement.checks, placement.places
     causes = Counter(edge.cause for edge in checks.missing)
     found = [
         f"{checks.edges - len(checks.missing)} of {checks.edges} data edges between kernels are"
