@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -26,17 +25,14 @@ FIRST_RUN = (
 
 def read_openvino_xml(source: SourceGraph, path: Path, counters: Path | None = None) -> Recording:
     rows = _rows(path)
+    if counters is None:
+        told = {str(row["name"]): str(row["info"].get("execTimeMcs", "")) for row in rows}
+        times = {name: int(text) * 1000 for name, text in told.items() if text.isdecimal()}
+    else:
+        times = _counters(counters)
     nodes = read_nodes(source, rows)
-    given = None if counters is None else _counters(counters)
-    times = {}
-    for node, row in zip(nodes, rows, strict=True):
-        text = str(row["info"].get("execTimeMcs", ""))
-        if given is not None:
-            if node.name in given:
-                times[node.number] = given[node.name]
-        elif text.isdecimal():
-            times[node.number] = int(text) * 1000
-    return averaged("openvino", nodes, times, [FIRST_RUN])
+    by_node = {node.number: times[node.name] for node in nodes if node.name in times}
+    return averaged("openvino", nodes, by_node, [FIRST_RUN])
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -74,7 +70,7 @@ def _is_executed(layer: ElementTree.Element) -> bool:
     return data is not None and "execOrder" in data.attrib
 
 
-def _counters(path: Path) -> Mapping[str, int]:
+def _counters(path: Path) -> dict[str, int]:
     """Nanoseconds by node of a detailed counters report, whose columns are separated by
     semicolons.
     """
