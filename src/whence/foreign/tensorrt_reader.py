@@ -48,21 +48,13 @@ def read_tensorrt(source: SourceGraph, profile: Path, layers: Path) -> Recording
     for node in nodes:
         known.setdefault(node.name, []).append(node.number)
     spent: dict[int, int] = {}
-    lost = []
     for name, time in times:
-        numbers = known.get(name, [])
-        if numbers:
-            spent[numbers.pop(0) if len(numbers) > 1 else numbers[0]] = time
-        else:
-            lost.append((name, time))
-    # What the profile has and the list of layers has not is a layer that nothing is known of.
-    for name, time in lost:
-        number = len(nodes)
-        nodes = (
-            *nodes,
-            EngineNode(number, name, "unlisted layer", holds=layer_members(source, name)),
-        )
-        spent[number] = time
+        numbers = known.get(name)
+        if numbers is None:
+            # What the profile has and the list of layers has not: nothing else is known of it.
+            numbers, members = [len(nodes)], layer_members(source, name)
+            nodes.append(EngineNode(len(nodes), name, "unlisted layer", holds=members))
+        spent[numbers.pop(0) if len(numbers) > 1 else numbers[0]] = time
     return averaged("tensorrt", nodes, spent, [f"averages over {count} runs"] if count else [])
 
 
@@ -85,7 +77,7 @@ def _layers(path: Path) -> list[Mapping[str, Any]]:
     return found
 
 
-def _nodes(source: SourceGraph, rows: Sequence[Mapping[str, Any]]) -> tuple[EngineNode, ...]:
+def _nodes(source: SourceGraph, rows: Sequence[Mapping[str, Any]]) -> list[EngineNode]:
     maker = {name: number for number, row in enumerate(rows) for name in _tensors(row, "Outputs")}
     forwarded = {
         inner: outer
@@ -93,7 +85,7 @@ def _nodes(source: SourceGraph, rows: Sequence[Mapping[str, Any]]) -> tuple[Engi
         if row.get("LayerType") in {"Reformat", "NoOp"}
         for inner, outer in zip(_tensors(row, "Inputs"), _tensors(row, "Outputs"), strict=False)
     }
-    return tuple(_node(source, number, row, maker, forwarded) for number, row in enumerate(rows))
+    return [_node(source, number, row, maker, forwarded) for number, row in enumerate(rows)]
 
 
 def _tensors(row: Mapping[str, Any], which: str) -> list[str]:
