@@ -29,11 +29,11 @@ ENGINES: Mapping[str, EngineKind] = {
 
 def available() -> dict[str, str]:
     """The engines that are installed, with their versions."""
-    found = {}
-    for name, kind in ENGINES.items():
-        if util.find_spec(kind.module) is not None:
-            found[name] = _version(kind.package)
-    return found
+    return {
+        name: _version(kind.package)
+        for name, kind in ENGINES.items()
+        if util.find_spec(kind.module) is not None
+    }
 
 
 def check_engine(name: str, suffix: str) -> None:

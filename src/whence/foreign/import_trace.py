@@ -104,7 +104,7 @@ def detect(trace: Path) -> str:
         return "executorch"
     if found := next((kind for mark, kind in _MARKS if mark in start), ""):
         return found
-    if start.lstrip()[:1] in (b"{", b"[") and _names(trace) & {"model_run"}:
+    if start.lstrip().startswith(b"[") and _has_runs(trace):
         return "onnxruntime"
     raise ModelError(
         f"'{trace}' is no trace that is known here; there is {', '.join(FORMATS)}, and --format"
@@ -112,10 +112,10 @@ def detect(trace: Path) -> str:
     )
 
 
-def _names(trace: Path) -> set[str]:
+def _has_runs(trace: Path) -> bool:
+    """Does a list have a run of ONNX Runtime, however far behind its start?"""
     try:
-        content = json.loads(trace.read_text(encoding="utf-8", errors="replace"))
+        rows = json.loads(trace.read_text(encoding="utf-8", errors="replace"))
     except (ValueError, RecursionError):
-        return set()
-    rows = content if isinstance(content, list) else []
-    return {str(row.get("name")) for row in rows if isinstance(row, dict)}
+        return False
+    return any(isinstance(row, dict) and row.get("name") == "model_run" for row in rows)
