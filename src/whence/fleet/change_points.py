@@ -94,37 +94,28 @@ def _candidates(rpt: Any, stats: Any, series: Series) -> list[ChangePoint]:
     penalty = 3.0 * math.log(len(times))
     search = rpt.KernelCPD(kernel="linear", min_size=_LEAST_NIGHTS)
     ends = search.fit(steps.reshape(-1, 1)).predict(pen=penalty)
-    points = _pruned(stats, times, [int(end) for end in ends[:-1]])
     found = []
-    for begin, middle, end in _sides(points, len(times)):
-        before, after = times[begin:middle], times[middle:end]
-        was, now = float(np.median(before)), float(np.median(after))
-        chance = _p_value(stats, before, after)
+    for (begin, middle, end), chance in _pruned(stats, times, [int(end) for end in ends[:-1]]):
+        was, now = float(np.median(times[begin:middle])), float(np.median(times[middle:end]))
         found.append(ChangePoint(series, middle, was, now, noise, chance))
     return found
 
 
-def _pruned(stats: Any, times: np.ndarray, points: list[int]) -> list[int]:
+def _pruned(
+    stats: Any, times: np.ndarray, points: list[int]
+) -> list[tuple[tuple[int, int, int], float]]:
     """The points without those that chance explains, the least likely change first: without them
-    their neighbours have more nights to be judged by.
+    their neighbours have more nights to be judged by. Of each, where the nights before it begin,
+    itself, and where those after it end; and how likely chance does as much.
     """
     while points:
-        sides = _sides(points, len(times))
-        values = [_p_value(stats, times[a:b], times[b:c]) for a, b, c in sides]
+        sides = list(zip([0, *points], points, [*points[1:], len(times)], strict=False))
+        values = [float(stats.mannwhitneyu(times[a:b], times[b:c]).pvalue) for a, b, c in sides]
         worst = max(range(len(points)), key=values.__getitem__)
         if values[worst] <= _CHANCE:
-            return points
+            return list(zip(sides, values, strict=True))
         points = [point for number, point in enumerate(points) if number != worst]
-    return points
-
-
-def _sides(points: Sequence[int], count: int) -> list[tuple[int, int, int]]:
-    """For each point: where the nights before it begin, itself, and where those after it end."""
-    return list(zip([0, *points], points, [*points[1:], count], strict=False))
-
-
-def _p_value(stats: Any, before: np.ndarray, after: np.ndarray) -> float:
-    return float(stats.mannwhitneyu(before, after).pvalue)
+    return []
 
 
 def noise_of(logs: np.ndarray) -> float:
