@@ -39,7 +39,14 @@ class RayRunner:
     """
 
     def __init__(self, address: str) -> None:
-        self._ray = _import_ray()
+        try:
+            import ray
+        except ImportError:
+            raise UnsupportedError(
+                "a sweep on a cluster needs Ray, which is not installed: pip install"
+                " 'whence[fleet]'"
+            ) from None
+        self._ray: Any = ray
         kind, _, rest = address.partition(":")
         if kind != "ray":
             raise InputError(f"'{address}' is no cluster: name ray, ray://HOST or ray:HOST:PORT")
@@ -130,16 +137,6 @@ def place_model(contents: dict[str, bytes], name: str) -> Path:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
     return folder / name
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UnsupportedError(
-            "a sweep on a cluster needs Ray, which is not installed: pip install 'whence[fleet]'"
-        ) from None
-    return ray
 
 
 def _check_reachable(address: str) -> None:
