@@ -14,7 +14,7 @@ fails the first or second is marked, and listed with the cause.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from whence.foreign.engine_graph import EngineGraph, Region, claims_of
@@ -81,13 +81,11 @@ def check_regions(
 ) -> Checks:
     """Some engines do not say where their nodes get their operands from: they have no edges."""
     claims = claims_of(regions)
-    moved = {region.moved for region in regions.values()} - {None}
+    moved = {region.moved for region in regions.values() if region.moved is not None}
     edges, missing = [], []
-    for reader in sorted(source.live) if has_edges else ():
+    for reader in sorted(source.live - moved) if has_edges else ():
         for maker in source[reader].feeds_from:
             if source[maker].is_known_from_sizes:
-                continue
-            if reader in moved:
                 continue
             # Who reads an operator that was moved reads what that reads in the file.
             instead = source[maker].feeds_from[0] if maker in moved else maker
@@ -102,30 +100,18 @@ def check_regions(
         missing = [
             edge for edge in missing if not source.empty.intersection((edge.maker, edge.reader))
         ]
-    return Checks(
-        len(edges),
-        tuple(missing),
-        len(source.heavy),
-        {
-            each: len(able)
-            for each in source.heavy
-            if not _is_settled(
-                source,
-                engine,
-                each,
-                able := [
-                    kernel for kernel in claims.get(each, ()) if _may_hold(engine.nodes[kernel])
-                ],
-            )
-            # A product with the zeros that a recurrent layer begins with is known beforehand.
-            and (able or not source[each].is_known_from_sizes)
-        },
-        {
-            number: reason
-            for number, node in engine.nodes.items()
-            if (reason := _doubt(source, node, regions.get(number)))
-        },
-    )
+    nodes = engine.nodes
+    elsewhere = {}
+    for each in source.heavy:
+        claiming = [nodes[kernel] for kernel in claims.get(each, ())]
+        able = [node for node in claiming if node.is_heavy or node.is_composite]
+        # A product with the zeros that a recurrent layer begins with is known beforehand.
+        is_known = not able and source[each].is_known_from_sizes
+        if not is_known and not _is_settled(source, each, able):
+            elsewhere[each] = len(able)
+    doubts = {number: _doubt(source, node, regions.get(number)) for number, node in nodes.items()}
+    doubtful = {number: reason for number, reason in doubts.items() if reason}
+    return Checks(len(edges), tuple(missing), len(source.heavy), elsewhere, doubtful)
 
 
 def _feeds(engine: EngineGraph, regions: Mapping[int, Region], kernel: int) -> set[int]:
@@ -137,23 +123,16 @@ def _feeds(engine: EngineGraph, regions: Mapping[int, Region], kernel: int) -> s
     return found
 
 
-def _is_settled(
-    source: SourceGraph, engine: EngineGraph, operator: int, kernels: list[int]
-) -> bool:
-    """Are these the kernels of the operator? Several may be, if the engine itself lists it in each;
+def _is_settled(source: SourceGraph, operator: int, nodes: Sequence[EngineNode]) -> bool:
+    """Are these the nodes of the operator? Several may be, if the engine itself lists it in each;
     and a recurrent layer in both directions may be two.
     """
-    nodes = [engine.nodes[kernel] for kernel in kernels]
     if len(nodes) == 2 and source[operator].is_bidirectional:
         return nodes[0].op == nodes[1].op and nodes[0].inputs[:1] == nodes[1].inputs[:1]
     return len(nodes) == 1 or (
         bool(nodes)
         and all(node.is_whole or (node.is_composite and operator in node.holds) for node in nodes)
     )
-
-
-def _may_hold(node: EngineNode) -> bool:
-    return node.is_heavy or node.is_composite
 
 
 def _cause(source: SourceGraph, maker: int, reader: int) -> Cause:
