@@ -17,7 +17,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from whence.foreign.engine_graph import EngineGraph, Region, claims_of
+from whence.foreign.engine_graph import EngineGraph, Region, Regions
 from whence.foreign.recording import EngineNode
 from whence.foreign.source import SourceGraph
 
@@ -75,12 +75,12 @@ class Checks:
 def check_regions(
     source: SourceGraph,
     engine: EngineGraph,
-    regions: Mapping[int, Region],
+    regions: Regions,
     *,
     has_edges: bool = True,
 ) -> Checks:
     """Some engines do not say where their nodes get their operands from: they have no edges."""
-    claims = claims_of(regions)
+    claims = regions.claims
     moved = {region.moved for region in regions.values() if region.moved is not None}
     edges, missing = [], []
     for reader in sorted(source.live - moved) if has_edges else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from whence.foreign.recording import EngineNode, Evidence
@@ -18,6 +18,27 @@ class Region:
     operators: set[int] = field(default_factory=set)
     moved: int | None = None
     """The operator that the engine computes in another place than the file, before movements."""
+
+
+class Regions(dict[int, Region]):
+    """By node, for those that stand for operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims: dict[int, list[int]] = defaultdict(list)
+        """By operator: the nodes in whose regions it is."""
+
+    def add(self, region: Region) -> None:
+        self[region.node.number] = region
+        for operator in region.operators:
+            self.claims[operator].append(region.node.number)
+
+    def move(self, operator: int, kernel: int) -> None:
+        """The operator is in this kernel, and in no other."""
+        for each in self.claims.get(operator, ()):
+            self[each].operators.discard(operator)
+        self[kernel].operators.add(operator)
+        self.claims[operator] = [kernel]
 
 
 class EngineGraph:
@@ -66,22 +87,3 @@ class EngineGraph:
                 else:
                     waiting += beside(each)
         return list(found)
-
-
-def claims_of(regions: Mapping[int, Region]) -> dict[int, list[int]]:
-    """By operator: the nodes in whose regions it is."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for number, region in regions.items():
-        for operator in region.operators:
-            found[operator].append(number)
-    return found
-
-
-def move_operator(
-    regions: Mapping[int, Region], claims: dict[int, list[int]], operator: int, kernel: int
-) -> None:
-    """The operator is in this kernel, and in no other."""
-    for each in claims.get(operator, ()):
-        regions[each].operators.discard(operator)
-    regions[kernel].operators.add(operator)
-    claims[operator] = [kernel]

@@ -29,21 +29,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from whence.foreign.engine_graph import EngineGraph, Region, claims_of, move_operator
+from whence.foreign.engine_graph import EngineGraph, Region, Regions
 from whence.foreign.recording import Evidence
 from whence.foreign.source import SourceGraph, reached
 from whence.foreign.unnamed_nodes import UnnamedNodes
 
 
-def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
-    """By node, for those that have an anchor or a place between their neighbours."""
+def find_regions(source: SourceGraph, engine: EngineGraph) -> Regions:
+    """Of nodes that have an anchor or a place between their neighbours."""
     finder = _RegionFinder(source, engine)
     for region in finder.regions.values():
         if region.evidence is Evidence.NAME and not region.node.is_whole:
             finder.take_epilogue(region)
     finder.settle_heavy()
     finder.settle_duplicates()
-    unnamed = UnnamedNodes(source, engine, finder.regions, finder.claims)
+    unnamed = UnnamedNodes(source, engine, finder.regions)
     for node in engine.nodes.values():
         if node.runs and not node.is_layout and node.number not in finder.regions:
             unnamed.place(node)
@@ -53,8 +53,6 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
 
 
 class _RegionFinder:
-    """The regions of nodes, and by operator the nodes that claim it."""
-
     def __init__(self, source: SourceGraph, engine: EngineGraph) -> None:
         self.source, self.engine = source, engine
         self.named = {
@@ -63,7 +61,8 @@ class _RegionFinder:
             for number in node.anchors
             if number in source.live
         }
-        self.regions: dict[int, Region] = {}
+        self.regions = Regions()
+        self.claims = self.regions.claims
         for node in engine.nodes.values():
             own = dict.fromkeys(node.anchors)
             # What could have been computed when the model was loaded, and is not.
@@ -71,15 +70,11 @@ class _RegionFinder:
             if running:
                 evidence = Evidence.TENSOR if node.makes else Evidence.NAME
                 inside = set(running) if node.is_whole else self._behind(running)
-                self.regions[node.number] = Region(node, evidence, inside)
-        self.claims = claims_of(self.regions)
+                self.regions.add(Region(node, evidence, inside))
 
     def _behind(self, own: Sequence[int]) -> set[int]:
         """The operators, and what leads to them up to the anchors of others."""
         return set(reached(own, lambda each: {*self.source[each].feeds_from} - self.named))
-
-    def _move(self, operator: int, kernel: int) -> None:
-        move_operator(self.regions, self.claims, operator, kernel)
 
     def take_epilogue(self, region: Region) -> None:
         number, waiting = region.node.number, sorted(region.operators)
@@ -98,7 +93,7 @@ class _RegionFinder:
                     or any(self._lacks_edge(self.regions[each], reader) for each in others)
                     or self._is_its_activation(region, reader)
                 ):
-                    self._move(reader, number)
+                    self.regions.move(reader, number)
                     waiting.append(reader)
 
     def settle_heavy(self) -> None:
@@ -106,7 +101,7 @@ class _RegionFinder:
             claiming = self.claims.get(operator, ())
             able = [each for each in claiming if self.regions[each].node.is_heavy]
             if len(able) == 1 < len(claiming):
-                self._move(operator, able[0])
+                self.regions.move(operator, able[0])
             if not all(self._has_another(self.regions[each], operator) for each in able):
                 continue
             doing = {
@@ -117,12 +112,12 @@ class _RegionFinder:
             }
             if len(doing) == 1:
                 (kernel,) = doing
-                self._move(operator, kernel)
+                self.regions.move(operator, kernel)
                 # What the kernel does besides it does for both as well.
                 for each in sorted(self.regions[kernel].operators):
                     for twin in self.source.duplicates(each):
                         if twin not in self.named:
-                            self._move(twin, kernel)
+                            self.regions.move(twin, kernel)
 
     def settle_duplicates(self) -> None:
         """What another operator does as well, from the same operands, is in the node of that one if
@@ -144,7 +139,7 @@ class _RegionFinder:
                 if any(kernel in self.engine.feeds(each) for each in reading) and any(
                     self._lacks_edge(holder, each) for each in chain
                 ):
-                    self._move(operator, kernel)
+                    self.regions.move(operator, kernel)
 
     def _has_another(self, region: Region, operator: int) -> bool:
         """Does the node do such work for another operator, whose name it has or leads to?"""
@@ -208,4 +203,4 @@ class _RegionFinder:
                 and self._comes_from(self.regions[each], number)
             }
             if len(able) == 1:
-                self._move(number, able.pop())
+                self.regions.move(number, able.pop())

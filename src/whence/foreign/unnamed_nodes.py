@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from whence.attribution.cost_model import VIEWS
-from whence.foreign.engine_graph import EngineGraph, Region, move_operator
+from whence.foreign.engine_graph import EngineGraph, Region, Regions
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.source import SourceGraph, reached
 
@@ -32,21 +32,20 @@ _MOVES = VIEWS | {"Transpose", "Expand"}
 
 @dataclass(frozen=True, slots=True)
 class UnnamedNodes:
-    """What is known of the others: the regions of nodes, and which nodes have each operator. Both
-    grow with every node that finds its place.
-    """
+    """What is known of the others: their regions, which grow with every node that finds its place."""
 
     source: SourceGraph
     engine: EngineGraph
-    regions: dict[int, Region]
-    claims: dict[int, list[int]]
+    regions: Regions
 
     def place(self, node: EngineNode) -> None:
         """Give a node without a name the operators between its neighbours."""
         readers = self.engine.nearest_readers(node.number)
         held = {operator for each in readers for operator in self.regions[each].operators}
         if not readers:
-            held = {operator for operator in self.source.live if not self.claims.get(operator)}
+            held = {
+                operator for operator in self.source.live if not self.regions.claims.get(operator)
+            }
         fitting = [
             inside
             for ends in self._ends(node, readers, held)
@@ -63,27 +62,25 @@ class UnnamedNodes:
 
     def _enter(self, node: EngineNode, operators: set[int]) -> None:
         """The node stands for these from now on, beside the nodes that have them already."""
-        self.regions[node.number] = Region(node, Evidence.NEIGHBOUR, operators)
-        for operator in operators:
-            self.claims[operator].append(node.number)
+        self.regions.add(Region(node, Evidence.NEIGHBOUR, operators))
         self.engine.stand(node.number)
 
     def _leave_to_named(self, operator: int) -> None:
         """An operator that became several kernels stays in those whose names have it, and in those
         that are nothing but a part of it; no other keeps it.
         """
-        regions = self.regions
+        regions, claims = self.regions, self.regions.claims
         part = (Evidence.NEIGHBOUR, {operator})
         kept = [
             each
-            for each in self.claims[operator]
+            for each in claims[operator]
             if operator in regions[each].node.anchors
             or (regions[each].evidence, regions[each].operators) == part
         ]
-        for each in self.claims[operator]:
+        for each in claims[operator]:
             if each not in kept:
                 regions[each].operators.discard(operator)
-        self.claims[operator] = kept
+        claims[operator] = kept
 
     def _place_reverse(self, node: EngineNode) -> None:
         """The other direction of a recurrent layer: a node of the same type that reads the same."""
@@ -112,8 +109,8 @@ class UnnamedNodes:
             return
         moved = self._operator_behind_moves(before, node.called_after)
         if moved is not None:
-            self.regions[node.number] = Region(node, Evidence.NEIGHBOUR, moved=moved)
-            move_operator(self.regions, self.claims, moved, node.number)
+            self.regions.add(Region(node, Evidence.NEIGHBOUR, moved=moved))
+            self.regions.move(moved, node.number)
             self.engine.stand(node.number)
 
     def _operator_in_parts(self, before: set[int], readers: Sequence[Region]) -> int | None:
@@ -162,7 +159,7 @@ class UnnamedNodes:
             if maker not in inside and not source[maker].is_known_from_sizes
         }
         fits = sum(source[each].is_heavy for each in inside) <= node.is_heavy and all(
-            any(each in feeds for each in self.claims.get(maker, ())) for maker in outside
+            any(each in feeds for each in self.regions.claims.get(maker, ())) for maker in outside
         )
         return inside if fits else set()
 
@@ -174,7 +171,7 @@ class UnnamedNodes:
                 {operator}
                 for operator in sorted(held)
                 if source[operator].is_heavy
-                and not any(regions[each].node.is_heavy for each in self.claims[operator])
+                and not any(regions[each].node.is_heavy for each in self.regions.claims[operator])
             ]
         if readers and all(regions[each].node.is_heavy for each in readers):
             before = {
