@@ -39,7 +39,9 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     with reading(path, "is not XML"):
         root = ElementTree.parse(path).getroot()
     layers = root.findall("./layers/layer")
-    if root.tag != "net" or not layers or not all(_is_executed(layer) for layer in layers):
+    described = [layer.find("data") for layer in layers]
+    infos = [{} if data is None else data.attrib for data in described]
+    if root.tag != "net" or not layers or any("execOrder" not in info for info in infos):
         raise ModelError(f"'{path}' is no execution graph of OpenVINO: nodes have no execOrder")
     name = {layer.get("id", ""): layer.get("name", "") for layer in layers}
     inputs: dict[str, list[str]] = {number: [] for number in name}
@@ -47,27 +49,18 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         start, end = edge.get("from-layer", ""), edge.get("to-layer", "")
         if start in name and end in inputs:
             inputs[end].append(name[start])
-    found = []
-    for layer in layers:
-        data = layer.find("data")
-        assert data is not None
-        found.append(
-            {
-                "name": layer.get("name", ""),
-                "inputs": inputs[layer.get("id", "")],
-                "shapes": [
-                    "[" + ",".join(dim.text or "" for dim in port.findall("dim")) + "]"
-                    for port in layer.findall("./output/port")
-                ],
-                "info": {**data.attrib, "layerType": layer.get("type", "")},
-            }
-        )
-    return found
-
-
-def _is_executed(layer: ElementTree.Element) -> bool:
-    data = layer.find("data")
-    return data is not None and "execOrder" in data.attrib
+    return [
+        {
+            "name": layer.get("name", ""),
+            "inputs": inputs[layer.get("id", "")],
+            "shapes": [
+                "[" + ",".join(dim.text or "" for dim in port.findall("dim")) + "]"
+                for port in layer.findall("./output/port")
+            ],
+            "info": {**info, "layerType": layer.get("type", "")},
+        }
+        for layer, info in zip(layers, infos, strict=True)
+    ]
 
 
 def _counters(path: Path) -> dict[str, int]:
