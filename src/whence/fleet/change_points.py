@@ -71,8 +71,14 @@ def find_changes(
     series: Sequence[Series], *, least: float = 0.05, level: float = 0.001
 ) -> list[ChangePoint]:
     """All changes, costliest first, of at least this relative size and at most this p-value."""
-    rpt, stats = _libraries()
-    found = [change for each in series for change in _candidates(rpt, stats, each)]
+    try:
+        import ruptures
+        from scipy import stats
+    except ImportError:
+        raise UnsupportedError(
+            "to find changes needs ruptures, which is not installed: pip install 'whence[fleet]'"
+        ) from None
+    found = [change for each in series for change in _candidates(ruptures, stats, each)]
     if not found:
         return []
     adjusted = stats.false_discovery_control([change.p_value for change in found], method="by")
@@ -84,7 +90,7 @@ def find_changes(
     return sorted(changes, key=lambda change: change.before_ns - change.after_ns)
 
 
-def _candidates(rpt: Any, stats: Any, series: Series) -> list[ChangePoint]:
+def _candidates(ruptures: Any, stats: Any, series: Series) -> list[ChangePoint]:
     times = series.times
     if len(times) < 2 * _LEAST_NIGHTS or not (times > 0).all():
         return []
@@ -92,7 +98,7 @@ def _candidates(rpt: Any, stats: Any, series: Series) -> list[ChangePoint]:
     noise = max(noise_of(logs), _LEAST_NOISE)
     steps = (logs - np.median(logs)) / noise
     penalty = 3.0 * math.log(len(times))
-    search = rpt.KernelCPD(kernel="linear", min_size=_LEAST_NIGHTS)
+    search = ruptures.KernelCPD(kernel="linear", min_size=_LEAST_NIGHTS)
     ends = search.fit(steps.reshape(-1, 1)).predict(pen=penalty)
     found = []
     for (begin, middle, end), chance in _pruned(stats, times, [int(end) for end in ends[:-1]]):
@@ -123,14 +129,3 @@ def noise_of(logs: np.ndarray) -> float:
     then does not show in it.
     """
     return float(_NORMAL * np.median(np.abs(np.diff(logs))) / math.sqrt(2))
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import ruptures
-        from scipy import stats
-    except ImportError:
-        raise UnsupportedError(
-            "to find changes needs ruptures, which is not installed: pip install 'whence[fleet]'"
-        ) from None
-    return ruptures, stats

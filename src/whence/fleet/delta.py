@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ def append_to_delta(table: Table, folder: Path) -> int:
     """Append the cells that the Delta table does not have yet, each wholly in one commit; returns
     how many. Several writers may append at the same time, and none sees half of a cell.
     """
-    deltalake = _import("deltalake")
+    try:
+        importlib.import_module("pyarrow")
+        deltalake: Any = importlib.import_module("deltalake")
+    except ImportError:
+        raise UnsupportedError(
+            "to write a Delta table needs deltalake and pyarrow, which are not installed: pip"
+            " install deltalake pyarrow"
+        ) from None
     uri = str(folder)
     present: set[str] = set()
     if deltalake.DeltaTable.is_deltatable(uri):
@@ -31,16 +39,3 @@ def append_to_delta(table: Table, folder: Path) -> int:
             ).to_arrow_table()
             deltalake.write_deltalake(uri, rows, mode="append", partition_by=["night"])
     return len(fresh)
-
-
-def _import(name: str) -> Any:
-    import importlib
-
-    try:
-        importlib.import_module("pyarrow")
-        return importlib.import_module(name)
-    except ImportError:
-        raise UnsupportedError(
-            "to write a Delta table needs deltalake and pyarrow, which are not installed: pip"
-            " install deltalake pyarrow"
-        ) from None
