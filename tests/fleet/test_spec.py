@@ -55,6 +55,11 @@ def test_a_list_of_one_may_be_that_one(folder):
     assert (len(spec.models), spec.threads, spec.engines) == (1, (2,), ("onnxruntime",))
 
 
+def test_a_name_with_brackets_may_be_that_of_a_file(folder):
+    tiny_model(folder / "models" / "b[1].onnx")
+    assert len(spec_of(folder, 'models = ["models/b[1].onnx"]').models) == 1
+
+
 def test_cells_are_known_by_what_they_are_not_by_where_they_lie(folder):
     (first,) = [
         t.cell for t in tasks_of(spec_of(folder, 'models = ["models/a.onnx"]'), "n", folder)

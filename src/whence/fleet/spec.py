@@ -117,7 +117,7 @@ def find_models(names: Sequence[str], beside: Path) -> Iterator[Path]:
         path = Path(name) if Path(name).is_absolute() else beside / name
         if path.is_dir():
             matches = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
-        elif any(mark in name for mark in "*?["):
+        elif not path.is_file() and any(mark in name for mark in "*?["):
             base = Path(path.anchor) if path.is_absolute() else Path()
             matches = sorted(base.glob(str(path.relative_to(path.anchor))))
         else:
