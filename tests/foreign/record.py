@@ -21,9 +21,9 @@ import onnx
 
 from tests.foreign.models import MODELS, make
 from whence.attribution.cost_model import CostModel
-from whence.attribution.source_costs import source_costs
 from whence.calibration.nominal import nominal_rates
 from whence.codegen.target import Target
+from whence.foreign.operator_costs import operator_costs
 from whence.foreign.placement import place
 from whence.foreign.run import load_source, prepare, read_recording, record
 from whence.foreign.source import SourceGraph
@@ -67,7 +67,7 @@ def placement_text(name: str, engine: str, folder: Path) -> str:
     """A line for each node of the engine: what it is attributed to, and by what."""
     source = SourceGraph(load_source(make(name, folder)))
     nodes = read_recording(source, FOLDER / engine / name).nodes
-    found = place(source, nodes, MODEL, source_costs(source.graph, MODEL))
+    found = place(operator_costs(source, MODEL), nodes)
     lines = []
     for each in found.places:
         if not each.node.runs:

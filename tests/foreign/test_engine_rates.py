@@ -12,7 +12,6 @@ import pytest
 
 from tests.foreign.models import Build
 from whence.attribution.cost_model import CostModel
-from whence.attribution.source_costs import source_costs
 from whence.calibration.nominal import SIMPLE, nominal_rates
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
@@ -20,7 +19,7 @@ from whence.foreign import engine_rates
 from whence.foreign.engine_rates import FunctionCosts, measured_functions
 from whence.foreign.function_models import ELEMENTS, FUNCTIONS, SUMS, TWIN, write_function_models
 from whence.foreign.inseparable import find_inseparable
-from whence.foreign.operator_costs import OperatorCosts
+from whence.foreign.operator_costs import operator_costs
 from whence.foreign.run import prepare
 from whence.foreign.shares import weights_of
 from whence.rates import MachineRates
@@ -28,11 +27,8 @@ from whence.rates import MachineRates
 
 def shares(path: Path, rates: MachineRates, busy_ps: int = 0) -> dict[str, float]:
     source = prepare(path).source
-    model = CostModel(rates)
     operators = [number for number in source.live if source[number].op != "Identity"]
-    found = weights_of(
-        OperatorCosts(source, model, source_costs(source.graph, model)), operators, busy_ps
-    )
+    found = weights_of(operator_costs(source, CostModel(rates)), operators, busy_ps)
     whole = sum(found.values())
     return {source[number].name: weight / whole for number, weight in found.items()}
 
@@ -121,8 +117,7 @@ def test_a_residual_in_front_of_a_normalisation(
     skip = next(number for number in inside if source[number].name == "skip")
 
     def part(rates: MachineRates) -> float:
-        model = CostModel(rates)
-        found = weights_of(OperatorCosts(source, model, source_costs(source.graph, model)), inside)
+        found = weights_of(operator_costs(source, CostModel(rates)), inside)
         return found[skip] / sum(found.values())
 
     assert part(rates) < 0.5
@@ -143,10 +138,7 @@ def test_a_kernel_that_takes_longer_than_its_operators_cannot_be_divided(
 
     def together(factor: float, *operators: str) -> frozenset[int]:
         model = CostModel(replace(rates, epilogue={SUMS["norm"]: factor}))
-        costs = source_costs(source.graph, model)
-        return find_inseparable(
-            OperatorCosts(source, model, costs), [number[each] for each in operators]
-        )
+        return find_inseparable(operator_costs(source, model), [number[each] for each in operators])
 
     assert together(500.0, "skip", "norm") == inside
     assert not together(2.0, "skip", "norm")

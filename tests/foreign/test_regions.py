@@ -12,6 +12,7 @@ from tests.foreign.models import Build, make
 from tests.foreign.record import MODEL
 from whence.foreign.checks import Cause
 from whence.foreign.openvino_reader import read_nodes
+from whence.foreign.operator_costs import OperatorCosts
 from whence.foreign.placement import Placement, place
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.run import load_source
@@ -24,7 +25,7 @@ def net(tmp_path: Path) -> SourceGraph:
 
 
 def placed(source: SourceGraph, *nodes: EngineNode) -> Placement:
-    return place(source, nodes, MODEL, {})
+    return place(OperatorCosts(source, MODEL, {}), nodes)
 
 
 def names(source: SourceGraph, placement: Placement) -> list[list[str]]:

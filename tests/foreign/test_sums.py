@@ -9,11 +9,10 @@ import pytest
 
 from tests.foreign.models import Build
 from whence.attribution.cost_model import CostModel
-from whence.attribution.source_costs import source_costs
 from whence.calibration.nominal import nominal_rates
 from whence.codegen.target import Target
 from whence.foreign.function_models import SUMS
-from whence.foreign.operator_costs import OperatorCosts
+from whence.foreign.operator_costs import operator_costs
 from whence.foreign.run import prepare
 from whence.foreign.shares import weights_of
 
@@ -27,8 +26,7 @@ def kind(path: Path, operator: str, *members: str) -> str | None:
     number = source.by_name
     inside = [number[each] for each in (*members, operator)]
     model = CostModel(replace(RATES, epilogue=KNOWN))
-    costs = OperatorCosts(source, model, source_costs(source.graph, model))
-    found = costs.measured_sum(inside, number[members[0]], number[operator])
+    found = operator_costs(source, model).measured_sum(inside, number[members[0]], number[operator])
     return None if found is None else list(SUMS)[int(found) - 1]
 
 
@@ -90,8 +88,7 @@ def test_an_input_of_the_model_is_no_bias_and_in_no_weights(tmp_path: Path) -> N
     source = prepare(path).source
     model = CostModel(replace(RATES, epilogue=KNOWN))
     inside = [source.by_name[each] for each in ("conv", "sum")]
-    costs = source_costs(source.graph, model)
-    assert weights_of(OperatorCosts(source, model, costs), inside)[inside[1]] > 0
+    assert weights_of(operator_costs(source, model), inside)[inside[1]] > 0
 
     build = Build((64, 64))
     y = build.op("MatMul", "product", "x", build.weight("w", 64, 64))
@@ -107,8 +104,7 @@ def test_what_was_measured_of_a_sum_has_its_reads_in_it(tmp_path: Path) -> None:
 
     def part(epilogue: dict[str, float]) -> float:
         model = CostModel(replace(RATES, epilogue=epilogue))
-        costs = source_costs(source.graph, model)
-        found = weights_of(OperatorCosts(source, model, costs), inside, round(50 * once))
+        found = weights_of(operator_costs(source, model), inside, round(50 * once))
         return found[inside[1]] / sum(found.values())
 
     assert part({SUMS["large_sum"]: 5.0}) == pytest.approx(0.1, abs=0.01)

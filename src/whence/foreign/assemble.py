@@ -12,9 +12,9 @@ from whence.attribution.modules import find_modules
 from whence.attribution.outcome_text import company_text
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelParts, KernelRow, Part, SourceRow
-from whence.attribution.source_costs import sized, source_costs
 from whence.attribution.source_row import parts_by_source, run_times, source_row
 from whence.attribution.split import largest_remainder
+from whence.foreign.operator_costs import operator_costs
 from whence.foreign.placement import LONGER, NodePlacement, Placement, place
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, reached
@@ -47,12 +47,9 @@ def assemble(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Profile, Placement]:
     """The profile, and the placement behind it. `rates` is what things cost the engine."""
-    costs = CostModel(rates)
     placement = place(
-        source,
+        operator_costs(source, CostModel(rates), shapes),
         recording.nodes,
-        costs,
-        source_costs(sized(source.graph, shapes), costs),
         has_edges=recording.has_edges,
         busy_ps=_busy_ps(recording),
     )

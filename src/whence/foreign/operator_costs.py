@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from whence.attribution.cost_model import VIEWS, CostModel, Traffic
-from whence.attribution.source_costs import SourceCost
+from whence.attribution.source_costs import SourceCost, sized, source_costs
 from whence.calibration.nominal import SIMPLE
 from whence.foreign.function_models import LARGE_BYTES, LIMITS, SUMS
 from whence.foreign.source import SourceGraph, reached
@@ -99,6 +99,13 @@ class OperatorCosts:
             return None
         outside = [maker for maker in found.feeds_from if maker not in inside]
         return "kept_sum" if _is_kept(source, members, operator, outside) else "sum"
+
+
+def operator_costs(
+    source: SourceGraph, model: CostModel, shapes: Mapping[str, Sequence[int]] | None = None
+) -> OperatorCosts:
+    """For inputs of these shapes."""
+    return OperatorCosts(source, model, source_costs(sized(source.graph, shapes), model))
 
 
 def sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:

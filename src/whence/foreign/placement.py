@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whence.attribution.cost_model import CostModel
-from whence.attribution.source_costs import SourceCost
 from whence.foreign.checks import Checks, check_regions
 from whence.foreign.engine_graph import EngineGraph, Region
 from whence.foreign.inseparable import find_inseparable
@@ -56,19 +54,17 @@ class Placement:
 
 
 def place(
-    source: SourceGraph,
+    costs: OperatorCosts,
     nodes: tuple[EngineNode, ...],
-    model: CostModel,
-    costs: Mapping[int, SourceCost],
     *,
     has_edges: bool = True,
     busy_ps: Mapping[int, int] | None = None,
 ) -> Placement:
     """`busy_ps` is what all threads together spend on each node in a run, by its number."""
-    engine = EngineGraph(nodes)
+    source, engine = costs.source, EngineGraph(nodes)
     regions = find_regions(source, engine)
     checks = check_regions(source, engine, regions, has_edges=has_edges)
-    places, operator_costs = [], OperatorCosts(source, model, costs)
+    places = []
     for node in nodes:
         region = regions.get(node.number)
         if node.number in checks.doubtful:
@@ -77,8 +73,8 @@ def place(
             )
         elif region is not None and region.operators:
             busy = (busy_ps or {}).get(node.number, 0)
-            weights = weights_of(operator_costs, region.operators, busy)
-            together = find_inseparable(operator_costs, region.operators)
+            weights = weights_of(costs, region.operators, busy)
+            together = find_inseparable(costs, region.operators)
             places.append(NodePlacement(node, region.evidence, weights, inseparable=together))
         elif node.is_layout and (causes := _causes(source, engine, regions, node)):
             weights = dict.fromkeys(causes, 1)
