@@ -1,4 +1,42 @@
-// What both drawings need: a pen, the colours of the style, text that fits, frames around what is lit.
+// What all drawings need: two sheets in a box, a pen, the colours of the style, text that fits, frames around what is lit.
+
+/** A drawing that is as large as its box, and above it a sheet for frames. */
+class Drawing {
+  constructor(box) {
+    this.box = box;
+    this.canvas = make('canvas');
+    this.marks = make('canvas');
+    for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
+    box.append(this.canvas, this.marks);
+    this.size = [0, 0];
+    /** What the keyboard is at. */
+    this.at = -1;
+    new ResizeObserver(() => this.measure()).observe(box);
+    box.addEventListener('blur', () => this.leave());
+    box.addEventListener('keydown', (event) => this.key(event));
+  }
+
+  measure() {
+    this.size = [this.box.clientWidth, this.box.clientHeight];
+    this.draw();
+  }
+
+  leave() {
+    pointAway();
+  }
+
+  /** Frames those that are lit, on a sheet of its own: the drawing under it stays. Framing everything would say nothing. */
+  frame(all, isLit, rectangleOf) {
+    const lit = selection.active ? all.filter(isLit) : [];
+    outline(this.marks, this.size, lit.length > all.length * 0.6 ? [] : lit.map(rectangleOf));
+  }
+}
+
+/** Nothing is pointed at any more. */
+function pointAway() {
+  selection.point(null, -1);
+  hideTip();
+}
 
 /** A pen for a canvas of this size in the page's pixels, wiped. */
 function sharpPen(canvas, width, height) {
@@ -32,15 +70,21 @@ function palette() {
   };
 }
 
+/** At how many of the first places a test holds, of so many; once it does not, it does at none behind. */
+function countWhile(count, test) {
+  let [low, high] = [0, count];
+  while (low < high) {
+    const half = (low + high) >> 1;
+    if (test(half)) low = half + 1;
+    else high = half;
+  }
+  return low;
+}
+
 /** Text that fits, without its end if need be. */
 function fitted(pen, whole, room) {
   const text = whole.length > 200 ? `${whole.slice(0, 199)}…` : whole;
   if (pen.measureText(text).width <= room) return text;
-  let [fits, tooLong] = [0, text.length];
-  while (tooLong - fits > 1) {
-    const half = (fits + tooLong) >> 1;
-    if (pen.measureText(`${text.slice(0, half)}…`).width <= room) fits = half;
-    else tooLong = half;
-  }
+  const fits = countWhile(text.length - 1, (place) => pen.measureText(`${text.slice(0, place + 1)}…`).width <= room);
   return fits ? `${text.slice(0, fits)}…` : '';
 }

@@ -101,9 +101,7 @@ class GraphControls {
   }
 
   leave() {
-    if (this.held) return;
-    selection.point(null, -1);
-    hideTip();
+    if (!this.held) pointAway();
   }
 
   key(event) {

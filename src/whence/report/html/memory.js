@@ -1,47 +1,29 @@
 // Bytes of tensors that are alive at each kernel of a run; weights are there all the time.
 
 function bytes(count) {
-  for (const [unit, size] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {
-    if (count >= size) return `${(count / size).toFixed(count / size >= 100 ? 0 : count / size >= 10 ? 1 : 2)} ${unit}`;
-  }
-  return `${count} B`;
+  return inUnit(count, [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]], 'B');
 }
 
-class MemoryChart {
+class MemoryChart extends Drawing {
   constructor(box) {
-    this.box = box;
+    super(box);
     this.use = DATA.memory;
-    this.canvas = make('canvas');
-    this.marks = make('canvas');
-    for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
-    box.append(this.canvas, this.marks);
-    this.size = [0, 0];
-    this.at = -1;
     byId('memory-facts').textContent = this.use ? this.facts() : 'not known';
-    new ResizeObserver(() => {
-      this.size = [box.clientWidth, box.clientHeight];
-      this.draw();
-    }).observe(box);
     box.addEventListener('pointermove', (event) => this.move(event));
     box.addEventListener('pointerleave', () => this.leave());
-    box.addEventListener('blur', () => this.leave());
     box.addEventListener('click', () => (this.at >= 0 && this.at < COUNT.kernel ? selection.togglePin('kernel', this.at) : undefined));
-    box.addEventListener('keydown', (event) => {
-      if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') this.point(this.at + (event.key === 'ArrowLeft' ? -1 : 1));
-      else if (event.key === 'Enter' && this.at >= 0) selection.togglePin('kernel', this.at);
-      else return;
-      event.preventDefault();
-    });
+  }
+
+  key(event) {
+    if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') this.point(this.at + (event.key === 'ArrowLeft' ? -1 : 1));
+    else if (event.key === 'Enter' && this.at >= 0) selection.togglePin('kernel', this.at);
+    else return;
+    event.preventDefault();
   }
 
   facts() {
     const { alive_bytes: alive, peak_step: peak, weights_bytes: weights, arena_bytes: arena } = this.use;
     return `weights ${bytes(weights)} · arena ${bytes(arena)} · peak ${bytes(alive[peak] || 0)} alive at kernel ${KERNELS.id[peak] ?? peak}`;
-  }
-
-  leave() {
-    selection.point(null, -1);
-    hideTip();
   }
 
   point(step) {
@@ -67,8 +49,7 @@ class MemoryChart {
     const [width, height] = this.size;
     if (!this.use || !width || !height) return;
     const each = width / Math.max(1, this.use.alive_bytes.length);
-    const lit = selection.active ? [...KERNELS.id.keys()].filter((item) => selection.isLit('kernel', item)) : [];
-    outline(this.marks, this.size, (lit.length > COUNT.kernel * 0.6 ? [] : lit).map((item) => ({ x: item * each, y: 0, w: Math.max(3, each), h: height })));
+    this.frame([...KERNELS.id.keys()], (item) => selection.isLit('kernel', item), (item) => ({ x: item * each, y: 0, w: Math.max(3, each), h: height }));
   }
 
   draw() {

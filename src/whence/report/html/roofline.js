@@ -4,15 +4,9 @@
 const MARGIN = { left: 46, right: 14, top: 22, bottom: 32 };
 const POINT = 3;
 
-class Roofline {
+class Roofline extends Drawing {
   constructor(box) {
-    this.box = box;
-    this.canvas = make('canvas');
-    this.marks = make('canvas');
-    for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
-    box.append(this.canvas, this.marks);
-    this.size = [0, 0];
-    this.at = -1;
+    super(box);
     const machine = DATA.roofline;
     // The heaviest first, so that small ones are drawn over them.
     this.points = machine ? [...KERNELS.id.keys()].filter((item) => KERNELS.flops[item] && KERNELS.bytes[item] && KERNELS.time_ns[item])
@@ -23,20 +17,12 @@ class Roofline {
     byId('roofline-facts').textContent = machine
       ? `${machine.peaks.map(([unit, rate]) => `${unit} ${rate.toFixed(0)} GFLOP/s`).join(', ')} · ${machine.levels.map(([name, rate]) => `${name} ${rate.toFixed(0)} GB/s`).join(', ')}${machine.measured ? '' : ' (nominal)'}`
       : 'how fast the machine is is not in this profile';
-    new ResizeObserver(() => this.measure()).observe(box);
     box.addEventListener('pointermove', (event) => this.move(event));
     box.addEventListener('pointerleave', () => this.leave());
-    box.addEventListener('blur', () => this.leave());
     box.addEventListener('click', (event) => {
       const hit = this.hit(event);
       if (hit) selection.togglePin('kernel', hit.item);
     });
-    box.addEventListener('keydown', (event) => this.key(event));
-  }
-
-  leave() {
-    selection.point(null, -1);
-    hideTip();
   }
 
   move(event) {
@@ -72,19 +58,13 @@ class Roofline {
     return best;
   }
 
-  measure() {
-    this.size = [this.box.clientWidth, this.box.clientHeight];
-    this.draw();
-  }
-
   filter() {
     this.draw();
   }
 
   show() {
-    const lit = this.scale && selection.active ? this.points.filter((point) => selection.isLit('kernel', point.item)) : [];
-    outline(this.marks, this.size, (lit.length > this.points.length * 0.6 ? [] : lit).map((point) => (
-      { x: this.scale.x(point.x) - 7, y: this.scale.y(point.y) - 7, w: 14, h: 14 })));
+    if (!this.scale) return;
+    this.frame(this.points, ({ item }) => selection.isLit('kernel', item), ({ x, y }) => ({ x: this.scale.x(x) - 7, y: this.scale.y(y) - 7, w: 14, h: 14 }));
   }
 
   draw() {

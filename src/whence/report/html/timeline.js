@@ -9,37 +9,23 @@ const MOST_THREADS = 16;
 const LEAST_SPAN_NS = 200;
 const WIDE = 56;
 
-class Timeline {
+class Timeline extends Drawing {
   constructor(box) {
-    this.box = box;
-    this.canvas = make('canvas');
-    this.marks = make('canvas');
-    for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
-    box.append(this.canvas, this.marks);
+    super(box);
     this.drawing = new HighlightedDrawing(this.canvas);
     this.events = DATA.timeline.map(([kernel, begin, end, waited]) => ({ kernel, begin, end, waited }));
     this.whole = this.events.reduce((last, event) => Math.max(last, event.end), Math.max(1, DATA.timeline_ns));
     this.threads = DATA.workers.slice(0, MOST_THREADS);
     if (this.threads.length) box.style.height = `${AXIS + KERNEL_LANE + LANE_GAP + PART_LANE + this.threads.length * (THREAD_LANE + 1) + 3}px`;
-    this.fit();
-    this.at = -1;
+    [this.from, this.to] = [0, this.whole];
     this.held = null;
-    this.size = [0, 0];
-    new ResizeObserver(() => this.measure()).observe(box);
     box.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
     box.addEventListener('pointerdown', (event) => this.hold(event));
     box.addEventListener('pointermove', (event) => this.move(event));
     box.addEventListener('pointerup', (event) => this.drop(event));
     box.addEventListener('pointercancel', () => this.letGo());
     box.addEventListener('pointerleave', () => this.leave());
-    box.addEventListener('blur', () => this.leave());
     box.addEventListener('dblclick', () => this.look(0, this.whole));
-    box.addEventListener('keydown', (event) => this.key(event));
-  }
-
-  fit() {
-    this.from = 0;
-    this.to = this.whole;
   }
 
   /** Shows a stretch of the run, as far as there is one. */
@@ -116,9 +102,7 @@ class Timeline {
   }
 
   leave() {
-    if (this.held) return;
-    selection.point(null, -1);
-    hideTip();
+    if (!this.held) pointAway();
   }
 
   key(event) {
@@ -171,29 +155,10 @@ class Timeline {
 
   /** The last event that began by then; -1 when there is none. */
   lastBefore(time) {
-    let [low, high] = [-1, this.events.length];
-    while (high - low > 1) {
-      const half = (low + high) >> 1;
-      if (this.events[half].begin <= time) low = half;
-      else high = half;
-    }
-    return low;
+    return countWhile(this.events.length, (place) => this.events[place].begin <= time) - 1;
   }
 
   // ---- drawing ----
-
-  show() {
-    this.mark();
-  }
-
-  filter() {
-    this.dim();
-  }
-
-  measure() {
-    this.size = [this.box.clientWidth, this.box.clientHeight];
-    this.draw();
-  }
 
   draw() {
     const [width, height] = this.size;
@@ -219,15 +184,15 @@ class Timeline {
         ...this.threads.flatMap((spans, thread) => this.drawThread(pen, paint, spans, scale, laneOf(thread))),
       ],
     );
-    this.dim();
-    this.mark();
+    this.filter();
+    this.show();
     byId('range').textContent = this.events.length
       ? `${range(this.from, this.to)} of ${duration(this.whole)} · ${counted(this.events.length, 'kernel')}, above; their operators, below${this.threads.length ? `; then ${counted(this.threads.length, 'thread')}, pale where one waits` : ''}`
       : 'no run was kept';
   }
 
   /** Fades what the search leaves out. */
-  dim() {
+  filter() {
     this.drawing.show(selection.found && (({ kind, item }) => selection.isFound(kind, item)));
   }
 
@@ -261,14 +226,8 @@ class Timeline {
 
   /** What a thread did. Where it waits the lane is empty. */
   drawThread(pen, paint, spans, scale, y) {
-    let [low, high] = [0, spans.length];
-    while (low < high) {
-      const half = (low + high) >> 1;
-      if (spans[half][2] < this.from) low = half + 1;
-      else high = half;
-    }
     const drawn = [];
-    for (let place = low; place < spans.length && spans[place][1] <= this.to; place += 1) {
+    for (let place = countWhile(spans.length, (each) => spans[each][2] < this.from); place < spans.length && spans[place][1] <= this.to; place += 1) {
       const [kernel, begin, end] = spans[place];
       const part = { x: (begin - this.from) * scale, y, w: Math.max(0.5, (end - begin) * scale), h: THREAD_LANE, kind: 'kernel', item: kernel };
       pen.fillStyle = paint(kernelColour(kernel));
@@ -278,15 +237,12 @@ class Timeline {
     return drawn;
   }
 
-  /** Outlines the kernels that are lit. */
-  mark() {
+  show() {
     const [width, height] = this.size;
     if (!width || !height) return;
     const scale = width / (this.to - this.from);
-    const lit = selection.active ? this.events.filter((event) => selection.isLit('kernel', event.kernel)) : [];
-    const frames = lit.length > this.events.length * 0.6 ? [] : lit.filter((event) => event.end >= this.from && event.begin <= this.to);
-    outline(this.marks, [width, height], frames.map((event) => (
-      { x: (event.begin - this.from) * scale, y: AXIS, w: Math.max(2, (event.end - event.begin) * scale), h: KERNEL_LANE })));
+    this.frame(this.events, (event) => selection.isLit('kernel', event.kernel), (event) => (
+      { x: (event.begin - this.from) * scale, y: AXIS, w: Math.max(2, (event.end - event.begin) * scale), h: KERNEL_LANE }));
   }
 
   drawParts(pen, paint, scale, y, h) {

@@ -18,35 +18,27 @@ function timeTree() {
   return root;
 }
 
-class Treemap {
+class Treemap extends Drawing {
   constructor(box) {
-    this.box = box;
-    this.canvas = make('canvas');
-    this.marks = make('canvas');
-    for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
-    box.append(this.canvas, this.marks);
+    super(box);
     this.drawing = new HighlightedDrawing(this.canvas);
     this.root = this.tree = timeTree();
     this.cells = [];
-    this.at = -1;
-    new ResizeObserver(() => this.arrange()).observe(box);
     box.addEventListener('mousemove', (event) => this.over(event));
     box.addEventListener('mouseleave', () => this.leave());
-    box.addEventListener('blur', () => this.leave());
     box.addEventListener('click', (event) => this.click(event));
-    box.addEventListener('keydown', (event) => this.key(event));
     this.writeCrumbs();
     this.writeLegend();
   }
 
   // ---- what is where ----
 
-  arrange() {
+  measure() {
     const { clientWidth: width, clientHeight: height } = this.box;
+    this.size = [width, height];
     this.cells = [];
     this.at = -1;
-    this.size = width && height ? [width, height] : null;
-    if (!this.size) return;
+    if (!width || !height) return;
     this.place(this.root, 0, 0, width, height, 0);
     this.draw();
   }
@@ -94,11 +86,6 @@ class Treemap {
     return showTip(event, node.item >= 0 ? OPS.name[node.item] : pathOf(node), facts.filter(Boolean));
   }
 
-  leave() {
-    selection.point(null, -1);
-    hideTip();
-  }
-
   click(event) {
     const cell = this.cellAt(event);
     if (cell) this.enter(cell.node);
@@ -116,7 +103,7 @@ class Treemap {
     hideTip();
     selection.point(null, -1);
     this.writeCrumbs();
-    this.arrange();
+    this.measure();
   }
 
   /** Whether there was anything to go out of. */
@@ -169,17 +156,13 @@ class Treemap {
 
   // ---- drawing ----
 
-  show() {
-    this.mark();
-  }
-
   filter() {
     for (const button of byId('legend').children) button.setAttribute('aria-pressed', String(button.dataset.query === selection.query));
     this.dim();
   }
 
   draw() {
-    if (!this.size || !this.cells.length) return;
+    if (!this.cells.length) return;
     const paint = palette();
     this.drawing.draw(
       this.size,
@@ -195,12 +178,12 @@ class Treemap {
       },
     );
     this.dim();
-    this.mark();
+    this.show();
   }
 
   /** Fades what the search leaves out. */
   dim() {
-    if (!this.size || !this.cells.length) return;
+    if (!this.cells.length) return;
     this.drawing.show(selection.found && (({ items }) => items.some((item) => selection.isFound('operator', item))));
   }
 
@@ -211,12 +194,8 @@ class Treemap {
     if (w > 30 && h > 15) this.drawLabel(pen, paint, cell);
   }
 
-  /** Outlines what is lit, on a sheet of its own: the drawing under it stays. */
-  mark() {
-    if (!this.size) return;
-    const lit = selection.active ? this.cells.filter(({ items }) => items.some((item) => selection.isLit('operator', item))) : [];
-    // Outlining everything would say nothing.
-    outline(this.marks, this.size, lit.length > this.cells.length * 0.6 ? [] : lit);
+  show() {
+    this.frame(this.cells, ({ items }) => items.some((item) => selection.isLit('operator', item)), (cell) => cell);
   }
 
   drawModule(pen, paint, { node, x, y, w, h, strip, depth }) {

@@ -1,14 +1,18 @@
 // Numbers and text as people read them, and elements that hold text.
 
-/** Nanoseconds with three digits or so. */
-function duration(ns) {
-  for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) {
-    if (ns >= size) {
-      const value = ns / size;
+/** With three digits or so in the first of the units that it reaches, else in whole ones of the last. */
+function inUnit(amount, units, last) {
+  for (const [unit, size] of units) {
+    if (amount >= size) {
+      const value = amount / size;
       return `${value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2)} ${unit}`;
     }
   }
-  return `${Math.round(ns)} ns`;
+  return `${Math.round(amount)} ${last}`;
+}
+
+function duration(ns) {
+  return inUnit(ns, [['s', 1e9], ['ms', 1e6], ['µs', 1e3]], 'ns');
 }
 
 /** From one time to another, the unit once where it is the same. */
