@@ -11,14 +11,15 @@ from whence.foreign.engine_comparison import EngineComparison
 from whence.graph.escaping import escape
 from whence.report.html.document import document
 
-_SCRIPTS = ("wording.js", "squarify.js", "engines.js")
+_SCRIPTS = ("wording.js", "squarify.js", "pages.js", "engines.js")
 
 
 def engines_page(found: EngineComparison) -> str:
     """One file, that anybody can open without a network."""
     data = page_content(found)
     title = f"{data['model']}: {', '.join(found.engines)} · whence"
-    return document("whence.report.html", "engines.html", ["engines.css"], _SCRIPTS, title, data)
+    styles = ["colours.css", "engines.css"]
+    return document("whence.report.html", "engines.html", styles, _SCRIPTS, title, data)
 
 
 def page_content(found: EngineComparison) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from whence.attribution.profile import Profile, module_of
 from whence.graph.escaping import escape
 from whence.report.html.document import document
 
-STYLES = ("engines.css", "diff.css")
-SCRIPTS = ("wording.js", "squarify.js", "diff.js")
+STYLES = ("colours.css", "engines.css", "diff.css")
+SCRIPTS = ("wording.js", "squarify.js", "pages.js", "diff.js")
 
 
 def diff_page(

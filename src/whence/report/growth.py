@@ -103,7 +103,10 @@ def growth_page(sweep: DimensionSweep) -> str:
     curves, and a table.
     """
     title = f"{sweep.model} by {sweep.dimension} · whence"
-    styles, scripts = ("engines.css", "growth.css"), ("wording.js", "growth.js")
+    styles, scripts = (
+        ("colours.css", "engines.css", "growth.css"),
+        ("wording.js", "pages.js", "growth.js"),
+    )
     return document(
         "whence.report.html", "growth.html", styles, scripts, title, growth_content(sweep)
     )

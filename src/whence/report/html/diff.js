@@ -1,7 +1,5 @@
 // Two profiles: a treemap for each on one scale and in one order, so that an operator is found where it was; and a table of what changed.
 
-const data = JSON.parse(byId('data').textContent);
-const MOST_ROWS = 400;
 const HEIGHT = 340;
 const NAMES = ['before', 'after'];
 const longest = Math.max(...data.profiles.map((profile) => profile.median_ns), 1);
@@ -42,34 +40,27 @@ function drawMap(profile, position) {
 }
 
 /** Both maps have the order of the longer of an operator's two times; areas are its own time. */
-function fillMap(map, profile, position) {
-  const width = Math.max(1, map.clientWidth);
-  const height = (HEIGHT * profile.median_ns) / longest;
-  map.style.height = `${height}px`;
+function drawTimes(map, profile, position) {
   const shown = data.operators.map((operator, number) => [operator.ns[position], number]).filter(([ns]) => ns > profile.median_ns / 3000);
   shown.sort((a, b) => Math.max(...data.operators[b[1]].ns) - Math.max(...data.operators[a[1]].ns) || a[1] - b[1]);
-  const places = squarify(shown.map(([ns]) => ns), 0, 0, width, height);
   const labels = shortNames(shown.map(([, number]) => data.operators[number].name));
-  shown.forEach(([ns, number], index) => {
+  fillMap(map, (HEIGHT * profile.median_ns) / longest, shown.map(([ns]) => ns), (place, hasRoom) => {
+    const [ns, number] = shown[place];
     const operator = data.operators[number];
-    const [x, y, w, h] = places[index];
-    const cell = make('button', `cell ${operator.verdict}`, w > 36 && h > 12 ? labels[index] : '');
+    const cell = make('button', `cell ${operator.verdict}`, hasRoom ? labels[place] : '');
     cell.type = 'button';
     cell.setAttribute('aria-label', `${operator.name}, ${duration(ns)} ${NAMES[position]}, ${operator.verdict}`);
     follow(cell, number);
     cells[number].push(cell);
-    Object.assign(cell.style, { left: `${(100 * x) / width}%`, top: `${y}px`, width: `${(100 * w) / width}%`, height: `${h}px` });
-    map.append(cell);
+    return cell;
   });
 }
 
 function fillTable(query) {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = (operator) => words.every((word) => `${operator.name} ${operator.type} ${operator.module}`.toLowerCase().includes(word));
-  const found = data.operators.map((operator, number) => [operator, number]).filter(([operator]) => matches(operator));
-  cells.forEach((own) => own.forEach((cell) => cell.classList.toggle('dim', words.length > 0)));
-  for (const [, number] of found) for (const cell of cells[number]) cell.classList.remove('dim');
-  byId('operators').tBodies[0].replaceChildren(...found.slice(0, MOST_ROWS).map(([operator, number]) => {
+  const found = matching(query, (operator) => `${operator.name} ${operator.type} ${operator.module}`);
+  const numbers = new Set(found.map(([number]) => number));
+  cells.forEach((own, number) => own.forEach((cell) => cell.classList.toggle('dim', !numbers.has(number))));
+  byId('operators').tBodies[0].replaceChildren(...found.slice(0, MOST_ROWS).map(([number, operator]) => {
     const row = make('tr');
     row.append(
       make('td', 'right', duration(operator.ns[0])), make('td', 'right', duration(operator.ns[1])), make('td', 'right', operator.verdict === 'same' ? '' : change(operator)),
@@ -89,10 +80,9 @@ const headings = make('tr');
 headings.append(...['before', 'after', 'change'].map((text) => make('th', 'right', text)), make('th', '', ''), make('th', '', 'operator'), make('th', 'wide', 'type'), make('th', 'wide', 'module'));
 byId('operators').tHead.append(headings);
 const maps = data.profiles.map(drawMap);
-maps.forEach((map, position) => fillMap(map, data.profiles[position], position));
+maps.forEach((map, position) => drawTimes(map, data.profiles[position], position));
 fillTable('');
-byId('search').addEventListener('input', () => fillTable(byId('search').value));
-listenToKeys(byId('search'), () => {
+listenToSearch(fillTable, () => {
   pinned = -1;
   show(-1);
 });

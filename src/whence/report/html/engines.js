@@ -1,7 +1,5 @@
 // Several engines on one model: a treemap for each on one scale, and whatever is pointed at is shown in all of them.
 
-const data = JSON.parse(byId('data').textContent);
-const MOST_ROWS = 400;
 const HEIGHT = 360;
 const slowest = Math.max(...data.engines.map((engine) => engine.run_ns), 1);
 const best = Math.min(...data.engines.map((engine) => engine.median_ns));
@@ -29,20 +27,16 @@ function addMap(engine) {
 
 function drawMap(engine, position) {
   const map = byId('maps').children[position].querySelector('.map');
-  const width = Math.max(1, map.clientWidth);
-  // Areas are on one scale: the slowest engine has the whole height.
-  const height = (HEIGHT * engine.run_ns) / slowest;
-  map.style.height = `${height}px`;
   const shown = data.operators.map((operator, number) => [operator.ns[position], number]).filter(([ns]) => ns > engine.run_ns / 3000);
   const rest = engine.run_ns - shown.reduce((sum, [ns]) => sum + ns, 0);
   if (rest > 0) shown.push([rest, -1]);
   shown.sort((a, b) => b[0] - a[0]);
-  const places = squarify(shown.map(([ns]) => ns), 0, 0, width, height);
   const labels = shortNames(shown.filter(([, number]) => number >= 0).map(([, number]) => data.operators[number].name));
-  for (const [index, [ns, number]] of shown.entries()) {
+  // Areas are on one scale: the slowest engine has the whole height.
+  fillMap(map, (HEIGHT * engine.run_ns) / slowest, shown.map(([ns]) => ns), (place, hasRoom) => {
+    const [ns, number] = shown[place];
     const text = number < 0 ? 'other' : labels.shift();
-    const [x, y, w, h] = places[index];
-    const cell = make(number < 0 ? 'div' : 'button', 'cell', w > 36 && h > 12 ? text : '');
+    const cell = make(number < 0 ? 'div' : 'button', 'cell', hasRoom ? text : '');
     if (number >= 0) {
       cell.type = 'button';
       const colour = coloured.indexOf(data.operators[number].op);
@@ -51,10 +45,8 @@ function drawMap(engine, position) {
       follow(cell, number);
       cells[number].push(cell);
     } else cell.classList.add('residual');
-    // Shares of the width, so that the map follows the window.
-    Object.assign(cell.style, { left: `${(100 * x) / width}%`, top: `${y}px`, width: `${(100 * w) / width}%`, height: `${h}px` });
-    map.append(cell);
-  }
+    return cell;
+  });
 }
 
 /** An element that stands for an operator, wherever it is. */
@@ -94,11 +86,9 @@ function heading(table, names, times) {
 function fillOperators(wanted) {
   const body = byId('operators').tBodies[0];
   body.replaceChildren();
-  const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = data.operators.map((operator, number) => [operator, number])
-    .filter(([operator]) => words.every((word) => `${operator.name} ${operator.op} ${operator.module}`.toLowerCase().includes(word)))
-    .sort((a, b) => Math.max(...b[0].ns) - Math.max(...a[0].ns));
-  for (const [operator, number] of found.slice(0, MOST_ROWS)) {
+  const found = matching(wanted, (operator) => `${operator.name} ${operator.op} ${operator.module}`)
+    .sort(([, a], [, b]) => Math.max(...b.ns) - Math.max(...a.ns));
+  for (const [number, operator] of found.slice(0, MOST_ROWS)) {
     const row = make('tr');
     row.dataset.operator = number;
     for (const [position, ns] of operator.ns.entries()) row.append(make('td', `time${operator.fastest === position ? ' best' : ''}`, ns ? duration(ns) : '0'));
@@ -107,8 +97,8 @@ function fillOperators(wanted) {
     body.append(row);
   }
   byId('count').textContent = found.length > MOST_ROWS ? `${MOST_ROWS} of ${found.length}` : `${found.length}`;
-  const matching = new Set(found.map(([, number]) => number));
-  for (const [number, mine] of cells.entries()) for (const cell of mine) cell.classList.toggle('dim', words.length > 0 && !matching.has(number));
+  const numbers = new Set(found.map(([number]) => number));
+  for (const [number, mine] of cells.entries()) for (const cell of mine) cell.classList.toggle('dim', !numbers.has(number));
 }
 
 function fillFusions() {
@@ -130,8 +120,7 @@ heading(byId('operators'), [...data.engines.map((engine) => engine.name), 'opera
 heading(byId('fusions'), ['edge', 'fused by', 'not by'], []);
 fillOperators('');
 fillFusions();
-byId('search').addEventListener('input', (event) => fillOperators(event.target.value));
-listenToKeys(byId('search'), () => {
+listenToSearch(fillOperators, () => {
   pinned = null;
   show(null);
 });

@@ -1,9 +1,7 @@
 // Times over the sizes of a dimension: a curve for each of the operators that grow most, and a table of all.
 
-const data = JSON.parse(byId('data').textContent);
 const SVG = 'http://www.w3.org/2000/svg';
 const MOST_CURVES = 8;
-const MOST_ROWS = 400;
 const STEPS = 48;
 const MARGIN = { left: 64, right: 12, top: 10, bottom: 30 };
 const plot = byId('plot');
@@ -110,11 +108,9 @@ function tableRow(operator, number) {
 }
 
 function fillTable(query) {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = (operator) => words.every((word) => `${operator.name} ${operator.type} ${operator.module} ${operator.kind}`.toLowerCase().includes(word));
-  const found = data.operators.map((operator, number) => [operator, number]).filter(([operator]) => matches(operator));
-  const rows = found.slice(0, MOST_ROWS).map(([operator, number]) => tableRow(operator, number));
-  byId('operators').tBodies[0].replaceChildren(...(words.length ? [] : [tableRow(data.total, -1)]), ...rows);
+  const found = matching(query, (operator) => `${operator.name} ${operator.type} ${operator.module} ${operator.kind}`);
+  const rows = found.slice(0, MOST_ROWS).map(([number, operator]) => tableRow(operator, number));
+  byId('operators').tBodies[0].replaceChildren(...(query.trim() ? [] : [tableRow(data.total, -1)]), ...rows);
   byId('count').textContent = `${counted(found.length, 'operator')}${found.length > MOST_ROWS ? ` · the first ${MOST_ROWS} are shown` : ''}`;
 }
 
@@ -128,8 +124,7 @@ byId('operators').tHead.append(headings);
 fillTable('');
 draw();
 window.addEventListener('resize', draw);
-byId('search').addEventListener('input', () => fillTable(byId('search').value));
-listenToKeys(byId('search'), () => {
+listenToSearch(fillTable, () => {
   pinned = -1;
   show(-1);
 });

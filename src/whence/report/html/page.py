@@ -55,4 +55,6 @@ def page(profile: Profile) -> str:
 def assembled(data: dict[str, Any]) -> str:
     """The page around `content(profile)`."""
     title = f"{data['model']} · whence"
-    return document("whence.report.html", "page.html", ["report.css"], _SCRIPTS, title, data)
+    return document(
+        "whence.report.html", "page.html", ["colours.css", "report.css"], _SCRIPTS, title, data
+    )

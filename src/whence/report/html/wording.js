@@ -66,18 +66,6 @@ function lastPart(name) {
   return parts.length ? parts[parts.length - 1] : name;
 }
 
-/** `/` goes to the search, Escape lets go of what was chosen. */
-function listenToKeys(search, letGo) {
-  document.addEventListener('keydown', (event) => {
-    if (event.key === 'Escape') {
-      letGo();
-    } else if (event.key === '/' && event.target !== search) {
-      search.focus();
-      event.preventDefault();
-    }
-  });
-}
-
 /** Names as labels: what all of them begin with, up to a separator, is left out. */
 function shortNames(names) {
   const [first = '', ...others] = names;
