@@ -10,28 +10,18 @@ that were measured in both stay as they are.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Band, KernelRow, SourceRow
 
-KernelKey = tuple[tuple[str, ...], int]
-"""The names of the operators in a kernel, and how many such stand before it."""
+_Key = tuple[tuple[str, ...], int]
+"""What a kernel is known by in another profile: the names of the operators in it, and how many such
+stand before it.
+"""
 _Weights = dict[str, float]
-
-
-def kernel_keys(profile: Profile) -> list[KernelKey]:
-    """What a kernel is known by in another profile."""
-    names = _names(profile)
-    seen: dict[tuple[str, ...], int] = defaultdict(int)
-    keys = []
-    for kernel in profile.kernels:
-        inside = tuple(sorted(names[part.id] for part in kernel.origin))
-        keys.append((inside, seen[inside]))
-        seen[inside] += 1
-    return keys
 
 
 def with_common_shares(before: Profile, after: Profile) -> tuple[Profile, Profile]:
@@ -50,38 +40,38 @@ def with_common_shares(before: Profile, after: Profile) -> tuple[Profile, Profil
     return _with_shares(before, common), _with_shares(after, common)
 
 
-def _names(profile: Profile) -> dict[int, str]:
-    """Of all operators in kernels."""
+def _kernels(profile: Profile) -> Iterator[tuple[_Key, KernelRow, list[str]]]:
+    """Each with its key, and with the names of the operators that have a part of it."""
     known = {row.id: row.name for row in profile.sources}
-    inside = {part.id for kernel in profile.kernels for part in kernel.origin}
-    return {number: known.get(number, f"#{number}") for number in inside}
+    seen: Counter[tuple[str, ...]] = Counter()
+    for kernel in profile.kernels:
+        names = [known.get(part.id, f"#{part.id}") for part in kernel.origin]
+        inside = tuple(sorted(names))
+        yield (inside, seen[inside]), kernel, names
+        seen[inside] += 1
 
 
-def _by_kernel(profile: Profile) -> dict[KernelKey, _Weights]:
-    names = _names(profile)
-    found: dict[KernelKey, _Weights] = {}
-    for key, kernel in zip(kernel_keys(profile), profile.kernels, strict=True):
-        inside = found[key] = dict.fromkeys(key[0], 0.0)
-        for part in kernel.origin:
-            inside[names[part.id]] += part.weight
+def _by_kernel(profile: Profile) -> dict[_Key, _Weights]:
+    found: dict[_Key, _Weights] = {}
+    for key, kernel, names in _kernels(profile):
+        inside = found[key] = dict.fromkeys(names, 0.0)
+        for name, part in zip(names, kernel.origin, strict=True):
+            inside[name] += part.weight
     return found
 
 
-def _with_shares(profile: Profile, common: Mapping[KernelKey, _Weights]) -> Profile:
-    names = _names(profile)
+def _with_shares(profile: Profile, common: Mapping[_Key, _Weights]) -> Profile:
     kernels: list[KernelRow] = []
     own: dict[int, float] = defaultdict(float)
     shared: dict[int, float] = defaultdict(float)
-    for key, kernel in zip(kernel_keys(profile), profile.kernels, strict=True):
-        weights = common.get(key)
-        origin = tuple(
-            part
-            if weights is None
+    for key, kernel, names in _kernels(profile):
+        origin = kernel.origin
+        if (weights := common.get(key)) is not None:
             # Operators of one name cannot be told apart.
-            else part._replace(weight=weights[name] / key[0].count(name))
-            for part in kernel.origin
-            for name in (names[part.id],)
-        )
+            origin = tuple(
+                part._replace(weight=weights[name] / names.count(name))
+                for name, part in zip(names, origin, strict=True)
+            )
         for part, other in zip(kernel.origin, origin, strict=True):
             own[part.id] += part.weight * kernel.time_ns
             shared[part.id] += other.weight * kernel.time_ns
