@@ -82,7 +82,7 @@ def efficiency_of(
     threads: int,
     took_ns: float,
     waited_ns: float,
-    executed: ExecutedWork | None = None,
+    executed: ExecutedWork | None,
 ) -> Efficiency:
     """What can be said of a step that took so long in a call, of which the calling thread waited so
     long for others.

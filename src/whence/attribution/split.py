@@ -22,8 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, anchor_of, side_bytes
-from whence.attribution.cost_model import VIEWS, CostModel, Traffic, elements_of, is_contraction
-from whence.attribution.kernel_model import KernelModel
+from whence.attribution.cost_model import (
+    VIEWS,
+    CostModel,
+    KernelModel,
+    Traffic,
+    elements_of,
+    is_contraction,
+)
 from whence.attribution.rows import Share
 from whence.attribution.source_costs import Kinds, SourceCost
 from whence.attribution.traffic import traffic_of
@@ -156,10 +162,15 @@ class Splitter:
         busy_ps: int,
     ) -> Savings:
         graph, inside, model = self._graph, frozenset(step.nodes), self._model
+        by_units = step.reduced_precision
         arithmetic = {
             member.node: round(
                 self._arithmetic(member, step, traffic)
-                * (1.0 if member is anchor else self._epilogue(step, anchor.op, member.op))
+                * (
+                    1.0
+                    if member is anchor
+                    else model.epilogue(anchor.op, member.op, by_units=by_units)
+                )
             )
             for member in step.members
         }
@@ -195,9 +206,6 @@ class Splitter:
         by_units = step.reduced_precision
         return model.arithmetic_ps(self._graph, node, member.flops, by_units=by_units) + transposing
 
-    def _epilogue(self, step: ProgramStep, anchor: str, op: str) -> float:
-        return self._model.epilogue(anchor, op, by_units=step.reduced_precision)
-
     def _added(self, step: ProgramStep, anchor: Node) -> dict[int, tuple[int, int]]:
         """What operators of other kinds add to a convolution or product that they became part of:
         arithmetic, and bytes that they read.
@@ -212,8 +220,9 @@ class Splitter:
             known = self._costs.get(source)
             if known is not None:
                 op = next(iter(self._kinds[source]), "")
-                own = known.arithmetic_ps * self._epilogue(step, anchor.op, op)
-                found[source] = round(own), known.side_bytes(anchor.origin)
+                factor = self._model.epilogue(anchor.op, op, by_units=step.reduced_precision)
+                own = round(known.arithmetic_ps * factor)
+                found[source] = own, known.side_bytes(anchor.origin)
         return found
 
     def _prices(self, graph: Graph, node: Node, per_byte: float) -> dict[int, int]:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from whence.attribution.cost_model import VIEWS, Traffic
-from whence.attribution.kernel_model import KernelModel
+from whence.attribution.cost_model import VIEWS, KernelModel, Traffic
 from whence.foreign.function_models import SUMS
 from whence.foreign.operator_costs import OperatorCosts, sums_before_norm
 from whence.foreign.source import SourceGraph
