@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.attribution.growth import Growth, fit_growth
+from whence.attribution.leave_out import silently
 from whence.attribution.measure import ProfiledRuns
 from whence.attribution.notebook import Render
 from whence.attribution.profile import Profile, Writer, group_key
@@ -135,7 +136,7 @@ def sweep_dimension(
     runs: int = 50,
     warmup: int = 5,
     model: str = "",
-    progress: Progress | None = None,
+    progress: Progress = silently,
     writers: Sequence[Writer] = (),
     render: Render | None = None,
     rates: MachineRates | None = None,
@@ -155,16 +156,14 @@ def sweep_dimension(
         raise InputError(f"{runs} runs after {warmup} to warm up make no sense")
     measuring: list[ProfiledRuns] = []
     for number, size in enumerate(ordered):
-        if progress is not None:
-            progress(f"preparing {dimension}={size}", number, len(ordered))
+        progress(f"preparing {dimension}={size}", number, len(ordered))
         sample = working_inputs(executable, {dimension: size})
         measuring.append(ProfiledRuns(executable, sample))
     for _ in range(warmup):
         for each in measuring:
             each.warm_up()
     for number in range(runs):
-        if progress is not None:
-            progress(f"running {len(ordered)} sizes in turns", number, runs)
+        progress(f"running {len(ordered)} sizes in turns", number, runs)
         # Each size is the first of its round as often as any other.
         at = number % len(measuring)
         for each in (*measuring[at:], *measuring[:at]):

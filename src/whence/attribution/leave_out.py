@@ -16,11 +16,11 @@ from whence.attribution.exchange import Exchange, Offer
 from whence.attribution.preparations import Preparations
 from whence.attribution.rounds import Saving, measure
 from whence.attribution.source_costs import Kinds
-from whence.attribution.split import Savings, inserted_nodes
+from whence.attribution.split import Savings, inserted_nodes, largest_remainder
 from whence.attribution.traffic import made_for_others
 from whence.attribution.variants import (
+    LeftOut,
     Nest,
-    SupernodePart,
     Variant,
     left_outs,
     roles,
@@ -35,7 +35,6 @@ from whence.codegen.emit import emit, pack
 from whence.errors import UnsupportedError, WhenceError
 from whence.graph import Graph
 from whence.kernels.choice import Choices
-from whence.kernels.tile import Tile
 from whence.ops.definition import Value
 from whence.provenance import NO_ORIGIN, Origin
 from whence.runtime.engine import Engine
@@ -70,7 +69,11 @@ class _Trial:
     step: ProgramStep
     nest: Nest
     whole: Variant
-    without: Mapping[int | SupernodePart, Variant]
+    without: Mapping[LeftOut, Variant]
+
+
+def silently(_doing: str, _done: int, _total: int) -> None:
+    """Progress that nobody is told of."""
 
 
 def measure_savings(
@@ -80,7 +83,7 @@ def measure_savings(
     inputs: Sequence[Value],
     step_ns: Sequence[int],
     kinds: Kinds,
-    progress: Progress | None = None,
+    progress: Progress = silently,
 ) -> Measured:
     """`prepared` is the graph of the program with its constants, `step_ns` the time of each step in
     the model, `kinds` what each operator is.
@@ -99,12 +102,15 @@ def measure_savings(
         for step in program.steps
         if step.symbol and step_ns[step.number] * _LEAST_SHARE >= total
     ]
-    planner = _Planner(program, prepared, program.details.tile, cpu.tuned.choices)
-    trials = [trial for step in steps if (trial := planner.trial(step)) is not None]
+    notes: list[str] = []
+    trials = [
+        trial
+        for step in steps
+        if (trial := _trial(program, prepared, step, cpu.tuned.choices, notes)) is not None
+    ]
     folded, inserted = prepared.ledger.folded_origins(), inserted_nodes(prepared.ledger)
-    bench = _Bench(program, cpu, trials, Preparations(program, inserted), progress)
     enough = {step.number: enough_for(step_ns[step.number] / total) for step in steps}
-    found = bench.measure(inputs, enough, progress)
+    found = _measured(program, cpu, trials, inputs, inserted, enough, progress, notes)
     savings, errors, unsure = {}, {}, []
     for trial, saved in zip(trials, found, strict=True):
         if not saved:
@@ -128,7 +134,7 @@ def measure_savings(
         for step in steps
         for note in _shared_nodes(prepared, step, savings.get(step.number), folded, inserted)
     )
-    return Measured(savings, (*planner.notes, *bench.notes, *unsure, *shared), errors)
+    return Measured(savings, (*notes, *unsure, *shared), errors)
 
 
 def enough_for(part: float) -> float:
@@ -155,142 +161,94 @@ def _shared_nodes(
             )
 
 
-class _Planner:
-    """Finds what to compile."""
-
-    def __init__(self, program: Program, prepared: Graph, tile: Tile, choices: Choices) -> None:
-        self._program, self._prepared, self._tile, self._choices = program, prepared, tile, choices
-        self.notes: list[str] = []
-
-    def trial(self, step: ProgramStep) -> _Trial | None:
-        """`None` when there is nothing to leave out."""
-        nest = nest_of(self._program, self._prepared, step)
-        tried = [] if nest is None else list(left_outs(nest))
-        if nest is None or not tried:
-            return None
-        whole = self._variant(step, nest, None)
-        made = {left_out: self._variant(step, nest, left_out) for left_out in tried}
-        without = {left_out: each for left_out, each in made.items() if each is not None}
-        return _Trial(step, nest, whole, without) if whole is not None and without else None
-
-    def _variant(
-        self, step: ProgramStep, nest: Nest, left_out: int | SupernodePart | None
-    ) -> Variant | None:
+def _trial(
+    program: Program, prepared: Graph, step: ProgramStep, choices: Choices, notes: list[str]
+) -> _Trial | None:
+    """What to compile of a kernel; `None` when there is nothing to leave out."""
+    nest = nest_of(program, prepared, step)
+    places = list(left_outs(nest)) if nest is not None else []
+    if nest is None or not places:
+        return None
+    made: dict[LeftOut | None, Variant] = {}
+    for place in (None, *places):
         try:
-            return variant(nest, self._tile, left_out, self._choices)
+            made[place] = variant(nest, program.details.tile, place, choices)
         except WhenceError as error:
-            self.notes.append(_modelled(step, nest, left_out, str(error)))
-            return None
+            notes.append(_modelled(step, nest, place, str(error)))
+    without = {place: made[place] for place in places if place in made}
+    return _Trial(step, nest, made[None], without) if None in made and without else None
 
 
-class _Bench:
-    """The variants of all trials, compiled, and the offers that come of them."""
-
-    def __init__(
-        self,
-        program: Program,
-        engine: CpuBackend,
-        trials: Sequence[_Trial],
-        preparations: Preparations,
-        progress: Progress | None,
-    ) -> None:
-        self._program, self._engine, self._trials = program, engine, trials
-        self.notes: list[str] = []
-        kernels = [
-            each.kernel for trial in trials for each in (trial.whole, *trial.without.values())
-        ]
-        emitted = emit(kernels, [["left out"] for _ in kernels])
-        symbols = iter(emitted.symbols)
-        reasons = iter(emitted.refused.get(number, "") for number in range(len(kernels)))
-        self._known: list[dict[int | SupernodePart, Saving | int]] = []
-        """By trial: what leaving out saves where known unmeasured, else the offer's number."""
-        waiting: list[tuple[_Trial, Variant, str]] = []
-        for trial in trials:
-            whole, _ = next(symbols), next(reasons)
-            known: dict[int | SupernodePart, Saving | int] = {}
-            is_same = _code(whole) == _code(trial.step.symbol)
-            if not is_same:
-                self.notes.append(
-                    _modelled(
-                        trial.step,
-                        trial.nest,
-                        None,
-                        "what would be compiled for it now is not what runs",
-                    )
-                )
-            for place, made in trial.without.items():
-                symbol, reason = next(symbols), next(reasons)
-                if not symbol:
-                    self.notes.append(_modelled(trial.step, trial.nest, place, reason))
-                elif is_same and symbol == whole:
-                    known[place] = _NOTHING
-                elif is_same:
-                    known[place] = len(waiting)
-                    waiting.append((trial, made, symbol))
-            self._known.append(known)
-        wanted = {symbol for _, _, symbol in waiting}
-        units = pack(
-            function
-            for unit in emitted.units
-            for function in unit.functions
-            if function.symbol in wanted
+def _measured(
+    program: Program,
+    engine: CpuBackend,
+    trials: Sequence[_Trial],
+    inputs: Sequence[Value],
+    inserted: Set[int],
+    enough: Mapping[int, float],
+    progress: Progress,
+    notes: list[str],
+) -> list[dict[LeftOut, Saving]]:
+    """By trial: what leaving out saves. The variants of all trials are compiled together."""
+    variants = [each for trial in trials for each in (trial.whole, *trial.without.values())]
+    emitted = emit([each.kernel for each in variants], [["left out"] for _ in variants])
+    symbols = iter(enumerate(emitted.symbols))
+    by_trial: list[dict[LeftOut, Saving | int]] = []
+    """What leaving out saves where known unmeasured, else the place among those that wait."""
+    waiting: list[tuple[_Trial, Variant, str]] = []
+    for trial in trials:
+        _, whole = next(symbols)
+        known: dict[LeftOut, Saving | int] = {}
+        is_same = _code(whole) == _code(trial.step.symbol)
+        if not is_same:
+            why = "what would be compiled for it now is not what runs"
+            notes.append(_modelled(trial.step, trial.nest, None, why))
+        for place, made in trial.without.items():
+            number, symbol = next(symbols)
+            if not symbol:
+                why = emitted.refused.get(number, "")
+                notes.append(_modelled(trial.step, trial.nest, place, why))
+            elif is_same and symbol == whole:
+                known[place] = _NOTHING
+            elif is_same:
+                known[place] = len(waiting)
+                waiting.append((trial, made, symbol))
+        by_trial.append(known)
+    wanted = {symbol for _, _, symbol in waiting}
+    functions = (function for unit in emitted.units for function in unit.functions)
+    units = pack(function for function in functions if function.symbol in wanted)
+    found: list[Saving | None] = []
+    if units:
+        library = Library(
+            engine.toolchain.build_library(
+                units, progress=lambda _, done, total: progress("compiling variants", done, total)
+            )
         )
-        shown = (
-            None
-            if progress is None
-            else lambda _, done, total: progress("compiling variants", done, total)
-        )
-        self._library = (
-            Library(engine.toolchain.build_library(units, progress=shown)) if units else None
-        )
+        preparations = Preparations(program, inserted)
         tried = {trial.step.number for trial, _, _ in waiting}
-        self._offers = [
-            Offer(
-                trial.step.number,
-                symbol,
-                made,
-                trial.whole,
-                preparations.spared(
-                    trial.step, frozenset(trial.whole.inputs) - frozenset(made.inputs), tried
-                ),
-            )
-            for trial, made, symbol in waiting
-        ]
-
-    def measure(
-        self, inputs: Sequence[Value], enough: Mapping[int, float], progress: Progress | None
-    ) -> list[dict[int | SupernodePart, Saving]]:
-        """By trial: what leaving out saves."""
-        found: list[Saving | None] = []
-        if self._library is not None:
-            exchange = Exchange(self._program, self._engine, inputs, self._library, self._offers)
-            shown = (
-                None
-                if progress is None
-                else lambda spent, most: progress(
-                    "leaving out", spent // _TENTH_NS, most // _TENTH_NS
-                )
-            )
-            steps = [offer.step for offer in self._offers]
-            found = measure(
-                exchange,
-                steps,
-                [enough[step] for step in steps],
-                self._engine.runtime.now,
-                progress=shown,
-            )
-        measured = []
-        for trial, known in zip(self._trials, self._known, strict=True):
-            savings = {
-                place: found[each] if isinstance(each, int) else each
-                for place, each in known.items()
-            }
-            if None in savings.values():
-                self.notes.append(_modelled(trial.step, trial.nest, None, "it did not run"))
-            measured.append(
-                {place: saving for place, saving in savings.items() if saving is not None}
-            )
-        return measured
+        offers = []
+        for trial, made, symbol in waiting:
+            unread = frozenset(trial.whole.inputs) - frozenset(made.inputs)
+            spared = preparations.spared(trial.step, unread, tried)
+            offers.append(Offer(trial.step.number, symbol, made, trial.whole, spared))
+        found = measure(
+            Exchange(program, engine, inputs, library, offers),
+            [offer.step for offer in offers],
+            [enough[offer.step] for offer in offers],
+            engine.runtime.now,
+            progress=lambda spent, most: progress(
+                "leaving out", spent // _TENTH_NS, most // _TENTH_NS
+            ),
+        )
+    measured = []
+    for trial, known in zip(trials, by_trial, strict=True):
+        savings = {
+            place: found[each] if isinstance(each, int) else each for place, each in known.items()
+        }
+        if None in savings.values():
+            notes.append(_modelled(trial.step, trial.nest, None, "it did not run"))
+        measured.append({place: saving for place, saving in savings.items() if saving is not None})
+    return measured
 
 
 def _code(symbol: str) -> str:
@@ -298,7 +256,7 @@ def _code(symbol: str) -> str:
     return symbol.rpartition("_")[2]
 
 
-def _modelled(step: ProgramStep, nest: Nest, left_out: int | SupernodePart | None, why: str) -> str:
+def _modelled(step: ProgramStep, nest: Nest, left_out: LeftOut | None, why: str) -> str:
     what = (
         "it"
         if left_out is None
@@ -331,7 +289,7 @@ def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None
 
 
 def _savings(
-    trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping[int | SupernodePart, int]
+    trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping[LeftOut, int]
 ) -> Savings:
     """In millionths of the kernel. `working` are the source operators of the anchor."""
     members = {}
@@ -346,8 +304,6 @@ def _savings(
         if role in saved and own:
             # Where several operators are one activation, each has its part of what leaving all of
             # them out saves.
-            part, more = divmod(max(0, saved[role]), len(own))
-            sources.update(
-                (source, part + (position < more)) for position, source in enumerate(own)
-            )
+            parts = largest_remainder(max(0, saved[role]), [1] * len(own))
+            sources.update(zip(own, parts, strict=True))
     return Savings(_FINE, members, sources)

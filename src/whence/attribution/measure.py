@@ -24,7 +24,7 @@ from whence.attribution.findings.measurement_quality import GUESSED
 from whence.attribution.fixed_work import time_fixed_work
 from whence.attribution.input_buffers import InputBuffers
 from whence.attribution.least_times import agree, are_known
-from whence.attribution.leave_out import measure_savings
+from whence.attribution.leave_out import measure_savings, silently
 from whence.attribution.model_facts import model_facts, version_facts
 from whence.attribution.moment_scatter import moment_scatter
 from whence.attribution.noise import are_quiet, block_lows
@@ -73,7 +73,7 @@ def profile_executable(
     runs: int = 50,
     warmup: int = 5,
     model: str = "",
-    progress: Progress | None = None,
+    progress: Progress = silently,
     writers: Sequence[Writer] = (),
     exact: Prepare | None = None,
     rates: MachineRates | None = None,
@@ -100,7 +100,7 @@ def profile_executable(
     measuring = ProfiledRuns(executable, inputs)
     for number in range(warmup):
         measuring.warm_up()
-        _report(progress, "warming up", number + 1, warmup)
+        progress("warming up", number + 1, warmup)
     for number in range(runs):
         # The order within a pair changes, so that neither kind always runs in the other's wake.
         if number % 2:
@@ -110,7 +110,7 @@ def profile_executable(
             measuring.run()
         if to_compare and measuring.has_workers:
             measuring.run_noting_workers()
-        _report(progress, "running", number + 1, runs)
+        progress("running", number + 1, runs)
     found = measuring.profile(
         model=model,
         progress=progress,
@@ -121,7 +121,7 @@ def profile_executable(
     )
     if not streams:
         return found
-    _report(progress, f"running {streams} at a time", 0, 1)
+    progress(f"running {streams} at a time", 0, 1)
     achieved = measure_throughput(
         executable, measuring.values, streams=streams, batch=batch, runs=runs
     )
@@ -138,20 +138,22 @@ class ProfiledRuns:
     ) -> None:
         graph, engine = executable.graph, executable.engine
         self._executable, self._guessed = executable, ""
+        self.values: Sequence[Value]
+        """The inputs of every run."""
         if inputs is None:
             inputs = working_inputs(executable)
         if isinstance(inputs, SampleInputs):
             self._guessed = inputs.options if inputs.guessed else ""
-            self._values = bind_inputs(graph, inputs.values)
+            self.values = bind_inputs(graph, inputs.values)
         else:
-            self._values = bind_inputs(graph, inputs)
-            executable(*self._values)
-        self._places = InputBuffers(self._values)
+            self.values = bind_inputs(graph, inputs)
+            executable(*self.values)
+        self._places = InputBuffers(self.values)
         # Behind that run, which may bring a program for these sizes alone into use.
-        self._program = executable.program_for(self._values)
+        self._program = executable.program_for(self.values)
         self._shapes = {
             node.name: value.shape
-            for node, value in zip(graph.inputs, self._values, strict=True)
+            for node, value in zip(graph.inputs, self.values, strict=True)
             if isinstance(value, np.ndarray)
         }
         self._plain, self._profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
@@ -163,11 +165,6 @@ class ProfiledRuns:
         self._noting = Stream(engine, StreamFlags.PROFILING)
         assert self._noting.profiler is not None
         self._workers = WorkerRuns(self._noting.profiler, engine.threads)
-
-    @property
-    def values(self) -> Sequence[Value]:
-        """The inputs of every run."""
-        return self._values
 
     @property
     def has_workers(self) -> bool:
@@ -220,7 +217,7 @@ class ProfiledRuns:
         self,
         *,
         model: str = "",
-        progress: Progress | None = None,
+        progress: Progress = silently,
         writers: Sequence[Writer] = (),
         exact: Prepare | None = None,
         rates: MachineRates | None = None,
@@ -235,7 +232,7 @@ class ProfiledRuns:
                 self._program,
                 exact(self._shapes),
                 engine,
-                self._values,
+                self.values,
                 measured.step_ns.tolist(),
                 source_kinds(graph),
                 progress,
@@ -262,7 +259,7 @@ class ProfiledRuns:
         )
 
     def _with_workers(
-        self, measured: Measurement, progress: Progress | None, to_compare: bool
+        self, measured: Measurement, progress: Progress, to_compare: bool
     ) -> Measurement:
         """With what threads noted of when they work."""
         if self.has_workers:
@@ -295,7 +292,7 @@ class ProfiledRuns:
         noted = self._workers.busy_ns(len(measured.step_ns))
         return noted if self.has_workers else np.concatenate([measured.per_run_ns, noted])
 
-    def _note_more(self, measured: Measurement, progress: Progress | None) -> None:
+    def _note_more(self, measured: Measurement, progress: Progress) -> None:
         """Runs in which threads note when they work, until it is known what steps take undisturbed:
         twice as many as the profiled ones at most, and none where those were few. On a busy machine
         they go on for a while in any case, and until the shortest of each step agree, for so long
@@ -313,7 +310,7 @@ class ProfiledRuns:
                     spent >= _LONG_ENOUGH_S and agree(self._worked_ns(measured))
                 ):
                     return
-                _report(progress, "waiting for quiet moments", round(spent), round(_TOO_LONG_S))
+                progress("waiting for quiet moments", round(spent), round(_TOO_LONG_S))
             elif noted - before > most - _ROUND or are_known(self._worked_ns(measured)):
                 return
             self._note_round()
@@ -326,11 +323,6 @@ class ProfiledRuns:
         at_once = min(_ROUND, self._workers.most_at_once)
         for first in range(0, _ROUND, at_once):
             self.run_noting_workers(min(at_once, _ROUND - first))
-
-
-def _report(progress: Progress | None, doing: str, done: int, total: int) -> None:
-    if progress is not None:
-        progress(doing, done, total)
 
 
 class _RunTotals:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from whence.attribution.outcome_text import with_later_kernels
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Event, KernelRow, SourceRow, WorkerEvent
+from whence.attribution.split import largest_remainder
 from whence.errors import InputError
 from whence.graph.outcomes import Coverage
 
@@ -109,7 +110,5 @@ def _runs(parts: Sequence[Sequence[int]], outside_ns: int) -> tuple[int, ...]:
     count = min(len(part) for part in parts)
     if not count:
         return ()
-    share, rest = divmod(outside_ns, count)
-    return tuple(
-        sum(part[run] for part in parts) + share + (1 if run < rest else 0) for run in range(count)
-    )
+    outside = largest_remainder(outside_ns, [1] * count)
+    return tuple(map(sum, zip(outside, *(part[:count] for part in parts), strict=True)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,10 +30,10 @@ from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower_group
 from whence.kernels.tile import Tile
-from whence.ops.definition import Pattern
+from whence.ops.definition import Attrs, Pattern
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
-from whence.types import TensorType
+from whence.types import TensorType, ValueType
 
 
 class SupernodePart(enum.Enum):
@@ -40,6 +41,10 @@ class SupernodePart(enum.Enum):
 
     ACTIVATION = "activation"
     ADDED = "added"
+
+
+LeftOut: TypeAlias = int | SupernodePart
+"""A member of a kernel, or a part of its anchor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def roles(nest: Nest) -> tuple[SupernodePart, ...]:
 def variant(
     nest: Nest,
     tile: Tile,
-    left_out: int | SupernodePart | None = None,
+    left_out: LeftOut | None = None,
     choices: Choices = NO_CHOICES,
 ) -> Variant:
     """The kernel without a member, without a part of its anchor, or whole. Raises
@@ -94,7 +99,7 @@ def variant(
 
 
 class _Builder:
-    def __init__(self, nest: Nest, left_out: int | SupernodePart | None) -> None:
+    def __init__(self, nest: Nest, left_out: LeftOut | None) -> None:
         self._nest, self._left_out = nest, left_out
         self._inside = frozenset(nest.nodes)
         self._made = Graph("variant", Ledger(), Inference())
@@ -119,9 +124,7 @@ class _Builder:
         if not ends:
             raise UnsupportedError("nothing is left of the kernel")
         for number, end in enumerate(ends):
-            self._made.append(
-                Node(self._made.new_id(), "Output", (end,), (), name=f"output{number}")
-            )
+            self._add("Output", (end,), name=f"output{number}")
         self._original.update(ends)
         entry = self._entry(operators, next(iter(ends)).node)
         kernel = lower_group(
@@ -182,9 +185,7 @@ class _Builder:
         if self._left_out is SupernodePart.ACTIVATION and node.id == self._nest.anchor:
             attrs = {key: value for key, value in attrs.items() if not key.startswith("activation")}
         inputs = tuple(None if ref is None else self._operand(ref) for ref in self._operands(node))
-        copy = self._made.append(
-            Node(self._made.new_id(), node.op, inputs, node.outputs, attrs, name=node.name)
-        )
+        copy = self._add(node.op, inputs, node.outputs, attrs, name=node.name)
         self._placed.update(
             (node.ref(index), copy.ref(index)) for index in range(len(node.outputs))
         )
@@ -196,35 +197,34 @@ class _Builder:
         if instead == ref or graph.type_of(instead) == kind:
             return found
         assert isinstance(kind, TensorType)
-        shape = self._made.append(
-            Node(
-                self._made.new_id(),
-                "Const",
-                (),
-                (TensorType.of(_shape_of(kind)),),
-                name="shape",
-                value=_shape_of(kind),
-            )
-        )
-        return self._made.append(
-            Node(self._made.new_id(), "Reshape", (found, shape.ref()), (kind,), name="stand_in")
-        ).ref()
+        sizes = np.array(kind.static_shape, np.int64)
+        shape = self._add("Const", (), (TensorType.of(sizes),), name="shape", value=sizes)
+        return self._add("Reshape", (found, shape.ref()), (kind,), name="stand_in").ref()
 
     def _value(self, ref: Ref) -> Ref:
         if ref not in self._placed:
             graph = self._nest.graph
             node, number = graph[ref.node], len(self._placed)
             if node.is_const:
-                copy = Node(
-                    self._made.new_id(), "Const", (), node.outputs, name=node.name, value=node.value
-                )
+                copy = self._add("Const", (), node.outputs, name=node.name, value=node.value)
             else:
-                copy = Node(
-                    self._made.new_id(), "Input", (), (graph.type_of(ref),), name=f"input{number}"
-                )
-            self._placed[ref] = self._made.append(copy).ref()
+                copy = self._add("Input", (), (graph.type_of(ref),), name=f"input{number}")
+            self._placed[ref] = copy.ref()
             self._original[self._placed[ref]] = ref
         return self._placed[ref]
+
+    def _add(
+        self,
+        op: str,
+        inputs: Sequence[Ref | None],
+        outputs: Sequence[ValueType] = (),
+        attrs: Attrs | None = None,
+        *,
+        name: str,
+        value: np.ndarray | None = None,
+    ) -> Node:
+        number = self._made.new_id()
+        return self._made.append(Node(number, op, inputs, outputs, attrs, name=name, value=value))
 
     def _entry(self, operators: set[int], root: int) -> FuseEntry:
         (anchor,) = (
@@ -246,11 +246,7 @@ def _fits(graph: Graph, main: Ref, ref: Ref) -> bool:
     return one.dtype is other.dtype and one.elements == other.elements
 
 
-def _shape_of(kind: TensorType) -> np.ndarray:
-    return np.array(kind.static_shape, np.int64)
-
-
-def left_outs(nest: Nest) -> Iterator[int | SupernodePart]:
+def left_outs(nest: Nest) -> Iterator[LeftOut]:
     """Everything that can be tried. A view saves nothing: that needs no measurement."""
     yield from (
         number
