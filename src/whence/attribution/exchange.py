@@ -116,39 +116,28 @@ class Exchange:
         """Run once, with these variants in place of their steps. Nanoseconds of each step, or of
         its variant; 0 if it did not run.
         """
+        replaced: list[int] = []
         for number in variants:
-            self._put(number)
+            offer = self._offers[number]
+            later = [offer.step] if offer.spared is None else [offer.spared, offer.step]
+            for step in later:
+                self._set(step)
+            self._set(
+                offer.step, self._variants[number], *(self._originals[step] for step in later)
+            )
+            replaced += later
         try:
             return self._timed()
         finally:
-            for number in variants:
-                self._take_back(number)
-
-    def _put(self, number: int) -> None:
-        offer = self._offers[number]
-        self._set(offer.step, self._variants[number], self._originals[offer.step], offer.spared)
-        if offer.spared is not None:
-            self._set(offer.spared)
-
-    def _take_back(self, number: int) -> None:
-        offer = self._offers[number]
-        for step in (offer.step, offer.spared):
-            if step is not None:
+            for step in replaced:
                 self._set(step, self._originals[step])
 
-    def _set(
-        self,
-        step: int,
-        timed: NativeStep | None = None,
-        after: NativeStep | None = None,
-        before_that: int | None = None,
-    ) -> None:
+    def _set(self, step: int, *running: NativeStep) -> None:
         """What runs in the places of a step; nothing where nothing is given."""
-        plan, idle = self._homes[step], NativeStep()
-        place = _PLACES * step - int(plan.first_step)
-        plan.steps[place] = timed or idle
-        plan.steps[place + 1] = idle if before_that is None else self._originals[before_that]
-        plan.steps[place + 2] = after or idle
+        plan, idle = self._homes[step], [NativeStep()] * (_PLACES - len(running))
+        first = _PLACES * step - int(plan.first_step)
+        for place, each in enumerate((*running, *idle), first):
+            plan.steps[place] = each
 
     def _timed(self) -> np.ndarray:
         profiler = self._profiler
