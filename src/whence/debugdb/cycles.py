@@ -35,10 +35,6 @@ class Cycles:
     """Where they come from, for people to read."""
     notes: tuple[str, ...] = ()
 
-    @property
-    def total(self) -> int:
-        return sum(self.per_command)
-
 
 def no_cycles(join: Join) -> Cycles:
     note = (

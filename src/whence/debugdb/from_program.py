@@ -140,10 +140,7 @@ def from_program(
             )
             for source in origin
         )
-    db.ending.extend(
-        EndingRow(end.source_id, end.reason, end.pass_name, end.rule, end.into)
-        for end in eliminated(graph)
-    )
+    db.ending.extend(EndingRow(*end) for end in eliminated(graph))
     for number, report in enumerate(ledger.passes or _remembered(ledger), 1):
         db.passes.append(
             PassRow(

@@ -71,7 +71,7 @@ def write_duckdb(db: DebugDatabase, path: Path) -> None:
     with _explained(f"'{path}' cannot be written"):
         unfinished.unlink(missing_ok=True)
         try:
-            with _connected(str(unfinished)) as connection:
+            with _connect(str(unfinished)) as connection:
                 _fill(connection, db)
             unfinished.replace(path)
         finally:
@@ -82,7 +82,7 @@ def write_parquet(db: DebugDatabase, folder: Path) -> None:
     """Write a Parquet file for each table into the folder. Files of tables that an earlier database
     left there are removed.
     """
-    with _explained(f"'{folder}' cannot be written"), _connected(":memory:") as connection:
+    with _explained(f"'{folder}' cannot be written"), _connect(":memory:") as connection:
         folder.mkdir(parents=True, exist_ok=True)
         earlier = (
             _extra_names(connection, folder) if (folder / f"{_EXTRA}.parquet").is_file() else set()
@@ -96,27 +96,17 @@ def write_parquet(db: DebugDatabase, folder: Path) -> None:
             )
 
 
-def open_for_sql(db: DebugDatabase) -> duckdb.DuckDBPyConnection:
-    """An in-memory copy with all tables and views, which can reach neither files nor the network
-    nor this process. The caller closes it.
-    """
-    connection = duckdb.connect(":memory:", config={**CONFINED, "threads": 2, "temp_directory": ""})
-    _fill(connection, db)
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
-
-
 def ask(db: DebugDatabase, sql: str, *, most: int = 1000) -> QueryResult:
-    """Answer a query on a copy of the database: whatever it does, the database stays as it is."""
-    with _explained("the query failed"):
-        connection = open_for_sql(db)
-        try:
-            connection.execute(sql)
-            columns = tuple(str(column[0]) for column in connection.description or ())
-            rows = connection.fetchmany(most + 1) if columns else []
-        finally:
-            connection.close()
+    """Answer a query on a copy of the database in memory: whatever it does, the database stays as
+    it is. It can reach neither files nor the network nor this process.
+    """
+    with _explained("the query failed"), _connect(":memory:") as connection:
+        _fill(connection, db)
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        connection.execute(sql)
+        columns = tuple(str(column[0]) for column in connection.description or ())
+        rows = connection.fetchmany(most + 1) if columns else []
     return QueryResult(columns, rows[:most], len(rows) > most)
 
 
@@ -154,15 +144,11 @@ def _all_tables(db: DebugDatabase) -> Iterator[_Stored]:
             numbers = any(cells) and all(is_integer(cell) for cell in cells if cell)
             columns.append(Column(_plain(title, used), Kind.INT if numbers else Kind.TEXT))
             directory.append((len(directory), name, columns[-1].name, extra.name, title))
-        kinds = [column.kind for column in columns]
-        yield _Stored(
-            name,
-            columns,
-            [
-                [_typed(kind, cell) for kind, cell in zip(kinds, row, strict=True)]
-                for row in extra.rows
-            ],
-        )
+        rows = [
+            [_typed(column.kind, cell) for column, cell in zip(columns, row, strict=True)]
+            for row in extra.rows
+        ]
+        yield _Stored(name, columns, rows)
     yield _Stored(_EXTRA, _EXTRA_COLUMNS, directory)
     yield _Stored(
         _FORMAT,
@@ -202,7 +188,7 @@ def read_duckdb(path: Path) -> DebugDatabase:
         raise ModelError(f"'{path}': no such file")
     with (
         _explained(f"'{path}' is not a debug database"),
-        _connected(str(path), read_only=True) as connection,
+        _connect(str(path), read_only=True) as connection,
     ):
         known = {
             str(row[0])
@@ -223,7 +209,7 @@ def read_duckdb(path: Path) -> DebugDatabase:
 
 def read_parquet(folder: Path) -> DebugDatabase:
     """Read the Parquet files that `write_parquet` wrote."""
-    with _explained(f"'{folder}' is not a debug database"), _connected(":memory:") as connection:
+    with _explained(f"'{folder}' is not a debug database"), _connect(":memory:") as connection:
 
         def select(name: str, columns: str) -> list[tuple[object, ...]] | None:
             file = folder / f"{name}.parquet"
@@ -317,17 +303,13 @@ def _extra_names(connection: duckdb.DuckDBPyConnection, folder: Path) -> set[str
 # ---- connections ----
 
 
-@contextmanager
-def _connected(path: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(
-        path, read_only=read_only, config={**CONFINED, "threads": 2, "temp_directory": ""}
-    )
-    try:
-        if read_only:
-            connection.execute("SET enable_external_access = false")
-        yield connection
-    finally:
-        connection.close()
+def _connect(path: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """It is closed at the end of a `with`."""
+    config = {**CONFINED, "threads": 2, "temp_directory": ""}
+    connection = duckdb.connect(path, read_only=read_only, config=config)
+    if read_only:
+        connection.execute("SET enable_external_access = false")
+    return connection
 
 
 @contextmanager

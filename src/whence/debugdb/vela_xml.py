@@ -22,7 +22,6 @@ from xml.sax.saxutils import quoteattr
 from whence.debugdb.csv_text import is_integer, read_csv, write_csv
 from whence.debugdb.escaping import escape, unescape
 from whence.debugdb.lenient import TableReader
-from whence.debugdb.rows import Cell
 from whence.debugdb.tables import OWN_TABLES, VELA_TABLES, DebugDatabase
 from whence.errors import ModelError
 
@@ -74,7 +73,7 @@ class _Writer:
         assert isinstance(rows, list)
         body = write_csv(
             [self.text(column) for column in header],
-            ([self._cell(cell) for cell in row] for row in rows),
+            ([self.text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows),
         )
         self.parts.append(
             "  <table"
@@ -90,9 +89,6 @@ class _Writer:
         escaped = escape(value)
         self.own |= escaped != value
         return escaped
-
-    def _cell(self, value: Cell) -> Cell:
-        return self.text(value) if isinstance(value, str) else value
 
 
 def read_xml(path: Path) -> DebugDatabase:
