@@ -24,7 +24,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from whence.errors import WhenceError
-from whence.graph import Graph, Node
+from whence.graph import Graph
+from whence.ops.attributes import get_int
 from whence.ops.named_dimensions import OpenSize, names_in, open_sizes
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.passes.shapes.working_sizes import independent, input_ports, input_shapes, repaired
@@ -220,15 +221,10 @@ class _Place:
             if not shape or weights is None or not self.graph[weights.node].is_const:
                 continue
             if user.is_a("Conv") and self.axis == 1:
-                return shape[1] * _group(user)
+                return shape[1] * get_int(user.attrs, "group", 1)
             if user.is_a("MatMul", "Gemm") and self.axis == len(self.dims) - 1 and len(shape) > 1:
                 return shape[-1] if user.attrs.get("transB") else shape[-2]
         return None
-
-
-def _group(node: Node) -> int:
-    group = node.attrs.get("group", 1)
-    return group if isinstance(group, int) else 1
 
 
 def names_past(graph: Graph) -> list[str]:

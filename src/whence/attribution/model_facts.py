@@ -11,7 +11,6 @@ from whence.attribution.sample_inputs import declared_shapes
 from whence.building.program import Program
 from whence.graph import Graph
 from whence.ops.named_dimensions import named_sizes
-from whence.types import TensorType
 
 
 def model_facts(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) -> dict[str, str]:
@@ -33,7 +32,6 @@ def model_facts(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str)
 
 def version_facts(graph: Graph, program: Program) -> dict[str, str]:
     """Which program of a model with open sizes ran."""
-    shapes = [kind.shape for node in graph.inputs if isinstance(kind := node.type, TensorType)]
-    if all(isinstance(dim, int) for shape in shapes if shape is not None for dim in shape):
+    if all(isinstance(dim, int) for shape in declared_shapes(graph).values() for dim in shape):
         return {}
     return {COMPILED_FOR: "these sizes alone" if program.template is None else "open sizes"}

@@ -14,7 +14,6 @@ import numpy as np
 from whence.attribution.guess_sizes import guesses, likely_shapes
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
-from whence.ops.binding import Port
 from whence.ops.definition import Value
 from whence.ops.named_dimensions import (
     dimension_name,
@@ -26,6 +25,7 @@ from whence.ops.named_dimensions import (
 )
 from whence.passes.equivalence import as_indices, random_inputs
 from whence.passes.shapes.index_limits import index_limits
+from whence.passes.shapes.working_sizes import input_ports
 from whence.runtime.executable import Executable
 from whence.types import Dim, DType, TensorType
 
@@ -101,7 +101,7 @@ def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None
     """
     graph = executable.graph
     # Says so where a name or a size is wrong.
-    sized_inputs([Port(node.name, node.type) for node in graph.inputs], dims or {})
+    sized_inputs(input_ports(graph), dims or {})
     failure: tuple[SampleInputs, WhenceError] | None = None
     for shapes in guesses(graph, dims):
         sample = _random_samples(graph, shapes, dims)
@@ -179,8 +179,7 @@ def batch_shapes(graph: Graph, batch: int) -> dict[str, tuple[int, ...]]:
     """
     first = next(iter(declared_shapes(graph).values()), ())
     has_batch = first[:1] == (batch,) or any(
-        place.axis == 0 or "batch" in place.name.lower()
-        for place in open_sizes([Port(node.name, node.type) for node in graph.inputs])
+        place.axis == 0 or "batch" in place.name.lower() for place in open_sizes(input_ports(graph))
     )
     if not has_batch:
         shapes = ", ".join(f"{node.name} {node.type}" for node in graph.inputs[:4])

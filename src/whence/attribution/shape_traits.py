@@ -8,6 +8,7 @@ from typing import NamedTuple
 from whence.attribution.cost_model import is_contraction
 from whence.building.program import ProgramStep
 from whence.graph import Graph, Node, Ref
+from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of, one_of, operators
 from whence.ops.traits import Trait
@@ -55,8 +56,7 @@ def trait_of(graph: Graph, step: ProgramStep, executed: float = 1.0) -> ShapeTra
     sizes = [_shape(graph, ref) for ref in node.inputs]
     x, weights = [*sizes, None, None][:2]
     if classes_of(node.op) & OpClass.CONV and weights is not None and len(weights) >= 3:
-        group = node.attrs.get("group", 1)
-        groups = group if isinstance(group, int) else 1
+        groups = get_int(node.attrs, "group", 1)
         weights = _channels_first(node, weights, groups)
         channels = weights[1]
         if groups > 1 and channels == 1:
@@ -98,13 +98,7 @@ def _folded_reach(node: Node, weights: tuple[int, ...]) -> float:
     """What is left of the peak rate if space is folded into depth until there are enough channels:
     of n × n pixels together, a filter has n² times the channels, and most of its weights are zero.
     """
-    strides = node.attrs.get("strides", ())
-    steps = (
-        tuple(each for each in strides if isinstance(each, int))
-        if isinstance(strides, tuple | list)
-        else ()
-    )
-    steps = steps if len(steps) == len(weights) - 2 else (1,) * (len(weights) - 2)
+    steps = get_ints(node.attrs, "strides", (1,) * (len(weights) - 2))
     found = []
     for side in _FOLDS:
         made, read = (count * side ** len(steps) for count in weights[:2])
