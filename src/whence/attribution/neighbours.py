@@ -34,17 +34,11 @@ def links_of(graph: Graph) -> dict[int, Links]:
     for nested in graph.nested():
         for node in nested:
             makers = [nested[ref.node] for ref in node.inputs if ref is not None]
-            for source in node.origin:
-                found[source].feeders.update(
-                    dict.fromkeys(
-                        each for maker in makers for each in _ends(maker) if each != source
-                    )
-                )
             for maker in makers:
+                for source in node.origin:
+                    found[source].feeders.update(dict.fromkeys(_ends(maker)))
                 for source in maker.origin:
-                    found[source].readers.update(
-                        dict.fromkeys(each for each in _ends(node) if each != source)
-                    )
+                    found[source].readers.update(dict.fromkeys(_ends(node)))
     return found
 
 
