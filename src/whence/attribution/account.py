@@ -66,11 +66,7 @@ def account(
     starts = np.maximum(starts, before[:-1])
     gaps = starts - before[:-1]
     lengths = ends - starts
-    paid = (
-        np.where(native[steps], np.minimum(lengths, clock_ns), 0)
-        if len(steps)
-        else np.zeros(0, np.int64)
-    )
+    paid = np.where(native[steps], np.minimum(lengths, clock_ns), 0)
     waited = np.minimum(samples["waited"][order].astype(np.int64), lengths - paid)
     # Before the first sample, and after the last.
     lead, tail = (int(gaps[0]), wall - int(before[-1])) if len(gaps) else (wall, 0)

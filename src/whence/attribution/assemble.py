@@ -137,6 +137,7 @@ def assemble(
     """
     graph = program.graph
     parts = parts or (ProgramPart(0, program),)
+    tried = left_out or Measured({}, ())
     costs = CostModel(rates, sum(footprint(each.program) for each in parts))
     as_run = sized(source_graph, shapes)
     own_costs, kinds = source_costs(as_run, costs), source_kinds(source_graph)
@@ -145,9 +146,7 @@ def assemble(
     kernels: list[KernelRow] = []
     split: dict[int, Sequence[Share]] = {}
     for first, part in parts:
-        splitter = Splitter(
-            part, own_costs, kinds, costs, left_out.savings if left_out is not None else None
-        )
+        splitter = Splitter(part, own_costs, kinds, costs, tried.savings)
         divided = work_items(part)
         executed = executed_work(part) if engine == "cpu" else {}
         steps = [
@@ -173,7 +172,7 @@ def assemble(
             times = largest_remainder(time, [share.weight for share in shares]) if shares else []
             for share, each in zip(shares, times, strict=True):
                 passes[made_by.get(share.node, AS_READ)] += each
-            error = 0.0 if left_out is None else left_out.errors.get(step.number, 0.0)
+            error = tried.errors.get(step.number, 0.0)
             calls = int(measured.step_calls[step.number]) or 1
             waited = measured.step_waited_ns[step.number] / calls
             known = (
@@ -226,7 +225,7 @@ def assemble(
                 if any(each.program.details.reduced_precision for each in parts)
                 else ()
             ),
-            *(() if left_out is None else left_out.notes),
+            *tried.notes,
         ),
         environment=dict(environment or {}),
         rates=rates if engine == "cpu" else None,

@@ -4,6 +4,7 @@ peak.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -70,7 +71,7 @@ def memory_use(parts: Sequence[ProgramPart], kernels: Sequence[int]) -> MemoryUs
     shown = {step: alive[step] for step in kernels if step in alive}
     peak = max(shown, key=lambda step: shown[step], default=0)
     there = [held for inside in tensors for held in inside if held.first <= peak <= held.last]
-    if parts[0].program is not _part_of(parts, peak):
+    if any(first <= peak for first, _ in parts[1:]):
         there += outside
     programs = [each.program for each in parts]
     return MemoryUse(
@@ -80,10 +81,6 @@ def memory_use(parts: Sequence[ProgramPart], kernels: Sequence[int]) -> MemoryUs
         tuple(shown.values()),
         tuple(sorted(there, key=lambda held: -held.bytes)[:_MOST_HELD]),
     )
-
-
-def _part_of(parts: Sequence[ProgramPart], step: int) -> Program:
-    return next(each.program for each in reversed(parts) if each.first_step <= step)
 
 
 def _held_for_parts(program: Program, tensors: Sequence[Held]) -> list[Held]:
@@ -98,14 +95,11 @@ def is_continued(step: ProgramStep) -> bool:
 
 
 def _alive(first: int, count: int, tensors: Sequence[Held], base: int) -> Iterator[tuple[int, int]]:
-    change = [0] * (count + 1)
+    change = [base] + [0] * count
     for held in tensors:
         change[held.first - first] += held.bytes
         change[held.last + 1 - first] -= held.bytes
-    now = base
-    for step, each in enumerate(change[:-1], first):
-        now += each
-        yield step, now
+    return enumerate(itertools.accumulate(change[:-1]), first)
 
 
 def _tensors(program: Program) -> Iterator[Held]:
