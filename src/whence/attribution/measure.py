@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -64,6 +65,9 @@ _SHORT_RUN_NS = 20_000_000
 # that were idle; and it happens once in a run, however many threads there are.
 _SHORTEST_RUN_NS = 2_000_000
 _NEVER = np.iinfo(np.int64).max
+# Of a step, over the profiled runs.
+_SUMS = np.dtype([(name, np.int64) for name in ("time", "calls", "waited", "least")])
+_NO_RUN = np.array((0, 0, 0, _NEVER), _SUMS)
 
 
 def profile_executable(
@@ -336,8 +340,8 @@ class _RunTotals:
         self._clock_ns = clock_ns
         self._gap = gap
         self._walls: list[int] = []
-        self._residual: dict[str, int] = {}
-        self._total = self._calls = self._waited = self._least = np.zeros(0, np.int64)
+        self._residual: Counter[str] = Counter()
+        self._steps = np.zeros(0, _SUMS)
         self._per_run: list[np.ndarray] = []
         self._samples: list[tuple[int, np.ndarray]] = []
 
@@ -348,14 +352,13 @@ class _RunTotals:
         self._grow(profiler.parts(self._program))
         found = account(samples, span, self._native, self._clock_ns, profiler.dropped, self._gap)
         self._walls.append(found.wall_ns)
-        for name, spent in found.residual_ns.items():
-            self._residual[name] = self._residual.get(name, 0) + spent
-        mine = np.zeros_like(self._total)
+        self._residual.update(found.residual_ns)
+        mine = np.zeros(len(self._steps), np.int64)
         np.add.at(mine, found.steps, found.kernel_ns)
-        np.add.at(self._calls, found.steps, 1)
-        np.add.at(self._waited, found.steps, found.waited_ns)
-        np.minimum.at(self._least, found.steps, found.kernel_ns)
-        self._total += mine
+        np.add.at(self._steps["calls"], found.steps, 1)
+        np.add.at(self._steps["waited"], found.steps, found.waited_ns)
+        np.minimum.at(self._steps["least"], found.steps, found.kernel_ns)
+        self._steps["time"] += mine
         if len(self._per_run) < _STORED_RUNS:
             self._per_run.append(mine)
             self._samples.append((span.begin, samples))
@@ -366,15 +369,7 @@ class _RunTotals:
         self.parts = parts
         if more:
             self._native = np.array([bool(s.symbol) for p in parts for s in p.program.steps], bool)
-            self._total, self._calls, self._waited, self._least = (
-                np.append(each, np.full(more, start, np.int64))
-                for each, start in (
-                    (self._total, 0),
-                    (self._calls, 0),
-                    (self._waited, 0),
-                    (self._least, _NEVER),
-                )
-            )
+            self._steps = np.append(self._steps, np.full(more, _NO_RUN))
 
     def close(self, unprofiled: Sequence[int]) -> Measurement:
         stored = range(len(self._samples))
@@ -383,12 +378,12 @@ class _RunTotals:
         return Measurement(
             runs_ns=tuple(self._walls),
             residual_ns=self._residual,
-            step_ns=self._total,
-            step_calls=self._calls,
-            step_waited_ns=self._waited,
-            step_min_ns=np.where(self._calls > 0, self._least, 0),
+            step_ns=self._steps["time"],
+            step_calls=self._steps["calls"],
+            step_waited_ns=self._steps["waited"],
+            step_min_ns=np.where(self._steps["calls"] > 0, self._steps["least"], 0),
             per_run_ns=np.array(
-                [np.pad(each, (0, len(self._total) - len(each))) for each in self._per_run]
+                [np.pad(each, (0, len(self._steps) - len(each))) for each in self._per_run]
             ),
             timeline=events_of(samples, begin),
             timeline_ns=self._walls[middle],
