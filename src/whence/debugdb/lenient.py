@@ -61,14 +61,12 @@ class TableReader:
             header = self._tables[name].header
         repeated = name in self._seen
         self._seen.add(name)
-        columns = self._distinct(name, header)
-        width = max(len(columns), max(map(len, rows), default=0))
-        self._note_ragged_rows(name, len(columns), rows)
-        columns = self._distinct(
-            name,
-            [*columns, *(f"column_{number}" for number in range(len(columns) + 1, width + 1))],
-            quiet=True,
-        )
+        if len(set(header)) < len(header):
+            self._note(f"table {name!r} has columns of the same name; they are numbered")
+        width = max(len(header), max(map(len, rows), default=0))
+        self._note_ragged_rows(name, len(header), rows)
+        beyond = (f"column_{number}" for number in range(len(header) + 1, width + 1))
+        columns = _distinct([*header, *beyond])
         table = self._tables.get(name)
         if table is not None:
             if repeated:
@@ -184,19 +182,6 @@ class TableReader:
                 f" {ragged[0]}, with {cells}"
             )
 
-    def _distinct(self, name: str, header: Sequence[str], *, quiet: bool = False) -> list[str]:
-        if len(set(header)) == len(header):
-            return list(header)
-        found: list[str] = []
-        taken = set(header)
-        for column in header:
-            fresh = column if column not in found else _unused(column, taken)
-            taken.add(fresh)
-            found.append(fresh)
-        if not quiet:
-            self._note(f"table {name!r} has columns of the same name; they are numbered")
-        return found
-
     def _note(self, text: str) -> None:
         self._db.notes.append(text)
 
@@ -220,6 +205,13 @@ def _real(cell: str) -> object:
     except ValueError:
         return _BAD
     return number if math.isfinite(number) else _BAD
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for name in names:
+        found[_unused(name, {*names, *found}) if name in found else name] = None
+    return list(found)
 
 
 def _filled(row: Sequence[str], width: int) -> tuple[str, ...]:
