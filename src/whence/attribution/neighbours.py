@@ -4,11 +4,11 @@ the same kernel, and if not, why not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from whence.attribution.outcome_text import without_kernel
+from whence.attribution.outcome_text import kernels_text, without_kernel
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Node
 from whence.graph.outcomes import outcomes
@@ -131,9 +131,11 @@ class Neighbourhood:
         if fate is not Outcome.LIVE:
             return neighbour(f"which does not run: {fate.value}")
         own, theirs = self.kernels(source), self.kernels(them)
-        if shared := [step for step in theirs if step in own]:
-            return neighbour(f"in the same kernel, {_numbers(shared)}")
-        where = f"in {_numbers(theirs)}" if theirs else self.without_kernel(them)
+        if shared := [step.number for step in theirs if step in own]:
+            return neighbour(f"in the same kernel, {kernels_text(shared)}")
+        where = self.without_kernel(them)
+        if theirs:
+            where = f"in {kernels_text([step.number for step in theirs])}"
         if not own or not theirs:
             return neighbour(where)
         first, second = (them, source) if feeds else (source, them)
@@ -172,8 +174,3 @@ class Neighbourhood:
         return {
             entry.id for node in nodes if (entry := self._program.fused.entry_of(node)) is not None
         }
-
-
-def _numbers(steps: Sequence[ProgramStep]) -> str:
-    listed = ", ".join(str(step.number) for step in steps[:4]) + (", ..." if len(steps) > 4 else "")
-    return f"kernel{'s' if len(steps) > 1 else ''} {listed}"

@@ -59,8 +59,7 @@ def describe(
         if holder is not None:
             return f"runs inside {ledger.source(holder).name}"
         return without_kernel(stands_as)
-    listed = ", ".join(str(kernel.id) for kernel, _ in own[:4]) + (", ..." if len(own) > 4 else "")
-    where = f"→ kernel{'s' if len(own) > 1 else ''} {listed}"
+    where = f"→ {kernels_text([kernel.id for kernel, _ in own])}"
     if not all(kernel.native for kernel, _ in own):
         where += " (reference)"
     inside = dict.fromkeys(part.id for kernel, _ in own for part in kernel.origin)
@@ -83,9 +82,18 @@ def with_later_kernels(text: str, by: int) -> str:
 
 def company_text(names: Sequence[str], beside: str) -> str:
     """The first few names, as far as they differ from that of an operator beside them."""
-    shown = [tail(name, beside) for name in names[:_MOST_NAMED]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return first_few([tail(name, beside) for name in names])
+
+
+def first_few(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def kernels_text(numbers: Sequence[int]) -> str:
+    """`kernels 3, 4`, the first few of them."""
+    listed = ", ".join(map(str, numbers[:4])) + (", ..." if len(numbers) > 4 else "")
+    return f"kernel{'s' if len(numbers) > 1 else ''} {listed}"
 
 
 def tail(name: str, beside: str) -> str:

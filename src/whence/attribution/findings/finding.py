@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from whence.attribution.outcome_text import first_few
 from whence.graph.escaping import shorten
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ Rule = Callable[["Profile"], Iterable[Finding]]
 
 LEAST_PART = 0.01
 """What would save less than this part of a run is not worth a finding."""
-_MOST_NAMED = 3
 # What is joined of the names of operators before it, as TFLite's converter does, fills lines.
 _LONGEST_NAME = 48
 
@@ -82,9 +82,7 @@ def sources_of(kernels: Sequence[KernelRow]) -> tuple[int, ...]:
 def names(profile: Profile, sources: Sequence[int]) -> str:
     """Operators by name, the first few of them."""
     known = {row.id: row.name for row in profile.sources}
-    shown = [shorten(known[each], _LONGEST_NAME) for each in sources if each in known]
-    rest = len(shown) - _MOST_NAMED
-    return ", ".join(shown[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return first_few([shorten(known[each], _LONGEST_NAME) for each in sources if each in known])
 
 
 def named(profile: Profile, kernel: KernelRow) -> str:
