@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from whence.attribution.connected_components import connected_components
 from whence.attribution.efficiency import Bound
-from whence.attribution.findings.finding import (
-    Finding,
-    is_worth,
-    names,
-    of_kernels,
-    per_run,
-    percent,
-    sources_of,
-)
+from whence.attribution.findings.finding import Finding, Kernels
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -33,17 +25,16 @@ def elementwise_chains(profile: Profile) -> Iterator[Finding]:
             continue
         inside = {number: light[number] for number in chain}
         kernels = list(inside.values())
-        spent = per_run(profile, *kernels)
+        them = Kernels(profile, kernels)
         between = sum(_between(profile, kernel, inside) for kernel in kernels)
         moved = sum(kernel.bytes * kernel.calls for kernel in kernels)
-        prize = spent * min(1.0, between / moved) if moved else 0.0
-        if not is_worth(profile, prize):
+        prize = them.ns * min(1.0, between / moved) if moved else 0.0
+        if not them.are_worth(prize):
             continue
-        yield of_kernels(
+        yield them.finding(
             "elementwise_chains",
-            kernels,
             f"{len(kernels)} elementwise kernels in a row are bound by {kernels[-1].bound}:"
-            f" {percent(profile, spent)} of the time, {names(profile, sources_of(kernels))}",
+            f" {them.share} of the time, {them.names}",
             "One kernel would keep what is between them in registers; `whence why` of an operator says"
             " why they were not fused.",
             prize,

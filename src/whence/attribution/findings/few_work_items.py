@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whence.attribution.findings.finding import (
-    Finding,
-    is_worth,
-    named,
-    of_kernels,
-    per_run,
-    percent,
-)
+from whence.attribution.findings.finding import Finding, Kernels, named, per_run, percent
 from whence.attribution.findings.thread_costs import barrier_ns, wake_up_ns
 from whence.plural import counted
 
@@ -32,17 +25,17 @@ def few_work_items(profile: Profile) -> Iterator[Finding]:
         return
     threads = profile.threads
     for kernel in profile.kernels:
-        if threads < 2 or not kernel.native or kernel.items >= _ENOUGH * threads:
+        has_enough = threads < 2 or kernel.items >= _ENOUGH * threads
+        if has_enough or not kernel.native or kernel.bound == "dispatch":
             continue
         prize = _idle(profile, kernel) if kernel.items < threads else _uneven(profile, kernel)
-        if kernel.bound == "dispatch" or not is_worth(profile, prize):
+        it = Kernels(profile, [kernel])
+        if not it.are_worth(prize):
             continue
-        spent = per_run(profile, kernel)
         items = counted(kernel.items, "work item")
-        yield of_kernels(
+        yield it.finding(
             "few_work_items",
-            [kernel],
-            f"{percent(profile, spent)} of the time in {named(profile, kernel)}, which has {items}"
+            f"{it.share} of the time in {named(profile, kernel)}, which has {items}"
             f" for {threads} threads",
             "Larger batches, or more rows or channels, give it more; `--threads"
             f" {max(1, kernel.workers)}` leaves the other cores to somebody else.",

@@ -34,19 +34,6 @@ class Finding:
     """and the operators of the file."""
 
 
-def of_kernels(
-    rule: str,
-    kernels: Sequence[KernelRow],
-    title: str,
-    advice: str,
-    prize_ns: float,
-    evidence: Sequence[str],
-) -> Finding:
-    """About kernels, and the operators in them."""
-    numbers = tuple(kernel.id for kernel in kernels)
-    return Finding(rule, title, advice, prize_ns, tuple(evidence), numbers, sources_of(kernels))
-
-
 Rule = Callable[["Profile"], Iterable[Finding]]
 """Looks at a profile, and says what it finds."""
 
@@ -59,10 +46,6 @@ _LONGEST_NAME = 48
 def per_run(profile: Profile, *kernels: KernelRow) -> float:
     """Nanoseconds of kernels in a run."""
     return sum(kernel.time_ns for kernel in kernels) / profile.runs if profile.runs else 0.0
-
-
-def is_worth(profile: Profile, prize_ns: float) -> bool:
-    return prize_ns >= LEAST_PART * profile.run_ns > 0
 
 
 def percent(profile: Profile, ns: float) -> str:
@@ -89,3 +72,36 @@ def named(profile: Profile, kernel: KernelRow) -> str:
     """A kernel by its number and its heaviest operator."""
     heaviest = names(profile, sources_of([kernel])[:1])
     return f"kernel {kernel.id} ({heaviest})" if heaviest else f"kernel {kernel.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Some of a profile's kernels, as a finding speaks of them."""
+
+    profile: Profile
+    rows: Sequence[KernelRow]
+
+    @property
+    def ns(self) -> float:
+        """In a run."""
+        return per_run(self.profile, *self.rows)
+
+    @property
+    def share(self) -> str:
+        """Of the time, in words."""
+        return percent(self.profile, self.ns)
+
+    @property
+    def names(self) -> str:
+        """Of the operators in them, the first few."""
+        return names(self.profile, sources_of(self.rows))
+
+    def are_worth(self, prize_ns: float) -> bool:
+        """Does mending them save more than next to nothing?"""
+        return prize_ns >= LEAST_PART * self.profile.run_ns > 0
+
+    def finding(
+        self, rule: str, title: str, advice: str, prize_ns: float, evidence: Iterable[str]
+    ) -> Finding:
+        numbers, sources = tuple(kernel.id for kernel in self.rows), sources_of(self.rows)
+        return Finding(rule, title, advice, prize_ns, tuple(evidence), numbers, sources)

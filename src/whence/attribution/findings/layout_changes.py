@@ -6,15 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whence.attribution.findings.finding import (
-    Finding,
-    is_worth,
-    names,
-    of_kernels,
-    per_run,
-    percent,
-    sources_of,
-)
+from whence.attribution.findings.finding import Finding, Kernels, sources_of
 from whence.attribution.findings.thread_costs import saved_without
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
@@ -44,14 +36,12 @@ def layout_changes(profile: Profile) -> Iterator[Finding]:
         if kernel.inserted and kernel.native:
             found[kernel.inserted_by or profile.engine].append(kernel)
     for by, kernels in found.items():
-        spent, saved = per_run(profile, *kernels), saved_without(profile, kernels)
-        if is_worth(profile, saved):
+        them, saved = Kernels(profile, kernels), saved_without(profile, kernels)
+        if them.are_worth(saved):
             count = counted(len(kernels), "layout change")
-            yield of_kernels(
+            yield them.finding(
                 "layout_changes",
-                kernels,
-                f"{count}: {percent(profile, spent)} of the time, inserted by {by} for"
-                f" {names(profile, sources_of(kernels))}",
+                f"{count}: {them.share} of the time, inserted by {by} for {them.names}",
                 "They are there because neighbours want different layouts; `whence why` of the"
                 " operator shows its neighbours.",
                 saved,
@@ -72,15 +62,13 @@ def data_movement(profile: Profile) -> Iterator[Finding]:
             op = types.get(sources[0], kernel.ops[0]) if sources else kernel.ops[0]
             found[op, bool(sources) and sources[0] in computing].append(kernel)
     for (op, computes), kernels in found.items():
-        spent, saved = per_run(profile, *kernels), saved_without(profile, kernels)
-        if is_worth(profile, saved):
+        them, saved = Kernels(profile, kernels), saved_without(profile, kernels)
+        if them.are_worth(saved):
             how = ", ".join(dict.fromkeys(each for kernel in kernels for each in kernel.ops))
             what = f"{how} around {op}" if computes else f"{op} moves data and computes nothing"
-            yield of_kernels(
+            yield them.finding(
                 "data_movement",
-                kernels,
-                f"{what}: {percent(profile, spent)} of the time,"
-                f" {names(profile, sources_of(kernels))}",
+                f"{what}: {them.share} of the time, {them.names}",
                 _LAYOUT if computes else _ORDER,
                 saved,
                 [

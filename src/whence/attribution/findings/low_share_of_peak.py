@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from whence.attribution.findings.finding import (
-    Finding,
-    is_worth,
-    named,
-    names,
-    of_kernels,
-    per_run,
-    percent,
-    sources_of,
-)
+from whence.attribution.findings.finding import Finding, Kernels, named, names, per_run, sources_of
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -39,14 +30,14 @@ def low_share_of_peak(profile: Profile) -> Iterator[Finding]:
         if kernel.best_of_peak < _LOW:
             found[kernel.trait_kind].append(kernel)
     for kernels in found.values():
-        if is_worth(profile, sum(_prize(profile, kernel, good) for kernel in kernels)):
-            yield _finding(
-                profile, sorted(kernels, key=lambda row: -_prize(profile, row, good)), good
-            )
+        them = Kernels(profile, sorted(kernels, key=lambda row: -_prize(profile, row, good)))
+        prize = sum(_prize(profile, kernel, good) for kernel in them.rows)
+        if them.are_worth(prize):
+            yield _finding(them, prize, good)
 
 
-def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding:
-    first, spent = kernels[0], per_run(profile, *kernels)
+def _finding(them: Kernels, prize: float, good: float) -> Finding:
+    profile, kernels, first = them.profile, them.rows, them.rows[0]
     shares = sorted(100 * kernel.best_of_peak for kernel in kernels)
     reached = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (shares[0], shares[-1])))
     who = (
@@ -58,12 +49,11 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
     traits = {kernel.trait for kernel in kernels}
     trait = first.trait if len(traits) == 1 else _TRAITS[first.trait_kind]
     why = f": {trait}" if trait else ""
-    return of_kernels(
+    return them.finding(
         "low_share_of_peak",
-        kernels,
-        f"{who} {verb} {reached} % of peak{why}; {percent(profile, spent)} of the time",
+        f"{who} {verb} {reached} % of peak{why}; {them.share} of the time",
         _ADVICE.get(first.trait_kind, "`whence compile --tune` times other ways to compute them."),
-        sum(_prize(profile, kernel, good) for kernel in kernels),
+        prize,
         (
             *(
                 f"kernel {kernel.id}: {kernel.gflops:.1f} GFLOP/s, {kernel.gbytes:.1f} GB/s"
@@ -74,7 +64,7 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
     )
 
 
-def _heaviest(kernels: list[KernelRow]) -> list[int]:
+def _heaviest(kernels: Sequence[KernelRow]) -> list[int]:
     """The operator with most time in each kernel."""
     return [source for kernel in kernels for source in sources_of([kernel])[:1]]
 

@@ -6,14 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whence.attribution.findings.finding import (
-    Finding,
-    is_worth,
-    of_kernels,
-    per_run,
-    percent,
-    sources_of,
-)
+from whence.attribution.findings.finding import Finding, Kernels, sources_of
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -32,17 +25,16 @@ def reference_operators(profile: Profile) -> Iterator[Finding]:
         if not kernel.native and kernel.origin:
             found[", ".join(kernel.ops), kernel.why_reference].append(kernel)
     for (ops, why), kernels in found.items():
-        spent = per_run(profile, *kernels)
-        prize = spent - _NATIVE * sum(_traffic_ns(profile, kernel) for kernel in kernels)
-        if not is_worth(profile, prize):
+        them = Kernels(profile, kernels)
+        prize = them.ns - _NATIVE * sum(_traffic_ns(profile, kernel) for kernel in kernels)
+        if not them.are_worth(prize):
             continue
         sources = sources_of(kernels)
         types = {row.id: row.op for row in profile.sources}
         named = types.get(sources[0], ops) if sources else ops
-        yield of_kernels(
+        yield them.finding(
             "reference_operators",
-            kernels,
-            f"{named} runs in reference: {percent(profile, spent)} of the time",
+            f"{named} runs in reference: {them.share} of the time",
             "Replace it by operators that have kernels, or move it out of the model; `whence passes`"
             " shows what became of the graph around it.",
             prize,

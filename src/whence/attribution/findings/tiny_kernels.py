@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whence.attribution.findings.finding import (
-    Finding,
-    is_worth,
-    names,
-    of_kernels,
-    per_run,
-    percent,
-    sources_of,
-)
+from whence.attribution.findings.finding import Finding, Kernels, percent
 from whence.plural import counted
 
 if TYPE_CHECKING:
@@ -25,19 +17,18 @@ _MUCH = 0.1
 def tiny_kernels(profile: Profile) -> Iterator[Finding]:
     """All of them are one finding."""
     tiny = [kernel for kernel in profile.kernels if kernel.bound == "dispatch" and kernel.origin]
-    spent = per_run(profile, *tiny)
+    them = Kernels(profile, tiny)
     least = sum(kernel.least_ns * kernel.calls for kernel in tiny) / max(1, profile.runs)
-    if tiny and is_worth(profile, spent - least):
+    if tiny and them.are_worth(them.ns - least):
         take, their = ("takes", "its") if len(tiny) == 1 else ("take", "their")
-        yield of_kernels(
+        yield them.finding(
             "tiny_kernels",
-            tiny,
-            f"{counted(len(tiny), 'tiny kernel')} {take} {percent(profile, spent)} of the time, and"
-            f" {their} work {percent(profile, least)}: {names(profile, sources_of(tiny))}",
+            f"{counted(len(tiny), 'tiny kernel')} {take} {them.share} of the time, and {their} work"
+            f" {percent(profile, least)}: {them.names}",
             "Larger batches, or fewer and larger operators; work on shapes and scalars is best done"
             " before export.",
-            spent - least,
-            (f"{spent / len(tiny):.0f} ns each, for {least / len(tiny):.0f} ns of work",),
+            them.ns - least,
+            (f"{them.ns / len(tiny):.0f} ns each, for {least / len(tiny):.0f} ns of work",),
         )
 
 
