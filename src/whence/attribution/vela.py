@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from whence.attribution.database_times import add_times
 from whence.attribution.profile import Profile, Writer
@@ -71,7 +71,9 @@ def vela_profile(
         )
         events.append(Event(position, at, at + time))
         at += time
-    sources = tuple(_source(join, kernels, operator.id, wall) for operator in join.operators)
+    sources = tuple(
+        _source(join, kernels, absorbed, operator.id, wall) for operator in join.operators
+    )
     cycle = "1 ns" if clock_mhz == 1000 else f"{1000 / clock_mhz:g} ns ({clock_mhz:g} MHz)"
     return Profile(
         model=model,
@@ -92,19 +94,23 @@ def vela_profile(
     )
 
 
-def _absorbed_operators(join: Join) -> dict[int, list[int]]:
+def _absorbed_operators(join: Join) -> list[dict[int, None]]:
     """By command: the operators in it besides the one it was made for."""
-    found = {
-        position: dict.fromkeys(command.absorbed) for position, command in enumerate(join.commands)
-    }
+    found = [dict.fromkeys(command.absorbed) for command in join.commands]
     for operator, about in join.placements.items():
         if about.place is VelaPlace.ABSORBED:
             for position in about.commands:
                 found[position][operator] = None
-    return {position: list(each) for position, each in found.items()}
+    return found
 
 
-def _source(join: Join, kernels: Sequence[KernelRow], number: int, wall: int) -> SourceRow:
+def _source(
+    join: Join,
+    kernels: Sequence[KernelRow],
+    absorbed: Sequence[Iterable[int]],
+    number: int,
+    wall: int,
+) -> SourceRow:
     operator, about = join.operators[number - 1], join.placements[number]
     time = sum(
         part.time_ns
@@ -121,41 +127,30 @@ def _source(join: Join, kernels: Sequence[KernelRow], number: int, wall: int) ->
         share=time / wall if wall else 0.0,
         kernels=about.commands,
         scope=f"subgraph {operator.subgraph}" if operator.subgraph else "",
-        became=_became(join, number, about),
+        became=_became(join, absorbed, about),
         # Estimated or measured once: there is no spread.
         band=Band(time, time, time),
     )
 
 
-def _became(join: Join, number: int, about: VelaPlacement) -> str:
-    names = {operator.id: operator.name for operator in join.operators}
+def _became(join: Join, absorbed: Sequence[Iterable[int]], about: VelaPlacement) -> str:
+    def names(numbers: Iterable[int | None]) -> str:
+        """Of several operators, each once; `None` is none."""
+        known = dict.fromkeys(each for each in numbers if each is not None)
+        return ", ".join(join.operators[each - 1].name for each in known)
+
     listed = ", ".join(map(str, about.commands[:4])) + (
         f" ... {about.commands[-1]}" if len(about.commands) > 4 else ""
     )
     where = f"→ command{'s' if len(about.commands) > 1 else ''} {listed}"
     match about.place:
         case VelaPlace.COMMAND:
-            absorbed = dict.fromkeys(
-                guest for position in about.commands for guest in join.commands[position].absorbed
-            )
-            absorbed.update(
-                dict.fromkeys(
-                    each for each, other in join.placements.items() if other.into == number
-                )
-            )
-            chains = dict.fromkeys(
-                chain
-                for position in about.commands
-                if (chain := join.commands[position].chained) is not None
-            )
-            where += f", chained to {', '.join(names[chain] for chain in chains)}" if chains else ""
-            return (
-                f"with {', '.join(names[guest] for guest in absorbed)} {where}"
-                if absorbed
-                else where
-            )
+            guests = names(each for position in about.commands for each in absorbed[position])
+            chains = names(join.commands[position].chained for position in about.commands)
+            where += f", chained to {chains}" if chains else ""
+            return f"with {guests} {where}" if guests else where
         case VelaPlace.ABSORBED:
-            holder = names[about.into] if about.into is not None else "a command without operator"
+            holder = names([about.into]) or "a command without operator"
             return (
                 f"absorbed by {holder}{', which made its input,' if about.inferred else ''} {where}"
             )
@@ -184,6 +179,8 @@ def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugData
         for row in db.optimised
         if row.source_id in join.source_ids
     ]
+    in_order = sorted(db.optimised, key=lambda row: row.id)
+    last_made = {row.source_id: row.id for row in in_order}
     kernels, members, samples = [], [], []
     for kernel, row, event in zip(profile.kernels, db.queue, profile.timeline, strict=True):
         kernels.append(rows.StepRow(kernel.id, kernel.name, "", 0, 0, ""))
@@ -191,7 +188,7 @@ def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugData
         members += [
             rows.MemberRow(kernel.id, made, 0, 0, 0.0)
             for part in kernel.origin
-            if not part.weight and (made := _last_made(db, source_of[part.id])) is not None
+            if not part.weight and (made := last_made.get(source_of[part.id])) is not None
         ]
         samples.append(rows.SampleRow(0, kernel.id, event.begin_ns, event.end_ns))
     named = dataclasses.replace(
@@ -207,7 +204,3 @@ def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugData
     )
     add_times(named, profile, source_of)
     return named
-
-
-def _last_made(db: DebugDatabase, source: int) -> int | None:
-    return max((row.id for row in db.optimised if row.source_id == source), default=None)
