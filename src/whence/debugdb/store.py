@@ -45,14 +45,6 @@ _EXTRA_COLUMNS = (
 )
 
 
-class _Stored(NamedTuple):
-    """A table as SQL sees it."""
-
-    name: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-
-
 class QueryResult(NamedTuple):
     """What a query gave."""
 
@@ -114,26 +106,29 @@ def _fill(connection: duckdb.DuckDBPyConnection, db: DebugDatabase) -> list[str]
     """Make all tables and views; returns the names of the tables."""
     names = []
     connection.execute("BEGIN")
-    for stored in _all_tables(db):
-        columns = ", ".join(f'"{column.name}" {column.kind.value}' for column in stored.columns)
-        connection.execute(f'CREATE TABLE "{stored.name}" ({columns})')
-        values = ", ".join(f"unnest(?::{column.kind.value}[])" for column in stored.columns)
-        for start in range(0, len(stored.rows), _BATCH):
-            batch = stored.rows[start : start + _BATCH]
+    for name, columns, rows in _all_tables(db):
+        titles = ", ".join(f'"{column.name}" {column.kind.value}' for column in columns)
+        connection.execute(f'CREATE TABLE "{name}" ({titles})')
+        values = ", ".join(f"unnest(?::{column.kind.value}[])" for column in columns)
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
             connection.execute(
-                f'INSERT INTO "{stored.name}" SELECT {values}',
+                f'INSERT INTO "{name}" SELECT {values}',
                 [[_escaped(cell) for cell in cells] for cells in zip(*batch, strict=True)],
             )
-        names.append(stored.name)
+        names.append(name)
     for view in VIEWS:
         connection.execute(f'CREATE VIEW "{view.name}" AS {view.sql}')
     connection.execute("COMMIT")
     return names
 
 
-def _all_tables(db: DebugDatabase) -> Iterator[_Stored]:
+def _all_tables(
+    db: DebugDatabase,
+) -> Iterator[tuple[str, Sequence[Column], Sequence[Sequence[Cell]]]]:
+    """Name, columns and rows of each, as SQL sees them."""
     for table in TABLES:
-        yield _Stored(table.name, table.columns, db.rows(table))
+        yield table.name, table.columns, db.rows(table)
     taken = {*RESERVED, *(view.name for view in VIEWS)}
     directory: list[Sequence[Cell]] = []
     for extra in db.extras:
@@ -148,13 +143,10 @@ def _all_tables(db: DebugDatabase) -> Iterator[_Stored]:
             [_typed(column.kind, cell) for column, cell in zip(columns, row, strict=True)]
             for row in extra.rows
         ]
-        yield _Stored(name, columns, rows)
-    yield _Stored(_EXTRA, _EXTRA_COLUMNS, directory)
-    yield _Stored(
-        _FORMAT,
-        _FORMAT_COLUMNS,
-        [("version", _VERSION), ("source", db.source_path), ("optimised", db.optimised_path)],
-    )
+        yield name, columns, rows
+    yield _EXTRA, _EXTRA_COLUMNS, directory
+    paths = [("source", db.source_path), ("optimised", db.optimised_path)]
+    yield _FORMAT, _FORMAT_COLUMNS, [("version", _VERSION), *paths]
 
 
 def _typed(kind: Kind, cell: str) -> Cell:
