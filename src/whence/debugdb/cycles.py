@@ -36,18 +36,14 @@ class Cycles:
     notes: tuple[str, ...] = ()
 
 
-def no_cycles(join: Join) -> Cycles:
-    note = (
-        "the database has no cycles (Vela's older core writes none): give measured ones, or Vela's"
-        " *_per-layer.csv, with --cycles"
-    )
-    return Cycles((0,) * len(join.commands), "no cycles", (note,))
-
-
 def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
     """From the table `perf`; no cycles when there is none."""
     if db.extra("perf") is None:
-        return no_cycles(join)
+        note = (
+            "the database has no cycles (Vela's older core writes none): give measured ones, or"
+            " Vela's *_per-layer.csv, with --cycles"
+        )
+        return Cycles((0,) * len(join.commands), "no cycles", (note,))
     groups = numbered_rows(db, "group", "id", "group_id")
     leaders = {row["id"]: row["group_id"] for row in groups}
     own: dict[int, list[int]] = defaultdict(list)
