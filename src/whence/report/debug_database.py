@@ -64,7 +64,7 @@ def write_debug_database(profile: Profile, folder: Path) -> list[Path]:
     db = (
         debug_database(profile, profile.background)
         if profile.background is not None
-        else database_of(profile)
+        else _database_of(profile)
     )
     db.extras.append(_facts(profile))
     return _written(db, folder, "debug.xml", "profile.duckdb")
@@ -109,7 +109,13 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
     ]
     db.sample.extend(sample_rows(background.samples))
     add_times(db, profile)
-    db.efficiency.extend(efficiency_rows(profile))
+    # Of the kernels of which something is known.
+    _, *facts = EfficiencyRow._fields
+    db.efficiency.extend(
+        EfficiencyRow(row.id, *(getattr(row, name) for name in facts))
+        for row in profile.kernels
+        if row.bound
+    )
     db.executed.extend(
         ExecutedRow(row.id, row.executed_flops, row.executed_bytes, row.defined_flops)
         for row in profile.kernels
@@ -118,7 +124,7 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
     return db
 
 
-def database_of(profile: Profile) -> DebugDatabase:
+def _database_of(profile: Profile) -> DebugDatabase:
     """What a profile whose program is not at hand tells: the operators, the kernels and the times,
     and so the views of any database; what passes did is not in it. Each kernel counts as one
     operator of the optimised graph, with ids after those of the file's operators.
@@ -176,16 +182,6 @@ def _facts(profile: Profile) -> Extra:
         if kernel.uncertain
     ]
     return Extra("profile", ("key", "value"), tuple(rows))
-
-
-def efficiency_rows(profile: Profile) -> list[EfficiencyRow]:
-    """Of the kernels of which something is known."""
-    _, *facts = EfficiencyRow._fields
-    return [
-        EfficiencyRow(row.id, *(getattr(row, name) for name in facts))
-        for row in profile.kernels
-        if row.bound
-    ]
 
 
 def _shortened(stack: str) -> str:
