@@ -40,7 +40,7 @@ def merge_profiles(
     begin_ns = 0
     for number, each in enumerate(profiles, 1):
         last_source = max((row.id for row in sources), default=0)
-        last_kernel = max((row.id for row in kernels), default=-1) + 1 if kernels else 0
+        last_kernel = max((row.id for row in kernels), default=-1) + 1
         suffix = f"@{number}" if len(profiles) > 1 else ""
         for row in each.sources:
             sources.append(

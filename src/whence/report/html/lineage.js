@@ -96,7 +96,7 @@ class Lineage {
 
   /** Curves between rows that belong together, for what is lit. */
   tie() {
-    if (!this.panes || !this.panes.kernel || byId('view-lineage').hidden) return;
+    if (byId('view-lineage').hidden) return;
     this.curves('gutter-left', 'operator', 'node');
     this.curves('gutter-right', 'node', 'kernel');
   }
@@ -115,7 +115,7 @@ class Lineage {
     const paths = [];
     for (const item of lit[from]) {
       const y = left.heightOf(item);
-      if (y === null || y === undefined) continue;
+      if (y === null) continue;
       for (const other of RELATIONS[from][to][item]) {
         const z = lit[to].has(other) ? right.heightOf(other) : null;
         if (z === null || paths.length >= MOST_CURVES) continue;

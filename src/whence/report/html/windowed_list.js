@@ -4,7 +4,7 @@ const SPARE = 3;
 
 class WindowedList {
   /** `fill(row, item)` shows an item in a row that `build(row)` once prepared; `mark(row, item)` says whether it is lit. Rows all have one height. */
-  constructor(box, { rowHeight, build, fill, mark = null, role = 'option', point = null, pick = null, scrolled = null, empty = 'Nothing here.' }) {
+  constructor(box, { rowHeight, build, fill, mark = null, role = 'option', point, pick, scrolled = null, empty }) {
     Object.assign(this, { box, rowHeight, build, fill, mark, role, point, pick, scrolled });
     this.items = [];
     this.places = null;
@@ -17,8 +17,7 @@ class WindowedList {
     this.message = make('p', 'empty', empty);
     this.message.hidden = true;
     box.append(this.extent, this.message);
-    if (role === 'option') box.setAttribute('role', 'listbox');
-    else if (role === 'row') box.setAttribute('role', 'rowgroup');
+    box.setAttribute('role', role === 'option' ? 'listbox' : 'rowgroup');
     box.addEventListener('scroll', () => {
       this.top = box.scrollTop;
       this.draw();
@@ -27,12 +26,10 @@ class WindowedList {
       this.height = box.clientHeight;
       this.draw();
     }).observe(box);
-    if (point) {
-      box.addEventListener('mousemove', (event) => this.reach(event, point));
-      box.addEventListener('mouseleave', () => point(-1));
-      box.addEventListener('blur', () => point(-1));
-    }
-    if (pick) box.addEventListener('click', (event) => this.reach(event, pick));
+    box.addEventListener('mousemove', (event) => this.reach(event, point));
+    box.addEventListener('mouseleave', () => point(-1));
+    box.addEventListener('blur', () => point(-1));
+    box.addEventListener('click', (event) => this.reach(event, pick));
     box.addEventListener('keydown', (event) => this.key(event));
   }
 
@@ -47,7 +44,7 @@ class WindowedList {
   key(event) {
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.rowHeight) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -this.items.length, End: this.items.length };
-    if (event.key in steps && this.items.length && this.point) {
+    if (event.key in steps && this.items.length) {
       event.preventDefault();
       this.at = Math.min(this.items.length - 1, Math.max(0, this.at + steps[event.key]));
       this.reveal(this.at);
@@ -55,7 +52,7 @@ class WindowedList {
       this.point(this.items[this.at]);
       const row = this.rows.find((each) => !each.hidden && each.place === this.at);
       if (row) this.box.setAttribute('aria-activedescendant', row.id);
-    } else if ((event.key === 'Enter' || event.key === ' ') && this.pick && this.at >= 0 && this.at < this.items.length) {
+    } else if ((event.key === 'Enter' || event.key === ' ') && this.at >= 0 && this.at < this.items.length) {
       event.preventDefault();
       this.pick(this.items[this.at]);
     }
