@@ -229,6 +229,9 @@ def test_a_part_of_a_kernel_that_is_none_gets_one_line(
 def test_a_missing_file_gets_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such file"):
         read_profile(tmp_path / "missing.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(ModelError, match="cannot be read: Not a directory"):
+        read_profile(tmp_path / "file" / "profile.json")
 
 
 def test_quartiles() -> None:

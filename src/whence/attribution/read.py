@@ -23,6 +23,8 @@ def read_profile(path: str | Path) -> Profile:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelError(f"'{file}': no such file") from None
+    except OSError as error:
+        raise ModelError(f"'{file}' cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ModelError(
             f"'{file}' is not a profile, which is JSON; `whence profile MODEL -o FOLDER` writes one"
