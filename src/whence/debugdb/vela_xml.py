@@ -15,6 +15,7 @@ entities, sizes bounded. What is merely odd is read and noted (`lenient`).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
@@ -191,7 +192,7 @@ class _Document:
         self._path: list[str] = []
         self._title: str | None = None
         self._text: list[str] = []
-        self._strange: dict[str, int] = {}
+        self._strange: Counter[str] = Counter()
 
     def parse(self, data: bytes) -> _Document:
         parser = expat.ParserCreate()
@@ -236,10 +237,10 @@ class _Document:
             if len(self.tables) >= _MOST_TABLES:
                 raise ModelError(f"'{self._name}' has more than {_MOST_TABLES} tables")
             if "name" not in attributes:
-                self._note_problem("a table without a name")
+                self._strange["a table without a name"] += 1
             self._title, self._text = attributes.get("name", "unnamed"), []
         else:
-            self._note_problem("an element")
+            self._strange["an element"] += 1
 
     def _end(self, tag: str) -> None:
         self._path.pop()
@@ -251,7 +252,4 @@ class _Document:
         if len(self._path) == 2 and self._title is not None:
             self._text.append(text)
         elif text.strip():
-            self._note_problem("text outside of a table")
-
-    def _note_problem(self, what: str) -> None:
-        self._strange[what] = self._strange.get(what, 0) + 1
+            self._strange["text outside of a table"] += 1
