@@ -4,7 +4,7 @@ const HEIGHT = 340;
 const NAMES = ['before', 'after'];
 const longest = Math.max(...data.profiles.map((profile) => profile.median_ns), 1);
 const cells = data.operators.map(() => []);
-let pinned = -1;
+const { follow, letGo } = pinning(show);
 
 function change({ ratio, ns }) {
   return ratio === null ? 'new' : `${ns[1] >= ns[0] ? '+' : '−'}${percent(Math.abs(ratio))}`;
@@ -17,16 +17,6 @@ function describe(operator) {
 function show(number) {
   cells.forEach((own, each) => own.forEach((cell) => cell.classList.toggle('lit', each === number)));
   byId('detail').textContent = number >= 0 ? describe(data.operators[number]) : '';
-}
-
-function follow(element, number) {
-  element.addEventListener('pointerenter', () => show(number));
-  element.addEventListener('pointerleave', () => show(pinned));
-  element.addEventListener('focus', () => show(number));
-  element.addEventListener('click', () => {
-    pinned = pinned === number ? -1 : number;
-    show(pinned);
-  });
 }
 
 function drawMap(profile, position) {
@@ -82,7 +72,4 @@ byId('operators').tHead.append(headings);
 const maps = data.profiles.map(drawMap);
 maps.forEach((map, position) => drawTimes(map, data.profiles[position], position));
 fillTable('');
-listenToSearch(fillTable, () => {
-  pinned = -1;
-  show(-1);
-});
+listenToSearch(fillTable, letGo);

@@ -7,7 +7,7 @@ const MARGIN = { left: 64, right: 12, top: 10, bottom: 30 };
 const plot = byId('plot');
 const least = data.sizes[0];
 const most = data.sizes[data.sizes.length - 1];
-let pinned = -1;
+const { follow, letGo } = pinning(show);
 let shown = -1;
 
 function svg(tag, attributes, className = '', text = '') {
@@ -74,21 +74,6 @@ function show(number) {
   draw();
 }
 
-function follow(element, number) {
-  element.tabIndex = 0;
-  element.addEventListener('pointerenter', () => show(number));
-  element.addEventListener('pointerleave', () => show(pinned));
-  element.addEventListener('focus', () => show(number));
-  const pin = () => {
-    pinned = pinned === number ? -1 : number;
-    show(pinned);
-  };
-  element.addEventListener('click', pin);
-  element.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter') pin();
-  });
-}
-
 function tableRow(operator, number) {
   const row = make('tr', number < 0 ? 'total' : '');
   row.append(...operator.ns.map((ns) => make('td', 'right', ns ? duration(ns) : '0')), make('td', operator.kind, operator.text));
@@ -102,6 +87,8 @@ function tableRow(operator, number) {
   row.append(name, make('td', 'wide', operator.type), make('td', 'wide', operator.module));
   if (number >= 0) {
     row.dataset.number = `${number}`;
+    row.tabIndex = 0;
+    row.addEventListener('keydown', (event) => event.key === 'Enter' && row.click());
     follow(row, number);
   }
   return row;
@@ -124,7 +111,4 @@ byId('operators').tHead.append(headings);
 fillTable('');
 draw();
 window.addEventListener('resize', draw);
-listenToSearch(fillTable, () => {
-  pinned = -1;
-  show(-1);
-});
+listenToSearch(fillTable, letGo);

@@ -21,6 +21,24 @@ function fillMap(map, height, weights, cellOf) {
   });
 }
 
+/** An operator is shown while an element that stands for it is pointed at, and from a click on until the next or Escape. */
+function pinning(show) {
+  let pinned = -1;
+  const pin = (number) => {
+    pinned = number;
+    show(pinned);
+  };
+  return {
+    follow(element, number) {
+      element.addEventListener('pointerenter', () => show(number));
+      element.addEventListener('pointerleave', () => show(pinned));
+      element.addEventListener('focus', () => show(number));
+      element.addEventListener('click', () => pin(pinned === number ? -1 : number));
+    },
+    letGo: () => pin(-1),
+  };
+}
+
 /** A letter in the search fills the table anew; `/` goes to it, Escape lets go of what was chosen. */
 function listenToSearch(fill, letGo) {
   const search = byId('search');
