@@ -11,6 +11,7 @@ Where an operation has several commands its cycles are shared equally, in intege
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -136,12 +137,9 @@ def _per_layer(
     kind = header.index("nng operator") if "nng operator" in header else -1
     cycles = header.index("op cycles")
     target = header.index("target") if "target" in header else -1
-    runs: list[list[int]] = []
-    for position, row in enumerate(db.queue):
-        if runs and row[1:] == db.queue[position - 1][1:]:
-            runs[-1].append(position)
-        else:
-            runs.append([position])
+    positions = range(len(db.queue))
+    by_operation = itertools.groupby(positions, key=lambda position: db.queue[position][1:])
+    runs = [list(group) for _, group in by_operation]
     wanted = [
         (cells, number)
         for number, cells in enumerate(rows, 2)

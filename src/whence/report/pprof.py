@@ -64,18 +64,14 @@ class _Tables:
     """Strings, functions and locations, each once, numbered as they come up."""
 
     def __init__(self) -> None:
-        self.strings: list[str] = [""]
-        self._strings = {"": 0}
+        self.strings = {"": 0}
         self.functions: list[bytes] = []
         self._functions: dict[tuple[str, str, int], int] = {}
         self.locations: list[bytes] = []
         self._locations: dict[tuple[object, ...], int] = {}
 
     def string(self, value: str) -> int:
-        if value not in self._strings:
-            self._strings[value] = len(self.strings)
-            self.strings.append(value)
-        return self._strings[value]
+        return self.strings.setdefault(value, len(self.strings))
 
     def value_type(self, kind: str, unit: str) -> bytes:
         return wire.number(1, self.string(kind)) + wire.number(2, self.string(unit))
