@@ -2,15 +2,8 @@
 
 const FIELDS = ['name', 'type', 'module', 'line', 'fate', 'became'];
 const moduleNames = OPS.modules.map((parts) => parts.join('.'));
-const lowered = (texts) => texts.map((text) => text.toLowerCase());
-const FIELD = {
-  name: lowered(OPS.name),
-  type: lowered(OPS.type),
-  module: lowered(moduleNames),
-  line: lowered(OPS.line),
-  fate: lowered(OPS.fate),
-  became: lowered(OPS.became),
-};
+/** By field: the text of each operator, in small letters. */
+const FIELD = Object.fromEntries(FIELDS.map((field) => [field, (field === 'module' ? moduleNames : OPS[field]).map((text) => text.toLowerCase())]));
 const HAYSTACK = {
   operator: OPS.name.map((_, item) => FIELDS.map((field) => FIELD[field][item]).join('\n')),
   node: NODES.id.map((id, item) => `%${id} ${NODES.op[item]} ${NODES.type[item]} ${NODES.attributes[item]} ${NODES.passes[item].join(' ')}`.toLowerCase()),
