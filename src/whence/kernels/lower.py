@@ -22,7 +22,6 @@ from whence.kernels.distinct import lower_distinct
 from whence.kernels.group import RULES, Group
 from whence.kernels.integer.conv import lower_integer_conv
 from whence.kernels.integer.gemm import lower_integer_gemm
-from whence.kernels.integer.pool import INTEGER_POOL_OPS, lower_integer_pool
 from whence.kernels.integer.window import lower_integer_window
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.nest import lower_loopnest
@@ -63,7 +62,6 @@ FAMILIES: Mapping[str, _Family] = {
     "IntegerConv": lower_integer_conv,
     "IntegerConvTranspose": lambda group, anchor, _: lower_integer_window(group, anchor),
     "MatMulInteger": lower_integer_gemm,
-    **dict.fromkeys(INTEGER_POOL_OPS, lambda group, anchor, _: lower_integer_pool(group, anchor)),
     "Attention": lower_attention,
     APPEND: lower_append,
     **dict.fromkeys(RECURRENT_OPS, lower_recurrent),

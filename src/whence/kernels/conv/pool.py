@@ -1,23 +1,25 @@
-"""Max and average pools: on blocked tensors a sliding window over vectors of channels, on plain
-ones a loop nest along the rows of the output.
+"""Max and average pools: on blocked tensors a sliding window over vectors of channels, on others a
+loop nest along the rows of the output.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.depthwise import slide
-from whence.kernels.expressions import apply, compute_type, select
+from whence.kernels.expressions import apply, cast, compute_type, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
 from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Stmt, nested
 from whence.kernels.loops.output_rows import OutputRows
-from whence.kernels.loops.reduce import REDUCTIONS
+from whence.kernels.loops.reduce import lowest
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
+from whence.kernels.rules.elementwise import add, div, like, sub
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.neural.window import Window, make_window
@@ -25,7 +27,13 @@ from whence.ops.registry import operators, plain_name
 from whence.ops.traits import Trait
 from whence.types import DType
 
-POOL_OPS = operators(Trait.POOLS_WINDOWS) - operators(Trait.CHANNELS_LAST)
+POOL_OPS = operators(Trait.POOLS_WINDOWS)
+_CHANNELS_LAST = operators(Trait.POOLS_WINDOWS, Trait.CHANNELS_LAST)
+
+_CODES = frozenset({DType.I8, DType.U8, DType.I16})
+# Windows of up to so many bytes have averages that are nearer to a half only if they are one, as
+# float32 sees them too.
+_EXACT = 4096
 
 
 def lower_pool(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -55,17 +63,14 @@ def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
     sizes = group.shape(source)[2:4]
     window = _window(group, anchor, sizes)
     ceil_mode = bool(get_int(anchor.attrs, "ceil_mode", 0))
-    if plain_name(anchor.op) == "AveragePool":
-        counted = tuple(counted_limits(anchor, window, sizes))
-        if any(map(is_symbolic, sizes)):
-            micro = slide(group, anchor, tile, window.kernel, ceil_mode=ceil_mode, counted=counted)
-        else:
-            rows, columns = (_shares(window, axis, *counted[axis]) for axis in (0, 1))
-            micro = slide(
-                group, anchor, tile, window.kernel, ceil_mode=ceil_mode, shares=(rows, columns)
-            )
+    pool = partial(slide, group, anchor, tile, window.kernel, ceil_mode=ceil_mode)
+    limits = counted_limits(anchor, window, sizes)
+    if plain_name(anchor.op) != "AveragePool":
+        micro = pool(fn=Fn.MAX)
+    elif any(map(is_symbolic, sizes)):
+        micro = pool(counted=tuple(limits))
     else:
-        micro = slide(group, anchor, tile, window.kernel, fn=Fn.MAX, ceil_mode=ceil_mode)
+        micro = pool(shares=(_shares(window, 0, *limits[0]), _shares(window, 1, *limits[1])))
     return group.kernel(micro.tasks, micro)
 
 
@@ -86,48 +91,56 @@ def _shares(window: Window, axis: int, low: int, high: int) -> tuple[float, ...]
 
 def _lower_plain(group: Group, anchor: Node) -> Kernel:
     """Work items are rows of the output, or equal parts of them; a row's results grow side by side
-    while the window passes.
+    while the window passes. Integers have their channels last, so that a row is a pixel.
     """
-    source = anchor.first_input
+    source, op, is_last = anchor.first_input, plain_name(anchor.op), anchor.op in _CHANNELS_LAST
     shape, dtype = group.shape(source), compute_type(group.dtype(source))
-    window = _window(group, anchor, shape[2:])
-    average = plain_name(anchor.op) == "AveragePool"
-    fn, start = (
-        (Fn.MAX, REDUCTIONS["ReduceMax"].start(dtype)) if anchor.op == "MaxPool" else (Fn.ADD, 0)
-    )
-    empty = Literal(float(start) if dtype.is_float else int(start), dtype)
+    if is_last and dtype not in _CODES:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {dtype}")
+    sizes = shape[1:-1] if is_last else shape[2:]
+    window, average = _window(group, anchor, sizes), op == "AveragePool"
+    working = DType.I32 if is_last and average else dtype
     rows = OutputRows(group.shape(anchor.ref()))
     taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(window.kernel)]
-    sizes = shape[2:]
-    places = read_places(window, rows.index[2:], taps)
+    places = read_places(window, rows.index[1:-1] if is_last else rows.index[2:], taps)
+    read = (rows.index[0], *places, rows.index[-1]) if is_last else (*rows.index[:2], *places)
+    value = _prepared(anchor, cast(group.elements().value(source, read), working))
+    fn, start = (Fn.MAX, lowest(working)) if op == "MaxPool" else (Fn.ADD, 0)
+    empty, none, one = (_number(each, working) for each in (start, 0, 1))
     inside = are_within(places, ((0, size) for size in sizes))
-    value = _prepared(anchor, group.elements().value(source, (*rows.index[:2], *places)))
-    folds: list[Stmt] = [Accumulate("total", fn, select(inside, value, empty), rows.lane)]
     sums = Accumulator("total", empty, rows.lane)
     begins: list[Stmt] = [sums]
-    counted: Expr = Literal(float(math.prod(window.kernel)), dtype)
-    counts = are_within(places, counted_limits(anchor, window, sizes))
-    if average and not isinstance(counts, Literal):
-        # How many elements count differs from window to window.
-        present = Accumulator("count", Literal(0.0, dtype), rows.lane)
-        begins.append(present)
-        folds.append(
-            Accumulate(
-                "count", Fn.ADD, select(counts, Literal(1.0, dtype), Literal(0.0, dtype)), rows.lane
-            )
-        )
-        counted = apply(Fn.MAX, present.value, Literal(1.0, dtype))
+    folds = [Accumulate("total", fn, select(inside, value, empty), rows.lane)]
+    counting: list[Stmt] = []
     total: Expr = sums.value
     if average:
-        total = apply(Fn.DIV, total, counted)
-    if anchor.op == "LpPool":
+        size = math.prod(window.kernel)
+        counted: Expr = _number(size, working)
+        counts = are_within(places, counted_limits(anchor, window, sizes))
+        if not isinstance(counts, Literal):
+            # How many elements count differs from window to window; all channels have the same.
+            lane = None if is_last else rows.lane
+            present = Accumulator("count", none, lane)
+            begins.append(present)
+            count = Accumulate("count", Fn.ADD, select(counts, one, none), lane)
+            (counting if is_last else folds).append(count)
+            counted = apply(Fn.MAX, present.value, one)
+        if is_last:
+            total = _rounded(total, counted, exact=dtype is not DType.I16 and size <= _EXACT)
+        else:
+            total = div(total, counted)
+    if op == "LpPool":
         total = _rooted(anchor, total)
     return rows.kernel(
         group,
         *begins,
-        *nested(taps, (rows.loop(*folds),)),
-        rows.loop(*rows.stores(group, anchor, total)),
+        *nested(taps, (rows.loop(*folds), *counting)),
+        rows.loop(*rows.stores(group, anchor, cast(total, dtype))),
     )
+
+
+def _number(value: float, dtype: DType) -> Literal:
+    return Literal(float(value) if dtype.is_float else int(value), dtype)
 
 
 def _prepared(anchor: Node, value: Expr) -> Expr:
@@ -146,3 +159,19 @@ def _rooted(anchor: Node, total: Expr) -> Expr:
     if power == 2:
         return apply(Fn.SQRT, total)
     return total if power == 1 else apply(Fn.POW, total, Literal(1.0 / power, total.dtype))
+
+
+def _rounded(total: Expr, count: Expr, *, exact: bool) -> Expr:
+    """The quotient rounded to the nearest integer, halves away from zero. Vectors divide real
+    numbers only.
+    """
+    if exact:
+        real = div(cast(total, DType.F32), cast(count, DType.F32))
+        return cast(_away(real, Literal(0.5, DType.F32)), DType.I32)
+    wide, count = cast(total, DType.I64), cast(count, DType.I64)
+    return cast(div(_away(wide, div(count, Literal(2, DType.I64))), count), DType.I32)
+
+
+def _away(x: Expr, half: Expr) -> Expr:
+    """So much further away from zero."""
+    return select(apply(Fn.LT, x, like(0.0, x)), sub(x, half), add(x, half))
