@@ -191,11 +191,9 @@ def lower_bf16x2_conv(group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPl
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' was to be computed by matrix units, and there are none"
         )
-    width = -(-get_int(anchor.attrs, "channels_out", 0) // TILE) * TILE
-    pixels = math.prod(group.shape(anchor.ref())[2:4])
-    micro = _micro(group, anchor, tile, plan, epilogue(group, anchor, width // TILE, pixels, TILE))
-    elements = packed_floats(width, len(micro.taps), micro.channels)
-    packed = packed_weights(group, anchor, PackKernel(), elements, width)
+    micro = _micro(group, anchor, tile, plan, epilogue(group, anchor))
+    elements = packed_floats(TILE * micro.group_vectors, len(micro.taps), micro.channels)
+    packed = packed_weights(group, anchor, PackKernel(), elements)
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
     return replace(kernel, flops_per_ns=FLOPS_PER_NS, reduced_precision=True)

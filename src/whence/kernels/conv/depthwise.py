@@ -92,13 +92,11 @@ def lower_depthwise(
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' has more than one channel for each output channel"
         )
-    blocks = -(-channels // block)
     micro = slide(
         group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights), plan=plan
     )
-    width = blocks * block
-    elements = width * math.prod(shape[2:])
-    packed = packed_weights(group, anchor, PackDepthwise(block), elements, width)
+    elements = micro.blocks * block * math.prod(shape[2:])
+    packed = packed_weights(group, anchor, PackDepthwise(block), elements)
     return group.kernel(micro.tasks, micro, packed=packed)
 
 
@@ -139,7 +137,7 @@ def slide(
         fn=fn,
         row_shares=shares[0],
         column_shares=shares[1],
-        outputs=epilogue(group, anchor, blocks, rows.out * columns.out, block),
+        outputs=epilogue(group, anchor),
         shares=counted,
     )
 

@@ -11,6 +11,7 @@ there are more weights than pixels, a panel's chunks follow each other, else a c
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from whence.graph import Node, Ref
 from whence.kernels.conv.direct_program import Conv, Depth
 from whence.kernels.conv.epilogue import ACCUMULATOR, CHANNELS, IMAGE, LANE, PIXEL
 from whence.kernels.conv.plan import ConvPlan, ConvSizes
-from whence.kernels.conv.tiles import Field
+from whence.kernels.conv.tiles import ONE_ROW, Field
 from whence.kernels.expressions import apply
 from whence.kernels.group import Group, Pack, Packed, data_operands
 from whence.kernels.index import Var, of, unravel
@@ -116,7 +117,7 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
         and same_shape(spatial, [rows.out, columns.out])
     ):
         # Every pixel by itself: the image is one row.
-        rows, columns = Field(1, 1, 1, 1, 1, 0), Field(out_pixels, out_pixels, 1, 1, 1, 0, 0)
+        rows, columns = ONE_ROW, Field(out_pixels, out_pixels, 1, 1, 1, 0, 0)
     depth, taps = taken // groups, math.prod(kernel)
     group_vectors = -(-(made // groups) // block) * (block // tile.lanes)
     return ConvSizes(
@@ -168,12 +169,10 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
     sizes = conv_sizes(group, anchor, tile)
     plan = sizes.plan() if plan is None else plan
     source, weights = data_operands(anchor)
-    block, plain = get_int(anchor.attrs, "block", 0), bool(get_int(anchor.attrs, "plain_input", 0))
-    x_shape = group.shape(source)
-    step = 1 if plain else block
+    block, x_shape = get_int(anchor.attrs, "block", 0), group.shape(source)
+    step = 1 if get_int(anchor.attrs, "plain_input", 0) else block
     plane = x_shape[2] * x_shape[3] * step
     per_group = get_int(anchor.attrs, "channels_in", 0) // sizes.groups
-    width = sizes.groups * sizes.group_vectors * tile.lanes
     packing = PackWeights(sizes.groups, step, tile.lanes, plan.vectors, sizes.group_vectors)
     micro = Conv(
         images=sizes.images,
@@ -186,9 +185,7 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
         group_stride=per_group // step * plane,
         row_stride=x_shape[3] * step,
         pixel_stride=step,
-        depths=_plain_depths(per_group, plane)
-        if plain
-        else _blocked_depths(per_group, plane, block),
+        depths=_depths(per_group, plane, step),
         weights=input_buffer(group, anchor, weights),
         lanes=tile.lanes,
         vectors=plan.vectors,
@@ -197,37 +194,24 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
         chunk=plan.chunk,
         panels_outside=plan.panels_outside,
         ahead=sizes.estimated().ahead(plan),
-        outputs=epilogue(
-            group, anchor, width // block, math.prod(group.shape(anchor.ref())[2:4]), block
-        ),
+        outputs=epilogue(group, anchor),
         reach=reach(anchor, tile, plan.vectors),
     )
     elements = packing.elements(per_group * math.prod(group.shape(weights)[2:]))
-    packed = packed_weights(group, anchor, packing, elements, width)
+    packed = packed_weights(group, anchor, packing, elements)
     return group.kernel(micro.tasks, micro, packed=packed)
 
 
 def fields(
     anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil_mode: bool = False
-) -> tuple[Field, Field]:
-    """The two spatial axes of a convolution or pool."""
+) -> list[Field]:
+    """The spatial axes of a convolution or pool."""
     window = make_window(anchor.op, anchor.attrs, spatial, kernel)
     if 0 in window.output:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
-    rows, columns = (
-        Field(size, out, taps, stride, dilation, begin, None if ceil_mode else end)
-        for size, out, taps, stride, dilation, begin, end in zip(
-            spatial,
-            window.output,
-            window.kernel,
-            window.strides,
-            window.dilations,
-            window.begins,
-            window.ends,
-            strict=True,
-        )
-    )
-    return rows, columns
+    axes = (spatial, window.output, window.kernel, window.strides, window.dilations, window.begins)
+    ends: Sequence[int | None] = [None] * len(spatial) if ceil_mode else window.ends
+    return [Field(*axis) for axis in zip(*axes, ends, strict=True)]
 
 
 def require_floats(group: Group, anchor: Node) -> None:
@@ -245,46 +229,46 @@ def input_buffer(group: Group, anchor: Node, ref: Ref) -> str:
     return group.input_name(ref)
 
 
-def _blocked_depths(channels: int, plane: int, block: int) -> tuple[Depth, ...]:
+def _depths(channels: int, plane: int, block: int) -> tuple[Depth, ...]:
     """Whole blocks, then the channels of the last one: what lies behind them is never read."""
     whole, rest = divmod(channels, block)
     found = [Depth(whole, plane, block, 0)] if whole else []
     return (*found, Depth(1, plane, rest, whole * plane)) if rest else tuple(found)
 
 
-def _plain_depths(channels: int, plane: int) -> tuple[Depth, ...]:
-    return (Depth(channels, plane, 1, 0),)
-
-
-def packed_weights(
-    group: Group, anchor: Node, packing: Pack, elements: int, width: int
-) -> dict[Ref, Packed]:
-    """The anchor's weights packed, and its bias padded to `width` channels."""
+def packed_weights(group: Group, anchor: Node, packing: Pack, elements: int) -> dict[Ref, Packed]:
+    """The anchor's weights packed, and its bias filled up to whole blocks."""
+    _, blocks, *_, block = group.shape(anchor.ref())
+    forms = (Packed(packing, elements), Packed(PadVector(blocks * block), blocks * block))
     found = {}
-    forms = (Packed(packing, elements), Packed(PadVector(width), width))
     for ref, form in zip((anchor.operand("W"), anchor.operand("B")), forms, strict=True):
         if ref is None or ref not in group.inputs:
             continue
         if group.graph.const_value(ref) is None:
             raise UnsupportedError(f"{anchor.op} '{anchor.name}' has weights that are not constant")
-        if any(other is not anchor and ref in other.inputs for other in group.members):
-            raise UnsupportedError(
-                f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
-            )
+        require_sole_reader(group, anchor, ref)
         found[ref] = form
     return found
 
 
-def epilogue(group: Group, anchor: Node, blocks: int, pixels: int, block: int) -> tuple[Store, ...]:
+def require_sole_reader(group: Group, anchor: Node, weights: Ref) -> None:
+    """What is packed for the anchor is of no use to other members."""
+    if any(other is not anchor and weights in other.inputs for other in group.members):
+        raise UnsupportedError(
+            f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
+        )
+
+
+def epilogue(group: Group, anchor: Node) -> tuple[Store, ...]:
     """What the group stores for each element of the anchor's sum: bias, addend, activation, and the
     operators fused behind it.
     """
     out_shape = group.shape(anchor.ref())
-    images = out_shape[0]
+    images, blocks, height, width, block = out_shape
     place = of(Var(CHANNELS, blocks)) * block + of(Var(LANE, block))
     flat = (
-        (of(Var(IMAGE, images)) * blocks + of(Var(CHANNELS, blocks))) * pixels
-        + of(Var(PIXEL, pixels))
+        (of(Var(IMAGE, images)) * blocks + of(Var(CHANNELS, blocks))) * (height * width)
+        + of(Var(PIXEL, height * width))
     ) * block + of(Var(LANE, block))
     elements = group.elements()
     total: Expr = ACCUMULATOR

@@ -78,6 +78,10 @@ class Field:
         return replace(self, size=estimate(self.size), out=estimate(self.out))
 
 
+ONE_ROW = Field(1, 1, 1, 1, 1, 0)
+"""The rows of an image of one axis."""
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """Positions of the kernel that the same pixels of a tile read: `count` columns from `first` on,

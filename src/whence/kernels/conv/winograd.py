@@ -331,10 +331,10 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: WinogradPlan) -
         tile_rows=plan.tile_rows,
         chunk=plan.chunk,
         parts=shape.parts(plan.size, plan.vectors, -(-shape.tiles(plan.size) // plan.chunk)),
-        outputs=epilogue(group, anchor, width // block, rows.out * columns.out, block),
+        outputs=epilogue(group, anchor),
     )
     packing = PackTransformed(plan.size, plan.vectors * tile.lanes, width)
     elements = micro.places * shape.channels * width
-    packed = packed_weights(group, anchor, packing, elements, width)
+    packed = packed_weights(group, anchor, packing, elements)
     scratch = 4 * (micro.input_floats + micro.product_floats)
     return group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
