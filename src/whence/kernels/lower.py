@@ -22,7 +22,6 @@ from whence.kernels.distinct import lower_distinct
 from whence.kernels.group import RULES, Group
 from whence.kernels.integer.conv import lower_integer_conv
 from whence.kernels.integer.gemm import lower_integer_gemm
-from whence.kernels.integer.window import lower_integer_window
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.nest import lower_loopnest
 from whence.kernels.loops.reduce import REDUCTIONS, lower_reduce
@@ -60,7 +59,6 @@ FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(CONV_GENERAL_OPS, lower_conv_general),
     **dict.fromkeys(POOL_OPS, lower_pool),
     "IntegerConv": lower_integer_conv,
-    "IntegerConvTranspose": lambda group, anchor, _: lower_integer_window(group, anchor),
     "MatMulInteger": lower_integer_gemm,
     "Attention": lower_attention,
     APPEND: lower_append,

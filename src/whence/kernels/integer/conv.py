@@ -10,6 +10,7 @@ from whence.errors import UnsupportedError
 from whence.extent import surely_equal
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
+from whence.kernels.conv.general import lower_conv_general
 from whence.kernels.conv.tiles import Field
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
@@ -26,7 +27,7 @@ from whence.kernels.integer.product import (
     zero_points,
 )
 from whence.kernels.integer.product_program import IntegerProduct
-from whence.kernels.integer.window import fields, lower_integer_window
+from whence.kernels.integer.window import fields
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -43,7 +44,7 @@ def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
         or not {group.dtype(source), group.dtype(weights)} <= CODES
         or len(x_shape) > 4
     ):
-        return lower_integer_window(group, anchor)
+        return lower_conv_general(group, anchor, tile)
     if is_depthwise(group, anchor):
         return lower_integer_depthwise(group, anchor, tile)
     return _lower_product(group, anchor, tile)
