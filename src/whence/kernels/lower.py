@@ -21,7 +21,7 @@ from whence.kernels.detection import lower_detection
 from whence.kernels.distinct import lower_distinct
 from whence.kernels.group import RULES, Group
 from whence.kernels.integer.conv import lower_integer_conv
-from whence.kernels.integer.gemm import lower_integer_gemm
+from whence.kernels.integer.product import lower_integer_gemm
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.nest import lower_loopnest
 from whence.kernels.loops.reduce import REDUCTIONS, lower_reduce

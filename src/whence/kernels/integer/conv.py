@@ -21,13 +21,13 @@ from whence.kernels.integer.packing import PackBytes
 from whence.kernels.integer.product import (
     CODES,
     FLOPS_PER_NS,
+    image_axes,
     packed_kernel,
     plan,
     zero_point,
     zero_points,
 )
 from whence.kernels.integer.product_program import IntegerProduct
-from whence.kernels.integer.window import fields
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -57,14 +57,14 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
     groups = get_int(anchor.attrs, "group", 1)
     out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
     made, channels, taken = out_shape[-1] // groups, x_shape[-1], values.shape[-1]
-    rows, columns = fields(anchor, x_shape[1:-1], values.shape[1:-1])
+    rows, columns = image_axes(anchor, x_shape[1:-1], values.shape[1:-1])
     depth = math.prod(values.shape[1:])
     pixels = math.prod(out_shape[:-1])
     shape = plan(groups, pixels, made, depth, tile)
     x_zero = zero_point(group, anchor.operand("x_zero_point"))
     matrix = values.reshape(groups, made, depth).transpose(0, 2, 1)
     zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
-    packing = PackBytes(groups, depth, made, True, shape.lanes, shape.panels, zeros)
+    packing = PackBytes(groups, (depth, 1), made, True, shape.lanes, shape.panels, zeros)
     lies_ready = groups == 1 and _is_pointwise(rows) and _is_pointwise(columns)
     flat = (
         of(Var(ROW, pixels)) * out_shape[-1] + of(Var(BATCH, groups)) * made + of(Var(COLUMN, made))
@@ -84,7 +84,7 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
         w_zero=None,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
-    return packed_kernel(group, anchor, micro, micro.scratch_bytes, FLOPS_PER_NS)
+    return packed_kernel(group, anchor, micro, FLOPS_PER_NS)
 
 
 def _is_pointwise(field: Field) -> bool:

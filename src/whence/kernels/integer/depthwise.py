@@ -15,15 +15,14 @@ import math
 from whence.extent import estimate
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
-from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
+from whence.kernels.conv.tiles import ONE_ROW, Cover, OpenCover, cover, open_cover
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.epilogue import ACCUMULATOR, COLUMN, ROW
-from whence.kernels.integer.packing import PackChannels
-from whence.kernels.integer.product import packed_kernel, zero_point, zero_points
-from whence.kernels.integer.window import fields
+from whence.kernels.integer.packing import PackBytes
+from whence.kernels.integer.product import image_axes, packed_kernel, zero_point, zero_points
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -32,8 +31,6 @@ from whence.ops.attributes import get_int
 _REGISTERS = {16: 26, 8: 10, 4: 24}
 _MOST_WEIGHTS = 9
 _SHORTEST = 4
-# Tiles lie along a row, whatever rows there are.
-_ANY_ROWS = Field(1, 1, 1, 1, 1, 0)
 _FLOPS_PER_NS = 80
 
 
@@ -54,20 +51,21 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     assert values is not None
     x_shape, out_shape = group.shape(source), group.shape(anchor.ref())
     channels, images = x_shape[-1], x_shape[0]
-    rows, columns = fields(anchor, x_shape[1:-1], values.shape[1:-1])
+    rows, columns = image_axes(anchor, x_shape[1:-1], values.shape[1:-1])
     lanes = next(size for size in (16, 8, 4) if size <= min(tile.lanes, channels))
     x_zero = zero_point(group, anchor.operand("x_zero_point"))
     matrix = values.reshape(1, channels, -1).transpose(0, 2, 1)
     zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
-    packing = PackChannels(channels, (rows.kernel, columns.kernel), lanes, zeros)
+    panels, kernel = (1,) * -(-channels // lanes), (rows.kernel, columns.kernel)
+    packing = PackBytes(1, kernel, channels, True, lanes, panels, zeros)
     held = min(columns.kernel * -(-rows.kernel // 4), _MOST_WEIGHTS)
     pixels = max((_REGISTERS[tile.lanes] - held) // (1 + zeros.has_sums), 1)
-    # No tile holds pixels of two rows.
+    # Tiles lie along a row, whatever rows there are: none holds pixels of two.
     tiles: Cover | OpenCover
     if columns.is_open:
         tiles = open_cover(rows, columns, pixels)
     else:
-        tiles = cover(_ANY_ROWS, columns, min(pixels, 2 * columns.out - 1))
+        tiles = cover(ONE_ROW, columns, min(pixels, 2 * columns.out - 1))
     wanted = -(-max(FEWEST_ITEMS, ITEMS_PER_THREAD * tile.threads) // estimate(images))
     # Where rows are fewer than parts of them, some are empty.
     chunks = wanted if rows.is_open else min(rows.out, wanted)
@@ -90,4 +88,4 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
         packing=packing,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
-    return packed_kernel(group, anchor, micro, micro.border_bytes, _FLOPS_PER_NS)
+    return packed_kernel(group, anchor, micro, _FLOPS_PER_NS)

@@ -20,7 +20,7 @@ from whence.kernels.integer.byte_vectors import (
     words,
 )
 from whence.kernels.integer.epilogue import IntegerEpilogue
-from whence.kernels.integer.packing import PackChannels
+from whence.kernels.integer.packing import PackBytes
 from whence.kernels.ir import Count, Expr, Kernel, Micro, Splat, Stmt, Store, chosen, count, least
 from whence.types import DType
 
@@ -47,7 +47,7 @@ class IntegerSlide(Micro):
     source_type: DType
     x_zero: Expr
     weights: str
-    packing: PackChannels
+    packing: PackBytes
     outputs: tuple[Store, ...]
 
     @property
@@ -60,7 +60,7 @@ class IntegerSlide(Micro):
         return -(-self.rows.kernel // 4)
 
     @property
-    def border_bytes(self) -> int:
+    def scratch_bytes(self) -> int:
         """Of a row of padding."""
         return 0 if self.rows.is_inside else self.columns.size * self.channels
 
@@ -74,9 +74,9 @@ class IntegerSlide(Micro):
         raw = build.let("raw", self.x_zero)
         zero = unsigned_zero(build, raw, self.source_type)
         border = build.let("border", Splat(zero * ONES, self.lanes))
-        padding = build.scratch("padding", self.source_type) if self.border_bytes else None
+        padding = build.scratch("padding", self.source_type) if self.scratch_bytes else None
         if padding is not None:
-            build.fill(padding, 0, self.border_bytes, raw)
+            build.fill(padding, 0, self.scratch_bytes, raw)
         with build.tasks(kernel.tasks) as task:
             image = build.count("image", task // (self.chunks * self.parts))
             chunk = build.count("chunk", task // self.parts % self.chunks)

@@ -31,11 +31,12 @@ class ZeroPoints:
 @dataclass(frozen=True, slots=True)
 class PackBytes:
     """Weights in panels. Each is a row of starting values, a row of factors if sums are needed,
-    then the depth in fours, column by column.
+    then for each column of the kernel its rows in fours, output by output.
     """
 
     batch: int
-    depth: int
+    kernel: tuple[int, int]
+    """Rows and columns of the depth."""
     columns: int
     by_column: bool
     """The weights are [batch, columns, depth], else [batch, depth, columns]."""
@@ -44,9 +45,15 @@ class PackBytes:
     zeros: ZeroPoints
 
     @property
+    def words(self) -> int:
+        """Groups of four along the depth."""
+        rows, columns = self.kernel
+        return columns * -(-rows // 4)
+
+    @property
     def vector_bytes(self) -> int:
         """Of a vector's columns in all rows."""
-        return self.lanes * 4 * (1 + self.zeros.has_sums + -(-self.depth // 4))
+        return self.lanes * 4 * (1 + self.zeros.has_sums + self.words)
 
     @property
     def elements(self) -> int:
@@ -54,10 +61,11 @@ class PackBytes:
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         matrix, left = centre(self._matrix(weights), self.zeros.w)
-        words = -(-self.depth // 4)
-        width = max(self.columns, self.lanes)
-        codes = np.zeros((self.batch, words * 4, width), np.int8)
-        codes[:, : self.depth, : self.columns] = matrix
+        (rows, across), width = self.kernel, max(self.columns, self.lanes)
+        codes = np.zeros((self.batch, across, self.words // across * 4, width), np.int8)
+        by_row = matrix.reshape(self.batch, rows, across, self.columns)
+        codes[:, :, :rows, : self.columns] = by_row.swapaxes(1, 2)
+        fours = codes.reshape(self.batch, self.words, 4, width)
         head = np.zeros((self.batch, 2, width), np.int32)
         head[:, 0, : self.columns] = self.zeros.start(matrix, left).astype(np.int32)
         head[:, 1, : self.columns] = -left
@@ -65,61 +73,16 @@ class PackBytes:
         for panel in self.panels:
             starts = np.minimum(np.arange(first, first + panel) * self.lanes, width - self.lanes)
             at = np.add.outer(starts, np.arange(self.lanes)).reshape(-1)
-            rows = np.ascontiguousarray(head[:, : 1 + self.zeros.has_sums, at])
-            quads = codes[:, :, at].reshape(self.batch, words, 4, at.size).transpose(0, 1, 3, 2)
-            pieces.append(rows.reshape(self.batch, -1).view(np.int8))
-            pieces.append(quads.reshape(self.batch, -1))
+            begin = np.ascontiguousarray(head[:, : 1 + self.zeros.has_sums, at])
+            pieces.append(begin.reshape(self.batch, -1).view(np.int8))
+            pieces.append(fours[..., at].swapaxes(2, 3).reshape(self.batch, -1))
             first += panel
         return np.ascontiguousarray(np.concatenate(pieces, axis=1)).reshape(-1)
 
     def _matrix(self, weights: np.ndarray) -> np.ndarray:
         if self.by_column:
-            return weights.reshape(self.batch, self.columns, self.depth).transpose(0, 2, 1)
-        return weights.reshape(self.batch, self.depth, self.columns)
-
-
-@dataclass(frozen=True, slots=True)
-class PackChannels:
-    """[C, KH, KW, 1] weights by vector of channels: starting values, factors if sums are needed,
-    then for each kernel column its rows in fours.
-    """
-
-    channels: int
-    kernel: tuple[int, int]
-    lanes: int
-    zeros: ZeroPoints
-
-    @property
-    def vector_bytes(self) -> int:
-        quads = -(-self.kernel[0] // 4)
-        return self.lanes * 4 * (1 + self.zeros.has_sums + self.kernel[1] * quads)
-
-    @property
-    def elements(self) -> int:
-        return -(-self.channels // self.lanes) * self.vector_bytes
-
-    def __call__(self, weights: np.ndarray) -> np.ndarray:
-        rows, columns = self.kernel
-        matrix, left = centre(
-            weights.reshape(1, self.channels, rows * columns).transpose(0, 2, 1), self.zeros.w
-        )
-        (start,) = self.zeros.start(matrix, left)
-        quads = -(-rows // 4)
-        codes = np.zeros((quads * 4, columns, self.channels), np.int8)
-        codes[:rows] = matrix[0].reshape(rows, columns, self.channels)
-        pieces = []
-        for first in range(0, self.channels, self.lanes):
-            at = min(first, self.channels - self.lanes) + np.arange(self.lanes)
-            pieces.append(start[at].astype(np.int32).view(np.int8))
-            if self.zeros.has_sums:
-                pieces.append((-left[0, at]).astype(np.int32).view(np.int8))
-            pieces.append(
-                codes[:, :, at]
-                .reshape(quads, 4, columns, self.lanes)
-                .transpose(2, 0, 3, 1)
-                .reshape(-1)
-            )
-        return np.concatenate([piece.reshape(-1).view(np.int8) for piece in pieces])
+            return weights.reshape(self.batch, self.columns, -1).transpose(0, 2, 1)
+        return weights.reshape(self.batch, -1, self.columns)
 
 
 def centre(weights: np.ndarray, w_zero: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

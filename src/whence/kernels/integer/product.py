@@ -25,15 +25,20 @@ from dataclasses import replace
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.extent import estimate, is_symbolic
+from whence.extent import estimate, is_symbolic, same_shape
 from whence.graph import Node, Ref
+from whence.kernels.conv.direct import fields, input_buffer, require_sole_reader
+from whence.kernels.conv.tiles import ONE_ROW, Field
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.expressions import cast
 from whence.kernels.group import Group, Packed, data_operands
+from whence.kernels.index import Index, Var, of
 from whence.kernels.integer.depthwise_program import IntegerSlide
-from whence.kernels.integer.packing import ZeroPoints, centre
+from whence.kernels.integer.epilogue import ACCUMULATOR, BATCH, COLUMN, ROW
+from whence.kernels.integer.packing import PackBytes, ZeroPoints, centre
 from whence.kernels.integer.product_program import IntegerProduct, ProductShape
 from whence.kernels.ir import Expr, Kernel, Literal
+from whence.kernels.product.gemm import batch_base
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -53,6 +58,7 @@ FLOPS_PER_NS = 320
 # Tiles that a block has at least where the number of rows is open: blocks are as equal as can be,
 # and half of this has to be one.
 _LEAST_OPEN_TILES = 4
+_NARROW = (1, 1, 1, 0)
 # What starting a tile costs, in rows, and how much more than the least may be computed for the sake
 # of more work items.
 _TILE_COST = 3.0
@@ -155,20 +161,89 @@ def zero_points(
 
 
 def packed_kernel(
-    group: Group,
-    anchor: Node,
-    micro: IntegerProduct | IntegerSlide,
-    scratch_bytes: int,
-    flops_per_ns: int,
+    group: Group, anchor: Node, micro: IntegerProduct | IntegerSlide, flops_per_ns: int
 ) -> Kernel:
     """A kernel whose weights, if they are packed, are bytes in another order."""
     _, ref = data_operands(anchor)
     packed = {}
     if micro.packing is not None:
-        if any(other is not anchor and ref in other.inputs for other in group.members):
-            raise UnsupportedError(
-                f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
-            )
+        require_sole_reader(group, anchor, ref)
         packed[ref] = Packed(micro.packing, micro.packing.elements, DType.I8)
-    kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch_bytes, packed=packed)
+    kernel = group.kernel(micro.tasks, micro, scratch_bytes=micro.scratch_bytes, packed=packed)
     return replace(kernel, flops_per_ns=flops_per_ns)
+
+
+def image_axes(
+    anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]
+) -> tuple[Field, Field]:
+    """The two spatial axes of a convolution. An image of one axis, or one pixel wide, is one row:
+    tiles lie along rows.
+    """
+    found = fields(anchor, spatial, kernel)
+    if len(found) == 1:
+        return ONE_ROW, found[0]
+    rows, columns = found
+    is_narrow = same_shape((columns.size, columns.out, columns.kernel, columns.begin), _NARROW)
+    return (columns, rows) if is_narrow else (rows, columns)
+
+
+def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a MatMulInteger."""
+    a, b = data_operands(anchor)
+    if not {group.dtype(a), group.dtype(b)} <= CODES:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' multiplies {group.dtype(a)} by {group.dtype(b)}"
+        )
+    a_shape, b_shape = group.shape(a), group.shape(b)
+    if len(a_shape) < 2 or len(b_shape) < 2 or 0 in (*a_shape, *b_shape):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has a vector or an empty operand")
+    # Panels and what is packed are for numbers.
+    rows, depth, columns = a_shape[-2], int(a_shape[-1]), int(b_shape[-1])
+    batch_shape: tuple[int, ...] = ()
+    if math.prod(b_shape[:-2]) == 1:
+        # One B for all of A: the batch dimensions are more rows.
+        rows *= math.prod(a_shape[:-2])
+    else:
+        batch_shape = group.shape(anchor.ref())[:-2]
+    batch = Var(BATCH, math.prod(batch_shape))
+    weights = None if batch.extent > 1 else group.graph.const_value(b)
+    shape = plan(batch.extent, rows, columns, depth, tile, packed=weights is not None)
+    x_zero = zero_point(group, anchor.operand("a_zero_point"))
+    b_zero = anchor.operand("b_zero_point")
+    packing = w_zero = None
+    if weights is not None:
+        zeros = zero_points(group, anchor, x_zero, b_zero, weights.reshape(1, depth, columns))
+        packing = PackBytes(1, (depth, 1), columns, False, shape.lanes, shape.panels, zeros)
+    elif b_zero is not None:
+        w_zero = _column_zero(group, anchor, b_zero, columns)
+    flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
+    micro = IntegerProduct(
+        shape=shape,
+        source=input_buffer(group, anchor, a),
+        source_type=group.dtype(a),
+        base=batch_base(of(batch), batch_shape, a_shape),
+        row_stride=depth,
+        gather=None,
+        x_zero=x_zero,
+        weights=input_buffer(group, anchor, b),
+        weights_type=group.dtype(b),
+        packing=packing,
+        weights_base=batch_base(of(batch), batch_shape, b_shape),
+        w_zero=w_zero,
+        outputs=group.stores(anchor, ACCUMULATOR, flat),
+    )
+    return packed_kernel(group, anchor, micro, FLOPS_PER_NS)
+
+
+def _column_zero(group: Group, anchor: Node, ref: Ref, columns: int) -> Expr:
+    shape = group.shape(ref)
+    if math.prod(shape) == 1:
+        return zero_point(group, ref)
+    if math.prod(shape) != columns or shape[-1] != columns:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has zero points of shape {list(shape)}"
+        )
+    return cast(
+        group.elements().value(ref, (*(Index(0) for _ in shape[1:]), of(Var(COLUMN, columns)))),
+        DType.I32,
+    )
