@@ -18,8 +18,8 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.group import Group, Packed
 from whence.kernels.ir import Expr, Kernel, Name
-from whence.kernels.recurrent_layer import BEFORE, CELL, HIDDEN, NEW_CELL, RESET, Phase
 from whence.kernels.recurrent_program import Recurrent
+from whence.kernels.recurrent_unit import BEFORE, CELL, HIDDEN, NEW_CELL, RESET, Phase
 from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs

@@ -21,6 +21,7 @@ from whence.kernels.ir import (
     Counter,
     Expr,
     Kernel,
+    Micro,
     Splat,
     Stmt,
     Swap,
@@ -28,14 +29,81 @@ from whence.kernels.ir import (
     count,
     least,
 )
-from whence.kernels.recurrent_layer import LayerState, Phase, RecurrentLayer
-from whence.kernels.recurrent_unit import ZERO, RecurrentUnit, check_lengths
+from whence.kernels.recurrent_unit import ZERO, LayerState, Phase, RecurrentUnit, check_lengths
+from whence.kernels.tile import Tile
 from whence.types import DType
 
 
 @dataclass(frozen=True, slots=True)
-class Recurrent(RecurrentLayer):
-    """A whole layer."""
+class Recurrent(Micro):
+    """A whole layer. Work item t is a block of sequences in one direction, or a panel of units."""
+
+    gates: int
+    directions: int
+    time: int
+    batch: int
+    inputs: int
+    hidden: int
+    rows: int
+    """Sequences in a work item."""
+    gang: bool
+    """One sequence in one direction: the workers divide the panels among them and meet after every
+    phase. A work item is a panel.
+    """
+    tile: Tile
+    vectors: int
+    """Vectors of units in a panel."""
+    steps: int
+    reverse: tuple[bool, ...]
+    batch_first: bool
+    late: int | None
+    """The gate whose sum with the state starts from its own bias and is kept apart from the
+    input's.
+    """
+    phases: tuple[tuple[Phase, ...], ...]
+    """By direction."""
+    x: str
+    w: str
+    r: str
+    bias: str | None
+    lengths: str | None
+    start: str | None
+    start_cell: str | None
+    peepholes: str | None
+    outputs: tuple[str | None, ...]
+    """All hidden states, the last, and the last cell state, as far as they are asked for."""
+
+    @property
+    def units(self) -> int:
+        return self.vectors * self.tile.lanes
+
+    @property
+    def panels(self) -> int:
+        return -(-self.hidden // self.units)
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.gates * self.units
+
+    @property
+    def blocks(self) -> int:
+        return self.batch // self.rows
+
+    @property
+    def padded(self) -> int:
+        return self.panels * self.units
+
+    @property
+    def input_strides(self) -> tuple[int, int]:
+        """From step to step, and from sequence to sequence."""
+        step, row = self.batch * self.inputs, self.inputs
+        return (row, self.time * row) if self.batch_first else (step, row)
+
+    @property
+    def scratch(self) -> tuple[int, int]:
+        """Floats of the input's products, and of one state."""
+        return self.steps * self.rows * self.panels * self.width, self.rows * self.padded
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
@@ -56,7 +124,7 @@ class Recurrent(RecurrentLayer):
 
 
 def _layer(
-    build: Builder, it: RecurrentLayer, panels: tuple[Count, Count], direction: Count, first: Count
+    build: Builder, it: Recurrent, panels: tuple[Count, Count], direction: Count, first: Count
 ) -> None:
     products, state = it.scratch
     place = (SHARED if it.gang else SCRATCH, DType.F32)
@@ -118,8 +186,8 @@ def _start(build: Builder, layer: LayerState) -> None:
 def _project(build: Builder, layer: LayerState, low: Count, steps: Count) -> None:
     """The input's share of every gate for the next steps, biases included."""
     it = layer.it
-    step, row = it.input_strides
-    height = min(it.tile.rows_beside(it.gates * it.vectors), it.steps)
+    lanes, vectors, (step, row) = it.tile.lanes, it.gates * it.vectors, it.input_strides
+    height = min(it.tile.rows_beside(vectors), it.steps)
     with build.loop("panel", layer.panels[1], begin=layer.panels[0]) as panel:
         bias = _bias(build, layer, panel)
         b = build.pointer("b", layer.w, panel * (it.inputs * it.width))
@@ -128,12 +196,27 @@ def _project(build: Builder, layer: LayerState, low: Count, steps: Count) -> Non
             to = build.pointer(
                 "to", layer.products, (i * it.panels + panel) * it.width, written=True
             )
+
+            def tile(t: Count, rows: int) -> None:
+                """The products of so many steps with the panel."""
+                sums = build.array("sum", rows, vectors, lanes=lanes)
+                with build.unrolled(("m", rows), ("j", vectors)) as (m, j):
+                    build.assign(sums[m, j], bias.vector(j * lanes, lanes))
+
+                def value(m: Count, k: Count) -> Expr:
+                    return source[(t + m) * step + k]
+
+                _accumulate(build, it, sums, rows, vectors, it.inputs, value, b)
+                with build.unrolled(("m", rows), ("j", vectors)) as (m, j):
+                    place = (t + m) * (it.rows * it.panels * it.width) + j * lanes
+                    build.assign(to.vector(place, lanes), sums[m, j])
+
             whole = build.count("whole", steps // height * height)
             with build.loop("t", whole, step=height) as t:
-                _tile(build, it, height, step, t, bias, b, source, to)
+                tile(t, height)
             if height > 1:
                 with build.loop("t", steps, begin=whole) as t:
-                    _tile(build, it, 1, step, t, bias, b, source, to)
+                    tile(t, 1)
 
 
 def _bias(build: Builder, layer: LayerState, panel: Count) -> Memory:
@@ -166,33 +249,9 @@ def _bias(build: Builder, layer: LayerState, panel: Count) -> Memory:
     return bias
 
 
-def _tile(
-    build: Builder,
-    it: RecurrentLayer,
-    rows: int,
-    step: int,
-    t: Count,
-    bias: Memory,
-    b: Pointer,
-    source: Pointer,
-    to: Pointer,
-) -> None:
-    """The products of `rows` steps of one sequence with a panel of weights."""
-    lanes, vectors = it.tile.lanes, it.gates * it.vectors
-    sums = build.array("sum", rows, vectors, lanes=lanes)
-    with build.unrolled(("m", rows), ("j", vectors)) as (m, j):
-        build.assign(sums[m, j], bias.vector(j * lanes, lanes))
-    _accumulate(
-        build, it, sums, rows, vectors, it.inputs, lambda m, k: source[(t + m) * step + k], b
-    )
-    with build.unrolled(("m", rows), ("j", vectors)) as (m, j):
-        place = (t + m) * (it.rows * it.panels * it.width) + j * lanes
-        build.assign(to.vector(place, lanes), sums[m, j])
-
-
 def _accumulate(
     build: Builder,
-    it: RecurrentLayer,
+    it: Recurrent,
     sums: Memory,
     rows: int,
     vectors: int,

@@ -1,17 +1,100 @@
-"""What a unit of a recurrent layer makes of the sums of its gates."""
+"""The state of a recurrent layer while it runs, and what a unit makes of the sums of its gates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.expressions import apply, cast, choose, select
-from whence.kernels.ir import Count, CountValue, Expr, Fn, Literal, Name, walk
-from whence.kernels.recurrent_layer import HIDDEN, NEW_CELL, RESET, LayerState, Phase
+from whence.kernels.ir import (
+    At,
+    Condition,
+    Count,
+    CountValue,
+    Expr,
+    Fn,
+    Literal,
+    Name,
+    ValueCount,
+    count,
+    least,
+    walk,
+)
 from whence.types import DType
 
+if TYPE_CHECKING:
+    from whence.kernels.recurrent_program import Recurrent
+
+BEFORE, CELL = Name("before", DType.F32), Name("cell", DType.F32)
+HIDDEN, NEW_CELL, RESET = "hidden", "new_cell", "reset"
 ZERO = Literal(0.0, DType.F32)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A product with the state and what follows for each unit: values by name, in order, from the
+    sums `x0`, `x1`, ... of the gates it makes.
+
+    `before` is the unit's output of the step before, `cell` its cell state; `p0`, `p1`, `p2` are
+    its peepholes, `late` its late bias.
+    """
+
+    gates: tuple[int, ...]
+    from_reset: bool
+    """The product is with the reset state instead of the state."""
+    lets: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerState:
+    """What the parts of a work item share."""
+
+    it: Recurrent
+    panels: tuple[Count, Count]
+    """That it computes: from, to."""
+    direction: Count
+    first: Count
+    """The first of its sequences."""
+    w: Pointer
+    r: Pointer
+    products: Pointer
+    """The input's share of every gate."""
+    now: Pointer
+    """States of the step before."""
+    next: Pointer
+    """States that this step makes."""
+    cells: Pointer
+    resets: Pointer
+
+    def state_place(self, i: Count, unit: Count) -> Count:
+        """Where a state lies among all directions and sequences."""
+        it, row = self.it, self.first + i
+        if it.batch_first:
+            return (row * it.directions + self.direction) * it.hidden + unit
+        return (self.direction * it.batch + row) * it.hidden + unit
+
+    def output_row(self, i: Count, t: Count) -> Count:
+        """Where the states of a sequence at a time lie among all of them."""
+        it, row = self.it, self.first + i
+        if it.batch_first:
+            return ((row * it.time + t) * it.directions + self.direction) * it.hidden
+        return ((t * it.directions + self.direction) * it.batch + row) * it.hidden
+
+    def is_alive(self, i: Count, t: Count) -> Condition | None:
+        """Has a sequence not ended yet? `None` where all are as long."""
+        if self.it.lengths is None:
+            return None
+        return t < ValueCount(At(self.it.lengths, self.first + i, DType.I32))
+
+    @property
+    def own_units(self) -> tuple[Count, Count]:
+        """The units that a worker stores, all of them unless it works together with others."""
+        it = self.it
+        if not it.gang:
+            return count(0), count(it.hidden)
+        return self.panels[0] * it.units, least(self.panels[1] * it.units, it.hidden)
 
 
 def check_lengths(build: Builder, layer: LayerState, rows: int) -> None:

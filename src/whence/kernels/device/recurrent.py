@@ -4,15 +4,19 @@ step, the states in shared memory.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from whence.kernels.builder import Builder
 from whence.kernels.ir import Count, Expr, Name, Not, Stmt, Swap, chosen, count
-from whence.kernels.recurrent_layer import LayerState, Phase, RecurrentLayer
-from whence.kernels.recurrent_unit import ZERO, RecurrentUnit, check_lengths
+from whence.kernels.recurrent_unit import ZERO, LayerState, Phase, RecurrentUnit, check_lengths
+
+if TYPE_CHECKING:
+    from whence.kernels.recurrent_program import Recurrent
 
 _ITEMS = 32
 
 
-def recurrent_on_device(it: RecurrentLayer) -> tuple[Stmt, ...]:
+def recurrent_on_device(it: Recurrent) -> tuple[Stmt, ...]:
     build = Builder()
     (_, sequence, direction), (item, _, _) = build.grid(
         (1, it.batch, it.directions), (_ITEMS, 1, 1)
