@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import enum
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from whence.extent import (
@@ -226,7 +226,7 @@ def _left_tile(columns: Field, pixels: int) -> TileShape | None:
     if is_symbolic(columns.begin) or columns.begin <= 0:
         return None
     long = replace(columns, size=_FAR, out=_FAR)
-    return TileShape(1, pixels, _reads(long, None, range(pixels), lambda pixel: True))
+    return TileShape(1, pixels, _reads(long, None, range(pixels)))
 
 
 def _right_tile(columns: Field, pixels: int) -> TileShape | None:
@@ -244,7 +244,7 @@ def _right_tile(columns: Field, pixels: int) -> TileShape | None:
     size = _FAR + (columns.kernel - 1) * columns.dilation - columns.begin - columns.end
     long = replace(columns, size=size, out=_FAR)
     places = range(_FAR - pixels, _FAR)
-    return TileShape(1, pixels, _reads(long, None, places, lambda pixel: True))
+    return TileShape(1, pixels, _reads(long, None, places))
 
 
 def cover(rows: Field, columns: Field, pixels: int) -> Cover:
@@ -290,7 +290,7 @@ def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
             ahead = borders[bisect.bisect(borders, start) :][:1]
             count = min(left, max(1, (ahead[0] - start) // width)) if ahead else left
             places = range(start, start + width)
-            shape = TileShape(1, width, _reads(columns, None, places, lambda _: True))
+            shape = TileShape(1, width, _reads(columns, None, places))
             _add_run(found, Run(number, count, start, width, shape))
             number, start, left = number + count, start + count * width, left - count
     return tuple(found)
@@ -298,49 +298,45 @@ def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
 
 def _stacked(rows: Field, columns: Field, heights: Sequence[int]) -> tuple[Run, ...]:
     """Tiles of several whole rows."""
-
-    def shape(start: int, height: int) -> TileShape:
-        places = [column for _ in range(height) for column in range(columns.out)]
+    found: list[Run] = []
+    start = 0
+    for number, height in enumerate(heights):
+        places = [*range(columns.out)] * height
         reached = [
             [rows.reaches(start + row, tap) for row in range(height)] for tap in range(rows.kernel)
         ]
-        if height == 1 or all(itertools.chain(*reached)):
-            return TileShape(height, columns.out, _reads(columns, None, places, lambda pixel: True))
         reads: list[Read] = []
-        for tap, hit in enumerate(reached):
-            reads += _reads(columns, tap, places, lambda pixel, hit=hit: hit[pixel // columns.out])  # type: ignore[misc]
-        return TileShape(height, columns.out, tuple(reads))
-
-    return _runs(heights, shape)
+        if height == 1 or all(itertools.chain(*reached)):
+            reads += _reads(columns, None, places)
+        else:
+            for tap, hit in enumerate(reached):
+                pixels = [pixel for pixel in range(len(places)) if hit[pixel // columns.out]]
+                reads += _reads(columns, tap, places, pixels)
+        shape = TileShape(height, columns.out, tuple(reads))
+        _add_run(found, Run(number, 1, start, height, shape))
+        start += height
+    return tuple(found)
 
 
 def _reads(
-    columns: Field, row: int | None, places: Sequence[int], hit: Callable[[int], bool]
+    columns: Field, row: int | None, places: Sequence[int], among: Sequence[int] | None = None
 ) -> tuple[Read, ...]:
-    """What the pixels in these columns read, taps with the same readers together."""
+    """What the pixels in these columns read, or some of them, taps with the same readers
+    together.
+    """
     found: list[Read] = []
     for tap in range(columns.kernel):
         pixels = tuple(
             pixel
-            for pixel, column in enumerate(places)
-            if hit(pixel) and columns.reaches(column, tap)
+            for pixel in (range(len(places)) if among is None else among)
+            if columns.reaches(places[pixel], tap)
         )
         if not pixels:
             continue
         if found and found[-1].pixels == pixels and found[-1].first + found[-1].count == tap:
-            found[-1] = Read(row, found[-1].first, found[-1].count + 1, pixels)
+            found[-1] = replace(found[-1], count=found[-1].count + 1)
         else:
             found.append(Read(row, tap, 1, pixels))
-    return tuple(found)
-
-
-def _runs(sizes: Sequence[int], shape_at: Callable[[int, int], TileShape]) -> tuple[Run, ...]:
-    """The tiles one after another, neighbours of one shape together."""
-    found: list[Run] = []
-    start = 0
-    for number, size in enumerate(sizes):
-        _add_run(found, Run(number, 1, start, size, shape_at(start, size)))
-        start += size
     return tuple(found)
 
 
