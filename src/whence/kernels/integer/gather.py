@@ -4,7 +4,8 @@ long.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Pointer
@@ -78,41 +79,30 @@ def _window(build: Builder, gather: Gather, x: Pointer, to: Pointer, r: Count, z
         with build.loop("kw", columns.kernel) as kw:
             column = build.count("column", right + kw * columns.dilation)
             tap = build.pointer("tap", place, kw * gather.taken, written=True, alone=False)
-
-            def copied() -> None:
+            with _on_the_axis(build, columns, column, tap, gather.taken, zero):
                 source = build.pointer("from", line, column * gather.channels)
                 _copy(build, source, tap, gather.taken)
-
-            _unless_outside(build, columns, column, tap, gather.taken, zero, copied)
 
     with build.loop("kh", rows.kernel) as kh:
         place = build.pointer("place", to, kh * span, written=True, alone=False)
         down = build.count("down", row * rows.stride + kh * rows.dilation - rows.begin)
-
-        def on_the_image() -> None:
+        with _on_the_axis(build, rows, down, place, span, zero):
             offset = (image * rows.size + down) * (columns.size * gather.channels)
             kernel_row(build.pointer("line", x, offset), place)
 
-        _unless_outside(build, rows, down, place, span, zero, on_the_image)
 
-
-def _unless_outside(
-    build: Builder,
-    field: Field,
-    position: Count,
-    to: Pointer,
-    size: int,
-    zero: Expr,
-    inside: Callable[[], None],
-) -> None:
-    """Padding where the position lies outside its axis."""
+@contextmanager
+def _on_the_axis(
+    build: Builder, field: Field, position: Count, to: Pointer, size: int, zero: Expr
+) -> Iterator[None]:
+    """What happens where the position lies on its axis; elsewhere there is padding."""
     if field.is_inside:
-        inside()
+        yield
         return
     with build.when((position < 0) | (position >= field.size)):
         build.fill(to, 0, size, zero)
     with build.otherwise():
-        inside()
+        yield
 
 
 def _copy(build: Builder, source: Pointer, to: Pointer, size: int) -> None:
