@@ -20,9 +20,9 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.bf16x2 import DEPTH, PANEL, TILE, PackBf16x2, packed_floats
+from whence.kernels.conv.algorithm import lower_blocked_conv
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, lower_bf16x2_conv
 from whence.kernels.conv.bf16x2_program import Bf16x2Conv
-from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.direct import lower_conv
 from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.group import Group

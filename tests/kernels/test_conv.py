@@ -14,7 +14,8 @@ from tests.kernels.native import Lower, NativeCase, run_native
 from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
-from whence.kernels.conv.depthwise import lower_blocked_conv, lower_depthwise
+from whence.kernels.conv.algorithm import lower_blocked_conv
+from whence.kernels.conv.depthwise import lower_depthwise
 from whence.kernels.conv.direct import lower_conv
 from whence.kernels.conv.general import lower_conv_general
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile

@@ -11,7 +11,7 @@ import pytest
 from tests.kernels.native import Lower, NativeCase, run_native
 from tests.kernels.test_conv import Conv, check
 from whence.graph import Node
-from whence.kernels.conv.depthwise import lower_blocked_conv
+from whence.kernels.conv.algorithm import lower_blocked_conv
 from whence.kernels.conv.direct import lower_conv
 from whence.kernels.conv.winograd import (
     WinogradPlan,

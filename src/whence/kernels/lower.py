@@ -14,7 +14,7 @@ from whence.graph import Graph, Node, Ref
 from whence.kernels.attention import lower_attention
 from whence.kernels.cache import lower_append
 from whence.kernels.choice import NO_CHOICES, Choices, chosen, lower_choice
-from whence.kernels.conv.depthwise import lower_blocked_conv
+from whence.kernels.conv.algorithm import lower_blocked_conv
 from whence.kernels.conv.general import CONV_GENERAL_OPS, lower_conv_general
 from whence.kernels.conv.pool import POOL_OPS, lower_pool
 from whence.kernels.detection import lower_detection

@@ -19,20 +19,16 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.extent import estimate
 from whence.graph import Node
-from whence.kernels.conv.algorithm import plan_algorithm
-from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, lower_bf16x2_conv
 from whence.kernels.conv.depthwise_program import Slide
 from whence.kernels.conv.direct import (
     epilogue,
     fields,
     input_buffer,
-    lower_conv,
     packed_weights,
     require_floats,
 )
 from whence.kernels.conv.slices import least_slices
 from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
-from whence.kernels.conv.winograd import WinogradPlan, lower_winograd
 from whence.kernels.cost import chunk_size
 from whence.kernels.group import Group, data_operands
 from whence.kernels.ir import Fn, Kernel
@@ -192,15 +188,3 @@ def is_depthwise(anchor: Node) -> bool:
     return groups > 1 and groups == get_int(anchor.attrs, "channels_in", 0) == get_int(
         anchor.attrs, "channels_out", 0
     )
-
-
-def lower_blocked_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    """A kernel for a group whose anchor is a BlockedConv of whatever kind."""
-    if is_depthwise(anchor):
-        return lower_depthwise(group, anchor, tile)
-    match plan_algorithm(group, anchor, tile):
-        case Bf16x2ConvPlan() as plan:
-            return lower_bf16x2_conv(group, anchor, tile, plan)
-        case WinogradPlan() as transformed:
-            return lower_winograd(group, anchor, tile, transformed)
-    return lower_conv(group, anchor, tile)
