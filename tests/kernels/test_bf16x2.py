@@ -19,7 +19,7 @@ from whence.codegen.target import Arch, Target
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.bf16x2 import DEPTH, PANEL, TILE, PackBf16x2, packed_floats
+from whence.kernels.bf16x2 import DEPTH, PANEL, TILE, pack_bf16x2, packed_floats
 from whence.kernels.conv.algorithm import lower_blocked_conv
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, lower_bf16x2_conv
 from whence.kernels.conv.bf16x2_program import Bf16x2Conv
@@ -134,7 +134,7 @@ def test_packed_weights() -> None:
     """A product with tiles, done by hand."""
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((40, 3, 50)).astype(np.float32)
-    packed = PackBf16x2()(weights)
+    packed = pack_bf16x2(weights)
     assert packed.size == packed_floats(40, 3, 50)
     steps = (
         packed.view(np.uint16)
@@ -163,9 +163,7 @@ def test_packed_weights() -> None:
 @pytest.mark.parametrize("number", [np.inf, np.finfo(np.float32).max])
 def test_an_infinite_weight_has_no_low_half(number: float) -> None:
     packed = (
-        PackBf16x2()(np.full((1, 1, 1), number, np.float32))
-        .view(np.uint16)
-        .view(ml_dtypes.bfloat16)
+        pack_bf16x2(np.full((1, 1, 1), number, np.float32)).view(np.uint16).view(ml_dtypes.bfloat16)
     )
     assert (np.isposinf(packed).sum(), np.isnan(packed).sum()) == (1, 0)
 

@@ -17,8 +17,6 @@ take as long as 48 rows of vectors; float32 by vectors would take five times as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import ml_dtypes
 import numpy as np
 
@@ -71,33 +69,28 @@ def fetch_cycles(weights: int, tile: Tile) -> float:
     return 4 * weights / (_PREFETCHED * tile.memory_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class PackBf16x2:
+def pack_bf16x2(weights: np.ndarray) -> np.ndarray:
     """Weights [output, tap, channel] as a panel's steps read them: by panel, block of channels,
     tap, half, tile of outputs; in a tile by pair of channels, output, channel of the pair. Outputs
     and channels that there are not are zeros.
     """
-
-    def __call__(self, weights: np.ndarray) -> np.ndarray:
-        outputs, taps, channels = weights.shape
-        padded = np.zeros(
-            (-(-outputs // (PANEL * TILE)) * PANEL * TILE, taps, -(-channels // DEPTH) * DEPTH),
-            np.float32,
-        )
-        padded[:outputs, :, :channels] = weights
-        high = padded.astype(ml_dtypes.bfloat16)
-        rest = padded - high.astype(np.float32)
-        # What is not finite, or no longer as bfloat16, has no low half.
-        low = np.where(np.isfinite(rest), rest, 0).astype(ml_dtypes.bfloat16)
-        parts = np.stack([high, low]).view(np.uint16)
-        split = parts.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
-        # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile,
-        # pair, output, of the pair
-        return (
-            np.ascontiguousarray(split.transpose(1, 5, 4, 0, 2, 6, 3, 7))
-            .reshape(-1)
-            .view(np.float32)
-        )
+    outputs, taps, channels = weights.shape
+    padded = np.zeros(
+        (-(-outputs // (PANEL * TILE)) * PANEL * TILE, taps, -(-channels // DEPTH) * DEPTH),
+        np.float32,
+    )
+    padded[:outputs, :, :channels] = weights
+    high = padded.astype(ml_dtypes.bfloat16)
+    rest = padded - high.astype(np.float32)
+    # What is not finite, or no longer as bfloat16, has no low half.
+    low = np.where(np.isfinite(rest), rest, 0).astype(ml_dtypes.bfloat16)
+    parts = np.stack([high, low]).view(np.uint16)
+    split = parts.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
+    # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile,
+    # pair, output, of the pair
+    return (
+        np.ascontiguousarray(split.transpose(1, 5, 4, 0, 2, 6, 3, 7)).reshape(-1).view(np.float32)
+    )
 
 
 def lines_ahead(groups: int) -> int:

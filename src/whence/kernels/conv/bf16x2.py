@@ -24,10 +24,10 @@ from whence.kernels.bf16x2 import (
     STEP_FLOATS,
     SUM_FLOATS,
     TILE,
-    PackBf16x2,
     cycles_by_units,
     cycles_by_vectors,
     fetch_cycles,
+    pack_bf16x2,
     packed_floats,
 )
 from whence.kernels.conv.bf16x2_program import Bf16x2Conv
@@ -64,13 +64,10 @@ class Bf16x2ConvPlan:
     """Into which the panels are divided."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackKernel:
-    """OIHW weights as `PackBf16x2` takes them."""
-
-    def __call__(self, weights: np.ndarray) -> np.ndarray:
-        outputs, channels = weights.shape[:2]
-        return PackBf16x2()(weights.reshape(outputs, channels, -1).transpose(0, 2, 1))
+def pack_kernel(weights: np.ndarray) -> np.ndarray:
+    """OIHW weights, packed."""
+    outputs, channels = weights.shape[:2]
+    return pack_bf16x2(weights.reshape(outputs, channels, -1).transpose(0, 2, 1))
 
 
 def cheapest_bf16x2_conv(
@@ -193,7 +190,7 @@ def lower_bf16x2_conv(group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPl
         )
     micro = _micro(group, anchor, tile, plan, epilogue(group, anchor))
     elements = packed_floats(TILE * micro.group_vectors, len(micro.taps), micro.channels)
-    packed = packed_weights(group, anchor, PackKernel(), elements)
+    packed = packed_weights(group, anchor, pack_kernel, elements)
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
     return replace(kernel, flops_per_ns=FLOPS_PER_NS, reduced_precision=True)

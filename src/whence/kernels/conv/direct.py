@@ -81,9 +81,7 @@ class PadVector:
     length: int
 
     def __call__(self, vector: np.ndarray) -> np.ndarray:
-        padded = np.zeros(self.length, vector.dtype)
-        padded[: vector.size] = vector.reshape(-1)
-        return padded
+        return np.pad(vector.reshape(-1), (0, self.length - vector.size))
 
 
 def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.kernels.bf16x2 import PackBf16x2
+from whence.kernels.bf16x2 import pack_bf16x2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class PackPanels:
 
 @dataclass(frozen=True, slots=True)
 class PackSplitColumns:
-    """Weights of a product as `PackBf16x2` takes them."""
+    """Weights of a product as `pack_bf16x2` takes them."""
 
     depth: int
     columns: int
     transposed: bool
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
-        return PackBf16x2()(
+        return pack_bf16x2(
             _matrix(weights, self.depth, self.columns, transposed=self.transposed).T[:, None]
         )
 
