@@ -38,15 +38,13 @@ from whence.kernels.ir import (
     least,
     most,
 )
-from whence.kernels.product.gemm_program import Matrix
+from whence.kernels.product.gemm_program import ZERO, Matrix
 from whence.kernels.tile import Tile
 from whence.types import DType
 
 BATCH, HEAD, ROW, KEY, COLUMN = "batch", "head", "m", "n", "c"
 SCORE = Name("acc", DType.F32)
 ACCUMULATOR = Name("acc", DType.F32)
-
-ZERO = Literal(0.0, DType.F32)
 _FEW_ROWS = 4
 """StoredRows for which keys are read as they lie."""
 

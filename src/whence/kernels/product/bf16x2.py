@@ -35,7 +35,6 @@ from whence.kernels.product.gemm import (
     Sizes,
     gemm_micro,
     lower_gemm,
-    product_of,
     sizes_of,
 )
 from whence.kernels.product.packing import PackSplitColumns
@@ -67,8 +66,8 @@ def cheapest_bf16x2_gemm(
     """The cycles it takes to multiply by matrix units, and how; `None` where there are none, or
     this is no product for them, or not worth it.
     """
-    sizes = sizes_of(group, anchor, product_of(anchor))
-    if not _is_possible(sizes, anchor, tile) or _feeds_exponential(group):
+    sizes = sizes_of(group, anchor)
+    if not _is_possible(sizes, tile) or _feeds_exponential(group):
         return None
     cycles, plan = min(
         ((_cycles(sizes, plan, tile), plan) for plan in _plans(sizes, tile)),
@@ -92,13 +91,13 @@ def bf16x2_gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Bf16x2
     yield Bf16x2GemmPlan(-(-plan.block_rows // (2 * GROUP)) * GROUP, plan.parts)
 
 
-def _is_possible(sizes: Sizes, anchor: Node, tile: Tile) -> bool:
+def _is_possible(sizes: Sizes, tile: Tile) -> bool:
     return (
         tile.bf16x2
         and sizes.packed
         and not sizes.batch_shape
         and not is_symbolic(sizes.rows)
-        and not product_of(anchor).trans_a
+        and not sizes.product.trans_a
     )
 
 
@@ -160,14 +159,14 @@ def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPl
     """A kernel for a group whose anchor is a matrix product that `cheapest_bf16x2_gemm` has a plan
     for.
     """
-    product = product_of(anchor)
-    sizes = sizes_of(group, anchor, product)
-    if not _is_possible(sizes, anchor, tile):
+    sizes = sizes_of(group, anchor)
+    if not _is_possible(sizes, tile):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' cannot be computed by matrix units")
-    gemm = gemm_micro(group, anchor, tile, GemmPlan(GROUP, PANEL, plan.block_rows, sizes.depth))
+    divided = GemmPlan(GROUP, PANEL, plan.block_rows, sizes.depth)
+    gemm = gemm_micro(group, anchor, tile, sizes, divided)
     micro = Bf16x2Gemm(gemm, plan.parts, _is_far(sizes, tile))
-    packing = PackSplitColumns(sizes.depth, sizes.columns, product.trans_b)
-    packed = {product.b: Packed(packing, packed_floats(sizes.columns, 1, sizes.depth))}
+    packing = PackSplitColumns(sizes.depth, sizes.columns, sizes.product.trans_b)
+    packed = {sizes.product.b: Packed(packing, packed_floats(sizes.columns, 1, sizes.depth))}
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
     return replace(kernel, flops_per_ns=FLOPS_PER_NS, reduced_precision=True)

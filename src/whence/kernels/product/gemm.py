@@ -86,6 +86,7 @@ class GemmPlan:
 class Sizes:
     """Of a matrix product."""
 
+    product: Product
     rows: int
     columns: int
     depth: int
@@ -94,7 +95,8 @@ class Sizes:
     """One constant B serves all of A."""
 
 
-def sizes_of(group: Group, anchor: Node, product: Product) -> Sizes:
+def sizes_of(group: Group, anchor: Node) -> Sizes:
+    product = product_of(anchor)
     if any(group.dtype(ref) is not DType.F32 for ref in (product.a, product.b)):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' multiplies {group.dtype(product.a)}")
     a_shape, b_shape = group.shape(product.a), group.shape(product.b)
@@ -108,8 +110,8 @@ def sizes_of(group: Group, anchor: Node, product: Product) -> Sizes:
     packed = shared_b and group.graph.const_value(product.b) is not None
     if shared_b and not product.trans_a:
         # One B for all of A: the batch dimensions are more rows.
-        return Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
-    return Sizes(rows, columns, depth, group.shape(anchor.ref())[:-2], packed)
+        return Sizes(product, rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
+    return Sizes(product, rows, columns, depth, group.shape(anchor.ref())[:-2], packed)
 
 
 def _estimated(sizes: Sizes) -> Sizes:
@@ -146,7 +148,7 @@ def _open_plan(sizes: Sizes, tile: Tile) -> GemmPlan:
 
 def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
     """What is worth timing, what the cost model takes first; some may come twice."""
-    sizes = sizes_of(group, anchor, product_of(anchor))
+    sizes = sizes_of(group, anchor)
     rows, usual = sizes.rows, _plan(sizes, tile)
     yield usual
     for vectors in _WIDTHS:
@@ -173,22 +175,20 @@ def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = N
     """A kernel for a group whose anchor is a matrix product of single-precision values, divided as
     planned or else as the cost model would.
     """
-    product = product_of(anchor)
-    sizes = sizes_of(group, anchor, product)
-    micro = gemm_micro(group, anchor, tile, _plan(sizes, tile) if plan is None else plan)
+    sizes = sizes_of(group, anchor)
+    micro = gemm_micro(group, anchor, tile, sizes, _plan(sizes, tile) if plan is None else plan)
     tasks = micro.batch * micro.panels * micro.blocks
     if not sizes.packed:
         return group.kernel(tasks, micro, scratch_bytes=sizes.depth * micro.tile.width * 4)
-    packing = PackPanels(sizes.depth, sizes.columns, product.trans_b, micro.tile.width)
+    packing = PackPanels(sizes.depth, sizes.columns, sizes.product.trans_b, micro.tile.width)
     form = Packed(packing, micro.panels * sizes.depth * micro.tile.width)
-    return group.kernel(tasks, micro, packed={product.b: form})
+    return group.kernel(tasks, micro, packed={sizes.product.b: form})
 
 
-def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
+def gemm_micro(group: Group, anchor: Node, tile: Tile, sizes: Sizes, plan: GemmPlan) -> Gemm:
     """The product as a statement, divided as planned."""
-    product = product_of(anchor)
-    sizes = sizes_of(group, anchor, product)
-    rows, columns, depth, batch_shape = sizes.rows, sizes.columns, sizes.depth, sizes.batch_shape
+    product, batch_shape = sizes.product, sizes.batch_shape
+    rows, columns, depth = sizes.rows, sizes.columns, sizes.depth
     a_shape, b_shape = group.shape(product.a), group.shape(product.b)
     a_row, a_column = (1, a_shape[-1]) if product.trans_a else (a_shape[-1], 1)
     b_row, b_column = (1, b_shape[-1]) if product.trans_b else (b_shape[-1], 1)

@@ -285,21 +285,17 @@ def _tile(
     tile, depth = gemm.tile, gemm.block_depth
     at = build.pointer("at", item.a, m0 * gemm.a.row_stride + k0 * gemm.a.column_stride)
     row = build.pointer("row", item.b, k0 * tile.width)
-    sums = build.array("sum", rows, tile.vectors, lanes=tile.lanes)
     each = (("i", rows), ("j", tile.vectors))
 
     def held_at(i: Count, j: Count) -> Count:
         return (m0 - item.first + i) * tile.width + j * tile.lanes
 
-    def start() -> None:
-        with build.unrolled(*each) as (i, j):
-            build.assign(sums[i, j], zeros(tile.lanes))
-
     if held is None:
-        start()
+        sums = build.sums(rows, tile.vectors, lanes=tile.lanes)
     else:
-        with build.when(k0.equals(0)):
-            start()
+        sums = build.array("sum", rows, tile.vectors, lanes=tile.lanes)
+        with build.when(k0.equals(0)), build.unrolled(*each) as (i, j):
+            build.assign(sums[i, j], zeros(tile.lanes))
         with build.otherwise(), build.unrolled(*each) as (i, j):
             build.assign(sums[i, j], held.vector(held_at(i, j), tile.lanes))
     pace = _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
