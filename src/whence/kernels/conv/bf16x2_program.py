@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.extent import surely_equal
 from whence.kernels.bf16x2 import DEPTH, GROUP, PANEL, STEP_FLOATS, TILE, lines_ahead
 from whence.kernels.bf16x2_program import (
     multiply_step,
@@ -27,7 +26,6 @@ from whence.kernels.ir import (
     Kernel,
     Lanes,
     Micro,
-    Name,
     Stmt,
     Store,
     TileConfigure,
@@ -146,14 +144,13 @@ class Bf16x2Conv(Micro):
 
     @property
     def slices(self) -> Slices | None:
-        if not surely_equal(self.images, 1):
-            return None
         ends = [
             min((number + 1) * self.chunk, self.rows.out) * self.columns.out
             for number in range(self.chunks)
         ]
         return image_slices(
             self.source,
+            self.images,
             self.rows,
             self.columns,
             ends,
@@ -192,11 +189,11 @@ def _split_input(
     build: Builder, it: Bf16x2Conv, split: Pointer, image: Count, first: Count, rows: Count
 ) -> None:
     """The input of so many output rows from `first` on, in planes."""
-    fields, across, low = (it.rows, it.columns), len(it.column_planes), it.half * DEPTH
+    columns, across, low = it.columns, len(it.column_planes), it.half * DEPTH
     if it.blocks_in % 2:
         build.fill(split, (it.depths - 1) * 2 * low, 2 * low)
     with build.loop("c", it.blocks_in) as c:
-        pixels = it.rows.size * it.columns.size
+        pixels = it.rows.size * columns.size
         source = build.pointer(
             "from", build.buffer(it.source), (image * it.blocks_in + c) * (pixels * TILE)
         )
@@ -208,44 +205,35 @@ def _split_input(
             with build.when(c.equals(it.blocks_in - 1)):
                 mask = tuple(-1 if lane < rest else 0 for lane in range(TILE))
                 build.assign(kept, Lanes(mask, DType.I32))
+
+        def split_row(to: Pointer, row: Count, inside: Count, beside: int) -> None:
+            """A row of a plane: every so many columns of the input, from `beside` on, zeros around
+            them.
+            """
+            left, right = _columns_inside(columns, beside, it.width)
+            begin = build.count("begin", chosen(inside.equals(1), left, it.width))
+            end = build.count("end", chosen(inside.equals(1), right, it.width))
+            for from_, until in ((count(0), begin), (end, count(it.width))):
+                with build.loop("x", until, begin=from_) as x:
+                    store_zeros(build, to, x * DEPTH, low)
+            with build.loop("column", end, begin=begin) as column:
+                pixel = row * columns.size + column * columns.stride + (beside - columns.begin)
+                value: Expr = source.vector(pixel * TILE, TILE)
+                if kept is not None:
+                    value = Bits(lanewise(Fn.BIT_AND, Bits(value, DType.I32), kept), DType.F32)
+                store_split(build, value, to, column * DEPTH, low)
+
         for number, above in enumerate(it.row_planes):
             with build.loop("r", rows + (it.plane_rows - it.chunk)) as r:
-                row = build.count("row", (first + r) * fields[0].stride + (above - fields[0].begin))
-                on_input = (row >= 0) & (row < fields[0].size)
+                row = build.count("row", (first + r) * it.rows.stride + (above - it.rows.begin))
+                on_input = (row >= 0) & (row < it.rows.size)
                 inside = build.count("inside", chosen(on_input, 1, 0))
                 for beside_number, beside in enumerate(it.column_planes):
                     with build.scope():
                         plane = (number * across + beside_number) * it.plane * DEPTH
-                        to = build.pointer(
-                            "to", block, plane + r * (it.width * DEPTH), written=True
-                        )
-                        _split_row(build, it, source, to, row, inside, beside, kept)
-
-
-def _split_row(
-    build: Builder,
-    it: Bf16x2Conv,
-    source: Pointer,
-    to: Pointer,
-    row: Count,
-    inside: Count,
-    beside: int,
-    kept: Name | None,
-) -> None:
-    """A row of a plane: every so many columns of the input, from `beside` on, zeros around them."""
-    columns, low = it.columns, it.half * DEPTH
-    left, right = _columns_inside(columns, beside, it.width)
-    begin = build.count("begin", chosen(inside.equals(1), left, it.width))
-    end = build.count("end", chosen(inside.equals(1), right, it.width))
-    for from_, until in ((count(0), begin), (end, count(it.width))):
-        with build.loop("x", until, begin=from_) as x:
-            store_zeros(build, to, x * DEPTH, low)
-    with build.loop("column", end, begin=begin) as column:
-        pixel = row * columns.size + column * columns.stride + (beside - columns.begin)
-        value: Expr = source.vector(pixel * TILE, TILE)
-        if kept is not None:
-            value = Bits(lanewise(Fn.BIT_AND, Bits(value, DType.I32), kept), DType.F32)
-        store_split(build, value, to, column * DEPTH, low)
+                        place = plane + r * (it.width * DEPTH)
+                        to = build.pointer("to", block, place, written=True)
+                        split_row(to, row, inside, beside)
 
 
 def _columns_inside(field: Field, beside: int, width: int) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, splat
 from whence.kernels.conv.epilogue import IMAGE, Epilogue
 from whence.kernels.conv.slices import chunk_ends, image_slices
@@ -17,11 +16,10 @@ from whence.kernels.conv.tile_loops import (
     EdgeAt,
     TileAt,
     each_kernel_row,
-    each_open_tile,
     each_tile,
     edge_reads,
 )
-from whence.kernels.conv.tiles import Cover, Field, OpenCover
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, Read
 from whence.kernels.device.conv import slide_on_device
 from whence.kernels.ir import (
     FULLY,
@@ -86,14 +84,11 @@ class Slide(Micro):
 
     @property
     def slices(self) -> Slices | None:
-        ends = chunk_ends(self.cover, self.columns, self.chunk)
-        if ends is None or not surely_equal(self.images, 1):
-            return None
-
         def tasks(chunk: int) -> Iterable[tuple[int, int]]:
             return ((place, place + 1) for place in range(chunk, self.tasks, self.chunks))
 
-        return image_slices(self.source, self.rows, self.columns, ends, tasks)
+        ends = chunk_ends(self.cover, self.columns, self.chunk)
+        return image_slices(self.source, self.images, self.rows, self.columns, ends, tasks)
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
@@ -164,11 +159,7 @@ def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares
     def edge_tile(tile: EdgeAt) -> None:
         by_lanes(lambda item: _edge_tile(build, item, tile))
 
-    cover, rows = slide.cover, slide.rows
-    if isinstance(cover, OpenCover):
-        each_open_tile(build, cover, rows, first, last, whole_tile, edge_tile, _EDGE_COST)
-    else:
-        each_tile(build, cover, rows, first, last, whole_tile)
+    each_tile(build, slide.cover, slide.rows, first, last, whole_tile, edge_tile, _EDGE_COST)
 
 
 def _tile(build: Builder, item: _WorkItem, tile: TileAt) -> None:
@@ -190,7 +181,7 @@ def _tile(build: Builder, item: _WorkItem, tile: TileAt) -> None:
     epilogue = Epilogue(slide.outputs, slide.lanes, slide.block, place, item.block, item.lane0)
     epilogue.prefetch(build, pixels, 1)
     each_kernel_row(
-        build, rows, tile, lambda kh, row: _kernel_row(build, item, tile, sums, at, kh, row)
+        build, rows, tile, lambda kh, reads: _kernel_row(build, item, tile, sums, at, kh, reads)
     )
     _average(build, item, tile, sums)
     epilogue.store(build, item.kernel, pixels, 1, lambda i, _: sums[i])
@@ -218,10 +209,8 @@ def _edge_tile(build: Builder, item: _WorkItem, tile: EdgeAt) -> None:
             place = build.count(f"at{pixel}", ValueCount(at[tap * pixels + pixel]))
             x = build.choose_pointer(f"x{pixel}", place >= 0, item.x, place, padding.pointer)
             a = x.vector(0, lanes)
-            if slide.fn is Fn.MAX:
-                build.assign(sums[pixel], lanewise(Fn.MAX, sums[pixel], a))
-            else:
-                build.accumulate(sums[pixel], a if weight is None else a * weight)
+            value = a if weight is None else a * weight
+            build.assign(sums[pixel], lanewise(slide.fn, sums[pixel], value))
     epilogue = Epilogue(slide.outputs, lanes, slide.block, tile.place, item.block, item.lane0)
     if slide.shares is not None:
         with build.loop("i", pixels) as i:
@@ -257,16 +246,14 @@ def _kernel_row(
     sums: Memory,
     at: Count,
     kh: Count,
-    row: int | None,
+    reads: list[Read],
 ) -> None:
     """The products of one kernel row: input vectors from left to right, each with all taps that
     meet it.
     """
     slide, rows, columns = item.slide, item.slide.rows, item.slide.columns
     met: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for read in tile.shape.reads:
-        if read.row != row:
-            continue
+    for read in reads:
         for tap in range(read.first, read.first + read.count):
             for pixel in read.pixels:
                 down, right = divmod(pixel, tile.shape.columns)
@@ -283,10 +270,8 @@ def _kernel_row(
         with build.scope():
             a = build.let("a", xk.vector(offset, slide.lanes))
             for pixel, tap in pairs:
-                if slide.fn is Fn.MAX:
-                    build.assign(sums[pixel], lanewise(Fn.MAX, sums[pixel], a))
-                else:
-                    build.accumulate(sums[pixel], a * weights[tap] if weights else a)
+                value = a * weights[tap] if weights else a
+                build.assign(sums[pixel], lanewise(slide.fn, sums[pixel], value))
 
 
 def _average(build: Builder, item: _WorkItem, tile: TileAt, sums: Memory) -> None:

@@ -4,18 +4,20 @@ a panel's weights a step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from whence.extent import surely_equal
-from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.builder import Builder, Memory, Pointer
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, shared_outputs
 from whence.kernels.conv.slices import chunk_ends, image_slices
 from whence.kernels.conv.tile_loops import (
     EdgeAt,
     TileAt,
+    add_products,
+    copies,
     each_kernel_row,
-    each_open_tile,
     each_tile,
     edge_reads,
 )
@@ -23,9 +25,10 @@ from whence.kernels.conv.tiles import Cover, Field, OpenCover, Read
 from whence.kernels.device.conv import conv_on_device
 from whence.kernels.ir import (
     Count,
+    Countable,
+    Expr,
     Kernel,
     Micro,
-    Splat,
     Stmt,
     Store,
     ValueCount,
@@ -38,8 +41,6 @@ from whence.kernels.size_arguments import SizeArguments
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
-# As many products in a row as it takes to make the loop around them free.
-_PRODUCTS = 24
 # Of a pixel in an edge tile, in eighths of one in another tile: channels in blocks, and one by one.
 _EDGE_COST, _PLAIN_EDGE_COST = 10, 24
 
@@ -117,13 +118,14 @@ class Conv(Micro):
 
     @property
     def slices(self) -> Slices | None:
-        ends = chunk_ends(self.cover, self.columns, self.chunk)
-        # Weights of panels that are outside are too many to be read again for each chunk.
-        if ends is None or self.panels_outside or not surely_equal(self.images, 1):
+        if self.panels_outside:
+            # Their weights are too many to be read again for each chunk.
             return None
+        ends = chunk_ends(self.cover, self.columns, self.chunk)
         panels = self.groups * self.panels
         return image_slices(
             self.source,
+            self.images,
             self.rows,
             self.columns,
             ends,
@@ -149,20 +151,37 @@ class Conv(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _WorkItem:
-    """What the parts of a work item share."""
+class _Panel:
+    """What the tiles of a work item share."""
 
     conv: Conv
     kernel: Kernel
+    vectors: int
+    """Of the panel: the last one has what is left."""
     x: Pointer
     w: Pointer
-    """The panel."""
     block: Count
     """The panel's first block of output channels."""
     ahead: Pointer | None
     """The weights to prefetch next."""
     reach: tuple[Count, Count] | None
     """The input channels that the panel depends on, where these are not all."""
+
+    @property
+    def width(self) -> int:
+        return self.vectors * self.conv.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Of a sum, at every position of the kernel."""
+
+    depth: Depth
+    source: Count
+    """Where it begins in the input."""
+    w: Pointer
+    channels: tuple[Count, Count]
+    """From which to which of its channels the panel's outputs depend on it."""
 
 
 def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
@@ -207,29 +226,12 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
         is_divided = conv.panels_outside and not surely_equal(rounds, 1)
         further = round_ * build.size(size // rounds) if is_divided else 0
         ahead = build.pointer("ahead", w, count(build.size(size)) + further, alone=False)
-    item = _WorkItem(conv, kernel, x, w, block, ahead, reach)
+    edge_cost = _EDGE_COST if max(depth.lanes for depth in conv.depths) > 1 else _PLAIN_EDGE_COST
 
     def whole_panel(vectors: int) -> None:
-        if isinstance(conv.cover, OpenCover):
-            each_open_tile(
-                build,
-                conv.cover,
-                conv.rows,
-                first,
-                last,
-                lambda tile: _tile(build, item, tile, vectors),
-                lambda tile: _edge_tile(build, item, tile, vectors),
-                _EDGE_COST if max(depth.lanes for depth in conv.depths) > 1 else _PLAIN_EDGE_COST,
-            )
-            return
-        each_tile(
-            build,
-            conv.cover,
-            conv.rows,
-            first,
-            last,
-            lambda tile: _tile(build, item, tile, vectors),
-        )
+        item = _Panel(conv, kernel, vectors, x, w, block, ahead, reach)
+        tile, edge_tile = partial(_tile, build, item), partial(_edge_tile, build, item)
+        each_tile(build, conv.cover, conv.rows, first, last, tile, edge_tile, edge_cost)
 
     rest = conv.group_vectors % conv.vectors
     if rest and panels > 1:
@@ -241,130 +243,93 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
         whole_panel(rest or conv.vectors)
 
 
-def _tile(build: Builder, item: _WorkItem, tile: TileAt, vectors: int) -> None:
-    conv, pixels = item.conv, tile.shape.pixels
+def _tile(build: Builder, panel: _Panel, tile: TileAt) -> None:
+    conv, pixels, vectors = panel.conv, tile.shape.pixels, panel.vectors
     row, column = conv.rows, conv.columns
     at = build.count(
         "at",
         (tile.row * row.stride - row.begin) * build.size(conv.row_stride)
         + (tile.column * column.stride - column.begin) * conv.pixel_stride,
     )
-    sums = build.array("sum", pixels, vectors, lanes=conv.lanes)
-    with build.unrolled(("i", pixels), ("j", vectors)) as (i, j):
-        build.assign(sums[i, j], zeros(conv.lanes))
+    sums = build.sums(pixels, vectors, lanes=conv.lanes)
     place = build.count("place", tile.row * build.size(column.out) + tile.column)
-    epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, place, item.block)
+    epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, place, panel.block)
     epilogue.prefetch(build, pixels, vectors)
+
+    def add_step(step: _Step) -> None:
+        def add_row(kh: Count, reads: list[Read]) -> None:
+            for read in reads:
+                with build.scope():
+                    _add_columns(build, panel, tile, sums, step, kh, read)
+
+        each_kernel_row(build, row, tile, add_row)
+
     reads_all = all(len(read.pixels) == pixels for read in tile.shape.reads)
-    if item.reach and not conv.ahead and row.kernel == column.kernel == 1 and reads_all:
-        _channels_in_reach(build, item, tile, item.reach, vectors, sums, at)
+    if panel.reach and not conv.ahead and row.kernel == column.kernel == 1 and reads_all:
+        _channels_in_reach(build, panel, tile, sums, at)
     else:
-        offset = done = 0
-        for depth in conv.depths:
-            _depth(build, item, tile, depth, vectors, sums, at, offset, done)
-            done += depth.count * depth.lanes
-            offset += depth.size(row.kernel * column.kernel) * vectors * conv.lanes
-    epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j])
+        _each_step(build, panel, at, add_step)
+    epilogue.store(build, panel.kernel, pixels, vectors, lambda i, j: sums[i, j])
 
 
 def _channels_in_reach(
-    build: Builder,
-    item: _WorkItem,
-    tile: TileAt,
-    reach: tuple[Count, Count],
-    vectors: int,
-    sums: Memory,
-    at: Count,
+    build: Builder, panel: _Panel, tile: TileAt, sums: Memory, at: Count
 ) -> None:
     """The channels that a panel depends on, of a kernel of one position, in one loop: loops over
     blocks and over what is in reach of each leave the compiler short of registers between them.
     """
-    conv, (first, last) = item.conv, reach
-    pixels, width = tile.shape.pixels, vectors * conv.lanes
-    plane = build.size(conv.depths[0].stride)
-    with build.loop("k", last, begin=first, unroll=_copies(pixels, vectors)) as k:
+    assert panel.reach is not None
+    conv, vectors, (first, last) = panel.conv, panel.vectors, panel.reach
+    plane, pixels = build.size(conv.depths[0].stride), range(tile.shape.pixels)
+    with build.loop("k", last, begin=first, unroll=copies(len(pixels), vectors)) as k:
         source = build.count("from", at + k // conv.block * plane + k % conv.block)
-        _products_of_channel(
-            build, conv, tile, range(pixels), vectors, sums, item.x, source, item.w, k * width
-        )
+        values = _values(conv, tile, pixels, panel.x, source)
+        add_products(build, sums, vectors, panel.w, k * panel.width, values)
 
 
-def _depth(
-    build: Builder,
-    item: _WorkItem,
-    tile: TileAt,
-    depth: Depth,
-    vectors: int,
-    sums: Memory,
-    at: Count,
-    offset: int,
-    done: int,
-) -> None:
-    """The steps of a range of the sum, before which there are `done` channels; its weights begin at
-    `offset` of the panel.
-    """
-    conv, width = item.conv, vectors * item.conv.lanes
-    taps = conv.columns.kernel * depth.lanes * width
-    first, last = _steps(build, item, depth, done)
-    with build.loop("c", last, begin=first) as c:
-        source = build.count("from", at + build.size(depth.start) + c * build.size(depth.stride))
-        wc = build.pointer("wc", item.w, build.size(offset) + c * (conv.rows.kernel * taps))
-        channels = _channels(build, item, depth, done, c)
-
-        def read(kh: Count, row: int | None) -> None:
-            for each in tile.shape.reads:
-                if each.row == row:
-                    with build.scope():
-                        _read(
-                            build, item, tile, depth, vectors, each, sums, source, wc, kh, channels
-                        )
-
-        each_kernel_row(build, conv.rows, tile, read)
+def _each_step(build: Builder, panel: _Panel, at: Countable, step: Callable[[_Step], None]) -> None:
+    """The steps of all ranges of the sum, of a tile that reads the input from `at` on."""
+    conv, offset, done = panel.conv, 0, 0
+    taps = conv.rows.kernel * conv.columns.kernel
+    for depth in conv.depths:
+        first, last = _steps(build, panel, depth, done)
+        with build.loop("c", last, begin=first) as c:
+            start = at + build.size(depth.start)
+            source = build.count("from", start + c * build.size(depth.stride))
+            skipped = build.size(offset) + c * (taps * depth.lanes * panel.width)
+            w = build.pointer("wc", panel.w, skipped)
+            step(_Step(depth, source, w, _channels(build, panel, depth, done, c)))
+        done += depth.count * depth.lanes
+        offset += depth.size(taps) * panel.width
 
 
-def _edge_tile(build: Builder, item: _WorkItem, tile: EdgeAt, vectors: int) -> None:
+def _edge_tile(build: Builder, panel: _Panel, tile: EdgeAt) -> None:
     """A tile whose pixels read padding, or are of several rows, or not all there."""
-    conv, pixels, width = item.conv, tile.pixels, vectors * item.conv.lanes
+    conv, pixels, vectors = panel.conv, tile.pixels, panel.vectors
     at = edge_reads(build, tile, conv.rows, conv.columns, conv.row_stride, conv.pixel_stride)
     padding = build.constants(
         "padding", (0.0,) * max(depth.lanes for depth in conv.depths), DType.F32
     )
-    sums = build.array("sum", pixels, vectors, lanes=conv.lanes)
-    with build.unrolled(("i", pixels), ("j", vectors)) as (i, j):
-        build.assign(sums[i, j], zeros(conv.lanes))
-    taps, offset, done = conv.rows.kernel * conv.columns.kernel, 0, 0
-    for depth in conv.depths:
-        first, last = _steps(build, item, depth, done)
-        with build.loop("c", last, begin=first) as c:
-            source = build.count("from", depth.start + c * depth.stride)
-            wc = build.pointer("wc", item.w, offset + c * (taps * depth.lanes * width))
-            begin, end = _channels(build, item, depth, done, c)
-            with build.loop("tap", taps) as tap:
-                wk = build.pointer("wk", wc, tap * (depth.lanes * width))
-                if item.ahead is not None:
-                    _prefetch(build, item.ahead, conv.ahead)
-                read: list[Pointer] = []
-                for pixel in range(pixels):
-                    place = build.count(f"at{pixel}", ValueCount(at[tap * pixels + pixel]))
-                    read.append(
-                        build.choose_pointer(
-                            f"x{pixel}", place >= 0, item.x, source + place, padding.pointer
-                        )
-                    )
-                with build.loop("k", end, begin=begin, unroll=_copies(pixels, vectors)) as k:
-                    weights = [
-                        build.let(f"w{v}", wk.vector(k * width + v * conv.lanes, conv.lanes))
-                        for v in range(vectors)
-                    ]
-                    for pixel, pointer in enumerate(read):
-                        with build.scope():
-                            a = build.let("a", Splat(pointer[k], conv.lanes))
-                            for v in range(vectors):
-                                build.accumulate(sums[pixel, v], a * weights[v])
-        done += depth.count * depth.lanes
-        offset += depth.size(taps) * vectors * conv.lanes
-    epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, tile.place, item.block)
-    epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j], tile.have)
+    sums = build.sums(pixels, vectors, lanes=conv.lanes)
+
+    def add_step(step: _Step) -> None:
+        begin, end = step.channels
+        with build.loop("tap", conv.rows.kernel * conv.columns.kernel) as tap:
+            wk = build.pointer("wk", step.w, tap * (step.depth.lanes * panel.width))
+            if panel.ahead is not None:
+                _prefetch(build, panel.ahead, conv.ahead)
+            read: list[Pointer] = []
+            for pixel in range(pixels):
+                place = build.count(f"at{pixel}", ValueCount(at[tap * pixels + pixel]))
+                inside = (place >= 0, panel.x, step.source + place)
+                read.append(build.choose_pointer(f"x{pixel}", *inside, padding.pointer))
+            with build.loop("k", end, begin=begin, unroll=copies(pixels, vectors)) as k:
+                values = [(pixel, pointer[k]) for pixel, pointer in enumerate(read)]
+                add_products(build, sums, vectors, wk, k * panel.width, values)
+
+    _each_step(build, panel, 0, add_step)
+    epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, tile.place, panel.block)
+    epilogue.store(build, panel.kernel, pixels, vectors, lambda i, j: sums[i, j], tile.have)
 
 
 def _prefetch(build: Builder, ahead: Pointer, lines: int) -> None:
@@ -376,16 +341,13 @@ def _prefetch(build: Builder, ahead: Pointer, lines: int) -> None:
     build.advance(ahead, floats)
 
 
-def _copies(pixels: int, vectors: int) -> int:
-    """Of the products of a step, to make the loop around them free."""
-    return -(-_PRODUCTS // (pixels * vectors))
-
-
-def _steps(build: Builder, item: _WorkItem, depth: Depth, done: int) -> tuple[Count, Count]:
-    """From which to which step of a range of the sum the panel's outputs depend on it."""
-    if item.reach is None:
+def _steps(build: Builder, panel: _Panel, depth: Depth, done: int) -> tuple[Count, Count]:
+    """From which to which step of a range of the sum, before which there are `done` channels, the
+    panel's outputs depend on it.
+    """
+    if panel.reach is None:
         return count(0), count(build.size(depth.count))
-    first, last = (bound - done for bound in item.reach)
+    first, last = (bound - done for bound in panel.reach)
     return (
         most(first, 0) // depth.lanes,
         least((last + (depth.lanes - 1)) // depth.lanes, depth.count),
@@ -393,93 +355,62 @@ def _steps(build: Builder, item: _WorkItem, depth: Depth, done: int) -> tuple[Co
 
 
 def _channels(
-    build: Builder, item: _WorkItem, depth: Depth, done: int, step: Count
+    build: Builder, panel: _Panel, depth: Depth, done: int, step: Count
 ) -> tuple[Count, Count]:
     """From which to which channel of a step they do."""
-    if item.reach is None:
+    if panel.reach is None:
         return count(0), count(depth.lanes)
-    first, last = (bound - done - step * depth.lanes for bound in item.reach)
+    first, last = (bound - done - step * depth.lanes for bound in panel.reach)
     return (
         build.count("k_first", most(first, 0)),
         build.count("k_last", least(last, depth.lanes)),
     )
 
 
-def _read(
-    build: Builder,
-    item: _WorkItem,
-    tile: TileAt,
-    depth: Depth,
-    vectors: int,
-    read: Read,
-    sums: Memory,
-    source: Count,
-    wc: Pointer,
-    kh: Count,
-    channels: tuple[Count, Count],
+def _add_columns(
+    build: Builder, panel: _Panel, tile: TileAt, sums: Memory, step: _Step, kh: Count, read: Read
 ) -> None:
     """The products of some neighbouring kernel columns."""
-    conv, width = item.conv, vectors * item.conv.lanes
+    conv, lanes = panel.conv, step.depth.lanes
     column_stride = conv.columns.dilation * conv.pixel_stride
+    row_stride, row_width = conv.rows.dilation * conv.row_stride, lanes * panel.width
 
-    def products(kw: Count, columns: int) -> None:
-        xk = build.pointer(
-            "xk",
-            item.x,
-            source + kh * build.size(conv.rows.dilation * conv.row_stride) + kw * column_stride,
-        )
-        wk = build.pointer(
-            "wk",
-            wc,
-            kh * (conv.columns.kernel * depth.lanes * width) + kw * (depth.lanes * width),
-        )
-        if item.ahead is not None:
-            _prefetch(build, item.ahead, conv.ahead * columns)
+    def add(kw: Count, columns: int) -> None:
+        place = step.source + kh * build.size(row_stride) + kw * column_stride
+        xk = build.pointer("xk", panel.x, place)
+        skipped = kh * (conv.columns.kernel * row_width) + kw * row_width
+        wk = build.pointer("wk", step.w, skipped)
+        if panel.ahead is not None:
+            _prefetch(build, panel.ahead, conv.ahead * columns)
         # Unrolled further, a loop over columns would keep input values for the next column in
         # registers that it lacks.
-        copies = (
-            min(conv.columns.stride, 2) if depth.lanes == 1 else _copies(len(read.pixels), vectors)
+        unroll = (
+            min(conv.columns.stride, 2) if lanes == 1 else copies(len(read.pixels), panel.vectors)
         )
         # Of columns and channels in one loop, each column has all channels.
-        begin, end = channels if columns == 1 else (count(0), count(depth.lanes * columns))
-        stride = column_stride if depth.lanes == 1 else 1
-        with build.loop("k", end, begin=begin, unroll=max(copies, 1)) as k:
-            _products_of_channel(
-                build, conv, tile, read.pixels, vectors, sums, xk, k * stride, wk, k * width
-            )
+        begin, end = step.channels if columns == 1 else (count(0), count(lanes * columns))
+        stride = column_stride if lanes == 1 else 1
+        with build.loop("k", end, begin=begin, unroll=unroll) as k:
+            values = _values(conv, tile, read.pixels, xk, k * stride)
+            add_products(build, sums, panel.vectors, wk, k * panel.width, values)
 
     # Where the channels of neighbouring columns follow each other in the input as they do in the
     # weights, columns and channels are one loop.
-    if depth.lanes in {1, column_stride}:
-        products(count(read.first), read.count)
+    if lanes in {1, column_stride}:
+        add(count(read.first), read.count)
     else:
         with build.loop("kw", read.first + read.count, begin=read.first) as kw:
-            products(kw, 1)
+            add(kw, 1)
 
 
-def _products_of_channel(
-    build: Builder,
-    conv: Conv,
-    tile: TileAt,
-    pixels: Sequence[int],
-    vectors: int,
-    sums: Memory,
-    x: Pointer,
-    source: Count,
-    w: Pointer,
-    row: Count,
-) -> None:
-    """One input channel of each pixel times a row of the panel's weights."""
-    weights = [
-        build.let(f"w{j}", w.vector(row + j * conv.lanes, conv.lanes)) for j in range(vectors)
-    ]
+def _values(
+    conv: Conv, tile: TileAt, pixels: Iterable[int], x: Pointer, source: Count
+) -> Iterator[tuple[int, Expr]]:
+    """An input channel of each pixel."""
     for pixel in pixels:
         down, right = divmod(pixel, tile.shape.columns)
         offset = (
             down * conv.rows.stride * conv.row_stride
             + right * conv.columns.stride * conv.pixel_stride
         )
-        with build.scope():
-            a = build.let("a", Splat(x[source + offset], conv.lanes))
-            for j in range(vectors):
-                build.accumulate(sums[pixel, j], a * weights[j])
+        yield pixel, x[source + offset]

@@ -117,7 +117,8 @@ class Epilogue:
             return
         if have is not None or any(_is_costly(output.value) for output in self.outputs):
             # Computing it takes many registers besides those that hold the sums.
-            sums, unroll = self._through_memory(build, pixels, vectors, sums), 1
+            width, tile = vectors * self.lanes, self._stored(build, pixels, vectors, sums)
+            sums, unroll = (lambda i, j: tile.vector(i * width + j * self.lanes, self.lanes)), 1
         else:
             unroll = FULLY
         with build.loop("i", pixels if have is None else have, unroll=unroll) as i:
@@ -129,12 +130,8 @@ class Epilogue:
                     for output, value in zip(self.outputs, vectors_of, strict=True):
                         build.store(output.buffer, output.index, value)
 
-    def _through_memory(self, build: Builder, pixels: int, vectors: int, sums: Sums) -> Sums:
-        """The same sums, in an array."""
-        width, tile = vectors * self.lanes, self._stored(build, pixels, vectors, sums)
-        return lambda i, j: tile.vector(i * width + j * self.lanes, self.lanes)
-
     def _stored(self, build: Builder, pixels: int, vectors: int, sums: Sums) -> Memory:
+        """The sums in an array."""
         width = vectors * self.lanes
         tile = build.array("tile", pixels * width)
         with build.unrolled(("i", pixels)) as (i,):

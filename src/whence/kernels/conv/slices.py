@@ -27,12 +27,17 @@ def least_slices(tile: Tile, images: int, image_bytes: int, weight_bytes: int = 
 
 def image_slices(
     source: str,
+    images: int,
     rows: Field,
     columns: Field,
-    ends: Sequence[int],
+    ends: Sequence[int] | None,
     tasks: Callable[[int], Iterable[tuple[int, int]]],
-) -> Slices:
-    """Slices that end behind so many pixels of the output, each with its work items."""
+) -> Slices | None:
+    """Slices that end behind so many pixels of the output, each with its work items; `None` for
+    several images, and where only run time can tell.
+    """
+    if ends is None or not surely_equal(images, 1):
+        return None
     return Slices(
         source,
         tuple(

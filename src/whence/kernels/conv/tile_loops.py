@@ -1,15 +1,31 @@
-"""The loops over the tiles of a cover, and over the kernel rows that a tile reads."""
+"""The loops over the tiles of a cover, and over the kernel rows that a tile reads; and the products
+inside them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from whence.extent import surely_equal
-from whence.kernels.builder import Builder, Memory
-from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover, TileShape
-from whence.kernels.ir import Condition, Count, CountValue, chosen, count, least, most
+from whence.kernels.builder import Builder, Memory, Pointer
+from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover, Read, TileShape
+from whence.kernels.ir import (
+    Condition,
+    Count,
+    CountValue,
+    Expr,
+    Splat,
+    chosen,
+    count,
+    least,
+    most,
+)
 from whence.types import DType
+
+# As many products in a row as it takes to make the loop around them free.
+_PRODUCTS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +39,33 @@ class TileAt:
     """From and to, for a tile one row high unless all of them do."""
 
 
+@dataclass(frozen=True, slots=True)
+class EdgeAt:
+    """A tile that finds out at run time what its pixels read."""
+
+    pixels: int
+    place: Count
+    """The number of its first pixel in the image."""
+    have: Count
+    """So many of its pixels are pixels of the image."""
+
+
 def each_tile(
     build: Builder,
-    cover: Cover,
+    cover: Cover | OpenCover,
     rows: Field,
     first: Count,
     last: Count,
     tile: Callable[[TileAt], None],
+    edge: Callable[[EdgeAt], None],
+    edge_cost: int,
 ) -> None:
-    """The tiles of the units `first` to `last` of a cover."""
+    """The tiles of the units `first` to `last` of a cover. Where the size of the image is open,
+    some are edge tiles, a pixel of which costs `edge_cost` eighths of what one of another does.
+    """
+    if isinstance(cover, OpenCover):
+        _each_open_tile(build, cover, rows, first, last, tile, edge, edge_cost)
+        return
     if cover.axis is Axis.ROWS:
         with build.loop("row", last, begin=first) as row:
             inside = _kernel_rows(build, rows, row)
@@ -53,18 +87,7 @@ def each_tile(
             tile(TileAt(run.shape, row, column, inside))
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeAt:
-    """A tile that finds out at run time what its pixels read."""
-
-    pixels: int
-    place: Count
-    """The number of its first pixel in the image."""
-    have: Count
-    """So many of its pixels are pixels of the image."""
-
-
-def each_open_tile(
+def _each_open_tile(
     build: Builder,
     cover: OpenCover,
     rows: Field,
@@ -74,9 +97,6 @@ def each_open_tile(
     edge: Callable[[EdgeAt], None],
     edge_cost: int,
 ) -> None:
-    """The tiles of the units `first` to `last` of an image whose size is open. A pixel of an edge
-    tile costs `edge_cost` eighths of what one of another tile does.
-    """
     widest, columns = cover, cover.columns
     out, begin = count(columns.out), -(-columns.begin // columns.stride)
 
@@ -240,17 +260,42 @@ def _kernel_rows(build: Builder, rows: Field, row: Count) -> tuple[Count, Count]
 
 
 def each_kernel_row(
-    build: Builder, rows: Field, tile: TileAt, read: Callable[[Count, int | None], None]
+    build: Builder, rows: Field, tile: TileAt, read: Callable[[Count, list[Read]], None]
 ) -> None:
     """The kernel rows that a tile reads; `read` is also given which of the tile's reads belong to
     it: those of one row, or of every row in reach.
     """
-    found = {each.row for each in tile.shape.reads}
-    for row in sorted(found, key=lambda row: -1 if row is None else row):
+    found: defaultdict[int | None, list[Read]] = defaultdict(list)
+    for each in tile.shape.reads:
+        found[each.row].append(each)
+    for row, reads in sorted(found.items(), key=lambda item: -1 if item[0] is None else item[0]):
         if row is None and (rows.kernel > 1 or not rows.is_inside):
             begin, end = tile.kernel_rows or (count(0), count(rows.kernel))
             with build.loop("kh", end, begin=begin) as kh:
-                read(kh, row)
+                read(kh, reads)
         else:
             with build.scope():
-                read(build.count("kh", row or 0), row)
+                read(build.count("kh", row or 0), reads)
+
+
+def copies(pixels: int, vectors: int) -> int:
+    """Of the products of a channel, to make the loop around them free."""
+    return -(-_PRODUCTS // (pixels * vectors))
+
+
+def add_products(
+    build: Builder,
+    sums: Memory,
+    vectors: int,
+    weights: Pointer,
+    row: Count,
+    values: Iterable[tuple[int, Expr]],
+) -> None:
+    """A channel's values, by pixel, times a row of weights, which is so many vectors long."""
+    lanes = sums.lanes
+    w = [build.let(f"w{j}", weights.vector(row + j * lanes, lanes)) for j in range(vectors)]
+    for pixel, value in values:
+        with build.scope():
+            a = build.let("a", Splat(value, lanes))
+            for j, weight in enumerate(w):
+                build.accumulate(sums[pixel, j], a * weight)

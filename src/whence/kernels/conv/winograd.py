@@ -19,14 +19,13 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.extent import estimate, is_symbolic
+from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.direct import (
+    conv_sizes,
     epilogue,
-    fields,
     input_buffer,
     packed_weights,
-    require_floats,
 )
 from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.conv.winograd_transforms import KERNEL, POINTS, transforms
@@ -278,25 +277,23 @@ def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[WinogradP
 
 
 def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
-    attrs, (source, weights) = anchor.attrs, data_operands(anchor)
+    attrs, (_, weights) = anchor.attrs, data_operands(anchor)
     if (
         get_int(attrs, "plain_input", 0)
         or get_int(attrs, "group", 1) != 1
         or group.shape(weights)[2:] != (KERNEL, KERNEL)
     ):
         return None
-    shape = group.shape(source)
-    rows, columns = fields(anchor, (shape[2], shape[3]), (KERNEL, KERNEL))
-    block = get_int(attrs, "block", 0)
-    if {rows.stride, columns.stride, rows.dilation, columns.dilation} != {1} or block % tile.lanes:
+    sizes = conv_sizes(group, anchor, tile).estimated()
+    rows, columns = sizes.rows, sizes.columns
+    if {rows.stride, columns.stride, rows.dilation, columns.dilation} != {1}:
         return None
-    group_vectors = -(-get_int(attrs, "channels_out", 0) // block) * (block // tile.lanes)
     return _Shape(
-        estimate(shape[0]),
-        (estimate(rows.out), estimate(columns.out)),
+        sizes.images,
+        (rows.out, columns.out),
         get_int(attrs, "channels_in", 0),
-        group_vectors,
-        block // tile.lanes,
+        sizes.group_vectors,
+        sizes.per_block,
         tile,
     )
 
@@ -305,26 +302,23 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: WinogradPlan) -
     """A kernel for a group whose anchor is a BlockedConv that `cheapest_winograd` has a plan
     for.
     """
-    require_floats(group, anchor)
     shape = _shape(group, anchor, tile)
     if shape is None:
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' is not a 3×3 convolution with stride 1"
         )
     source, weights = data_operands(anchor)
-    spatial = group.shape(source)[2:4]
-    rows, columns = fields(anchor, spatial, (KERNEL, KERNEL))
-    block = get_int(anchor.attrs, "block", 0)
+    sizes = conv_sizes(group, anchor, tile)
     width = shape.group_vectors * tile.lanes
     micro = Winograd(
         size=plan.size,
-        images=group.shape(source)[0],
-        rows=rows,
-        columns=columns,
+        images=sizes.images,
+        rows=sizes.rows,
+        columns=sizes.columns,
         source=input_buffer(group, anchor, source),
         weights=input_buffer(group, anchor, weights),
         channels=shape.channels,
-        block=block,
+        block=sizes.per_block * tile.lanes,
         lanes=tile.lanes,
         group_vectors=shape.group_vectors,
         vectors=plan.vectors,

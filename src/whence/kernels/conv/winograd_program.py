@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
+from whence.kernels.builder import Builder, Pointer, prefetch_lines
 from whence.kernels.conv.epilogue import IMAGE, Epilogue
+from whence.kernels.conv.tile_loops import add_products, copies
 from whence.kernels.conv.tiles import Field
 from whence.kernels.conv.winograd_transforms import KERNEL, apply_matrix, transforms
 from whence.kernels.ir import (
@@ -15,10 +16,10 @@ from whence.kernels.ir import (
     Bits,
     Count,
     CountValue,
+    Expr,
     Fn,
     Kernel,
     Micro,
-    Splat,
     Stmt,
     Store,
     ValueCount,
@@ -29,9 +30,6 @@ from whence.kernels.ir import (
 )
 from whence.machine import CACHE_LINE
 from whence.types import DType
-
-# As many products in a row as it takes to make the loop around them free.
-_PRODUCTS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +192,8 @@ def _input(build: Builder, it: Winograd, first: Count, tiles: Count, transformed
             e = build.array("e", n, n, lanes=it.lanes)
             matrix = transforms(it.size).input
             with build.when(inside.equals(1)), build.loop("across", n, unroll=1) as across:
-                pixels = [
-                    build.let(
-                        f"p{down}", x.vector(down * width * it.block + across * it.block, it.lanes)
-                    )
+                pixels: list[Expr] = [
+                    x.vector(down * width * it.block + across * it.block, it.lanes)
                     for down in range(n)
                 ]
                 apply_matrix(build, matrix, pixels, [e[down, across] for down in range(n)])
@@ -207,13 +203,12 @@ def _input(build: Builder, it: Winograd, first: Count, tiles: Count, transformed
                     place = down * n + across
                     read_bits = Bits(x.vector(ValueCount(at[place]), it.lanes), DType.I32)
                     kept = lanewise(Fn.BIT_AND, read_bits, keep[place])
-                    pixels.append(build.let(f"p{down}", Bits(kept, DType.F32)))
+                    pixels.append(Bits(kept, DType.F32))
                 apply_matrix(build, matrix, pixels, [e[down, across] for down in range(n)])
             stride = it.tile_rows * it.block
             with build.loop("row", n, unroll=1) as row:
-                row_of = [build.let(f"p{place}", e[row, place]) for place in range(n)]
                 to_row = [to.vector((row * n + place) * stride, it.lanes) for place in range(n)]
-                apply_matrix(build, matrix, row_of, to_row)
+                apply_matrix(build, matrix, [e[row, place] for place in range(n)], to_row)
     # The last rows of a register tile may have no tile of the image; what is multiplied there must
     # not be slow.
     end = (tiles + (it.tile_rows - 1)) // it.tile_rows * it.tile_rows
@@ -243,53 +238,31 @@ def _multiply(
                 transformed,
                 t * (it.blocks_in * it.places * it.block) + place * (it.tile_rows * it.block),
             )
-            sums = build.array("sum", it.tile_rows, it.vectors, lanes=it.lanes)
-            each = (("i", it.tile_rows), ("j", it.vectors))
-            with build.unrolled(*each) as (i, j):
-                build.assign(sums[i, j], zeros(it.lanes))
+            sums = build.sums(it.tile_rows, it.vectors, lanes=it.lanes)
+
+            def add_block(c: Count, channels: int) -> None:
+                """The products of a block of input channels."""
+                prefetch_lines(build, ahead, it.lines_ahead, unroll=FULLY)
+                x_at, w_at = c * stride, c * (it.block * width)
+                unroll = min(channels, copies(it.tile_rows, it.vectors))
+                with build.loop("k", channels, unroll=unroll) as k:
+                    values = [(i, x[x_at + k + i * it.block]) for i in range(it.tile_rows)]
+                    add_products(build, sums, it.vectors, w, w_at + k * width, values)
+
             whole, rest = divmod(it.channels, it.block)
             if whole:
                 with build.loop("c", whole) as c:
-                    block = (x, c * stride, w, c * (it.block * width))
-                    _products(build, it, sums, *block, ahead, it.block)
+                    add_block(c, it.block)
             if rest:
-                block = (x, count(whole * stride), w, count(whole * it.block * width))
-                _products(build, it, sums, *block, ahead, rest)
+                add_block(count(whole), rest)
             to = build.pointer(
                 "to",
                 made,
                 (t * it.places + place * it.tile_rows) * width,
                 written=True,
             )
-            with build.unrolled(*each) as (i, j):
+            with build.unrolled(("i", it.tile_rows), ("j", it.vectors)) as (i, j):
                 build.assign(to.vector(i * width + j * it.lanes, it.lanes), sums[i, j])
-
-
-def _products(
-    build: Builder,
-    it: Winograd,
-    sums: Memory,
-    x: Pointer,
-    x_at: Count,
-    w: Pointer,
-    w_at: Count,
-    ahead: Pointer,
-    channels: int,
-) -> None:
-    """The products of a block of input channels."""
-    width = it.vectors * it.lanes
-    prefetch_lines(build, ahead, it.lines_ahead, unroll=FULLY)
-    copies = min(channels, -(-_PRODUCTS // (it.tile_rows * it.vectors)))
-    with build.loop("k", channels, unroll=copies) as k:
-        weights = [
-            build.let(f"w{j}", w.vector(w_at + k * width + j * it.lanes, it.lanes))
-            for j in range(it.vectors)
-        ]
-        for i in range(it.tile_rows):
-            with build.scope():
-                a = build.let("a", Splat(x[x_at + k + i * it.block], it.lanes))
-                for j in range(it.vectors):
-                    build.accumulate(sums[i, j], a * weights[j])
 
 
 def _output(
@@ -320,13 +293,10 @@ def _output(
             e = build.array("e", m, n, lanes=it.lanes)
             stride = it.tile_rows * width
             with build.loop("j", n, unroll=1) as j:
-                values = [
-                    build.let(f"p{i}", source.vector((i * n + j) * stride, it.lanes))
-                    for i in range(n)
-                ]
+                values = [source.vector((i * n + j) * stride, it.lanes) for i in range(n)]
                 apply_matrix(build, matrix, values, [e[i, j] for i in range(m)])
             with build.loop("i", m, unroll=1) as i:
-                row_of = [build.let(f"p{j}", e[i, j]) for j in range(n)]
+                row_of = [e[i, j] for j in range(n)]
                 apply_matrix(build, matrix, row_of, [results[i, j, v] for j in range(m)])
         with build.loop("r", least(m, it.rows.out - row)) as r:
             place = build.count("place", (row + r) * it.columns.out + column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -81,52 +81,53 @@ def apply_matrix(
     values: Sequence[Expr],
     results: Sequence[Place],
 ) -> None:
-    """A matrix times a column of values. Where columns or rows come in pairs that differ in signs
+    """A matrix times a column of values, each computed first. Where columns or rows come in pairs that differ in signs
     only, what they have in common is computed once.
     """
+    values = [build.let(f"p{number}", value) for number, value in enumerate(values)]
     columns = list(zip(*matrix, strict=True))
-    terms: list[tuple[Expr, tuple[Fraction, ...]]] = []
+    terms: list[tuple[Expr, Sequence[Fraction]]] = []
     names = (f"s{number}" for number in itertools.count())
     with build.scope():
-        taken: set[int] = set()
-        for one, column in enumerate(columns):
-            if one in taken:
-                continue
-            # Aᵀ: its columns for p and -p are even and odd in the row's number. Their sum serves
-            # even rows, their difference odd ones.
-            later = (two for two in range(one + 1, len(columns)) if two not in taken)
-            twin = next((two for two in later if _differ_in_sign(column, columns[two])), None)
+        # Aᵀ: its columns for p and -p are even and odd in the row's number. Their sum serves even
+        # rows, their difference odd ones.
+        for one, twin in _pairs(columns):
             if twin is None:
-                terms.append((values[one], column))
+                terms.append((values[one], columns[one]))
                 continue
-            taken.add(twin)
             plus = build.let(next(names), values[one] + values[twin])
             minus = build.let(next(names), values[one] - values[twin])
-            same = tuple(
-                a if a == b else Fraction(0) for a, b in zip(column, columns[twin], strict=True)
-            )
-            rest = tuple(a - b for a, b in zip(column, same, strict=True))
-            terms += [(plus, same), (minus, rest)]
-        done: set[int] = set()
-        for one in range(len(matrix)):
-            if one in done:
-                continue
-            row = [factors[one] for _, factors in terms]
-            others = {
-                two: [factors[two] for _, factors in terms] for two in range(one + 1, len(matrix))
-            }
-            twin = next((two for two, other in others.items() if _differ_in_sign(row, other)), None)
+            same, opposite = _parts(columns[one], columns[twin])
+            terms += [(plus, same), (minus, opposite)]
+        rows = [[factors[row] for _, factors in terms] for row in range(len(matrix))]
+        for one, twin in _pairs(rows):
             if twin is None:
-                build.assign(results[one], _weighted(terms, row))
+                build.assign(results[one], _weighted(terms, rows[one]))
                 continue
-            done.add(twin)
-            pairs = list(zip(row, others[twin], strict=True))
-            same_sign = [a if a == b else Fraction(0) for a, b in pairs]
-            opposite = [a if a != b else Fraction(0) for a, b in pairs]
-            even = build.let(next(names), _weighted(terms, same_sign))
+            same, opposite = _parts(rows[one], rows[twin])
+            even = build.let(next(names), _weighted(terms, same))
             odd = build.let(next(names), _weighted(terms, opposite))
             build.assign(results[one], even + odd)
             build.assign(results[twin], even - odd)
+
+
+def _pairs(rows: Sequence[Sequence[Fraction]]) -> Iterator[tuple[int, int | None]]:
+    """Each row, with the first one behind it that differs from it in signs only, if there is one."""
+    left = list(range(len(rows)))
+    while left:
+        one = left.pop(0)
+        twin = next((two for two in left if _differ_in_sign(rows[one], rows[two])), None)
+        if twin is not None:
+            left.remove(twin)
+        yield one, twin
+
+
+def _parts(
+    one: Sequence[Fraction], two: Sequence[Fraction]
+) -> tuple[list[Fraction], list[Fraction]]:
+    """What a row has in common with its twin, and what is of the opposite sign there."""
+    pairs, zero = list(zip(one, two, strict=True)), Fraction(0)
+    return [a if a == b else zero for a, b in pairs], [a if a != b else zero for a, b in pairs]
 
 
 def _differ_in_sign(one: Sequence[Fraction], two: Sequence[Fraction]) -> bool:
