@@ -1,5 +1,13 @@
-"""IntegerConv as a product of bytes: a row is a pixel's window, the columns are the filters of a
-group.
+"""IntegerConv, as a product of bytes: a row is a pixel's window, the columns are the filters of a
+group. Or, where a channel has a filter of its own, four kernel rows at a time, as the four bytes of
+a lane:
+
+out[p, c] = epilogue(Σ_kh Σ_kw (x[at(p, kh, kw), c] - x_zero) · (w[kh, kw, c] - w_zero))
+
+Vectors then run over channels. The bytes that one channel has in four rows of one input column are
+put side by side; each such vector serves all pixels of a tile whose window holds the column.
+Padding is read from a row of x_zero, so it adds nothing. Corrections for zero points are those of
+the product. The last vector of channels begins early rather than end late.
 """
 
 from __future__ import annotations
@@ -7,14 +15,15 @@ from __future__ import annotations
 import math
 
 from whence.errors import UnsupportedError
-from whence.extent import surely_equal
+from whence.extent import estimate, surely_equal
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.conv.general import lower_conv_general
-from whence.kernels.conv.tiles import Field
+from whence.kernels.conv.tiles import ONE_ROW, Cover, Field, OpenCover, cover, open_cover
+from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
-from whence.kernels.integer.depthwise import is_depthwise, lower_integer_depthwise
+from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.epilogue import ACCUMULATOR, BATCH, COLUMN, ROW
 from whence.kernels.integer.gather import Gather
 from whence.kernels.integer.packing import PackBytes
@@ -32,6 +41,12 @@ from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
+# Vector registers by the lanes of the machine's vectors, less some for input, order and constants.
+_REGISTERS = {16: 26, 8: 10, 4: 24}
+_MOST_WEIGHTS = 9
+_SHORTEST = 4
+_FLOPS_PER_NS = 80
+
 
 def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is an IntegerConv of whatever kind."""
@@ -45,8 +60,8 @@ def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
         or len(x_shape) > 4
     ):
         return lower_conv_general(group, anchor, tile)
-    if is_depthwise(group, anchor):
-        return lower_integer_depthwise(group, anchor, tile)
+    if _is_depthwise(group, anchor):
+        return _lower_depthwise(group, anchor, tile)
     return _lower_product(group, anchor, tile)
 
 
@@ -94,3 +109,63 @@ def _is_pointwise(field: Field) -> bool:
         and surely_equal(field.begin, 0)
         and surely_equal(field.size, field.out)
     )
+
+
+# ---- depthwise ----
+
+
+def _is_depthwise(group: Group, anchor: Node) -> bool:
+    """One input channel to each output channel, enough of them for a vector?"""
+    source, weights = data_operands(anchor)
+    channels = group.shape(source)[-1]
+    return (
+        channels >= _SHORTEST
+        and channels == get_int(anchor.attrs, "group", 1) == group.shape(weights)[0]
+    )
+
+
+def _lower_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a depthwise IntegerConv with constant weights."""
+    source, weights = data_operands(anchor)
+    values = group.graph.const_value(weights)
+    assert values is not None
+    x_shape, out_shape = group.shape(source), group.shape(anchor.ref())
+    channels, images = x_shape[-1], x_shape[0]
+    rows, columns = image_axes(anchor, x_shape[1:-1], values.shape[1:-1])
+    lanes = next(size for size in (16, 8, 4) if size <= min(tile.lanes, channels))
+    x_zero = zero_point(group, anchor.operand("x_zero_point"))
+    matrix = values.reshape(1, channels, -1).transpose(0, 2, 1)
+    zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
+    panels, kernel = (1,) * -(-channels // lanes), (rows.kernel, columns.kernel)
+    packing = PackBytes(1, kernel, channels, True, lanes, panels, zeros)
+    held = min(columns.kernel * -(-rows.kernel // 4), _MOST_WEIGHTS)
+    pixels = max((_REGISTERS[tile.lanes] - held) // (1 + zeros.has_sums), 1)
+    # Tiles lie along a row, whatever rows there are: none holds pixels of two.
+    tiles: Cover | OpenCover
+    if columns.is_open:
+        tiles = open_cover(rows, columns, pixels)
+    else:
+        tiles = cover(ONE_ROW, columns, min(pixels, 2 * columns.out - 1))
+    wanted = -(-max(FEWEST_ITEMS, ITEMS_PER_THREAD * tile.threads) // estimate(images))
+    # Where rows are fewer than parts of them, some are empty.
+    chunks = wanted if rows.is_open else min(rows.out, wanted)
+    parts = min(-(-channels // lanes), -(-wanted // chunks))
+    pixel = math.prod(out_shape[:-1])
+    flat = of(Var(ROW, pixel)) * channels + of(Var(COLUMN, channels))
+    micro = IntegerSlide(
+        images=images,
+        channels=channels,
+        lanes=lanes,
+        rows=rows,
+        columns=columns,
+        cover=tiles,
+        chunks=chunks,
+        parts=parts,
+        source=input_buffer(group, anchor, source),
+        source_type=group.dtype(source),
+        x_zero=x_zero,
+        weights=input_buffer(group, anchor, weights),
+        packing=packing,
+        outputs=group.stores(anchor, ACCUMULATOR, flat),
+    )
+    return packed_kernel(group, anchor, micro, _FLOPS_PER_NS)
