@@ -105,7 +105,7 @@ def slide(
     weights: str | None = None,
     fn: Fn = Fn.ADD,
     ceil_mode: bool = False,
-    shares: tuple[tuple[float, ...], tuple[float, ...]] = ((), ()),
+    shares: tuple[tuple[float, ...], ...] = (),
     counted: tuple[tuple[int, int], ...] | None = None,
     plan: SlidePlan | None = None,
 ) -> Slide:
@@ -131,10 +131,9 @@ def slide(
         source=input_buffer(group, anchor, source),
         weights=weights,
         fn=fn,
-        row_shares=shares[0],
-        column_shares=shares[1],
+        shares=shares,
         outputs=epilogue(group, anchor),
-        shares=counted,
+        counted=counted,
     )
 
 

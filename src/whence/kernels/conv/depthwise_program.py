@@ -19,7 +19,7 @@ from whence.kernels.conv.tile_loops import (
     each_tile,
     edge_reads,
 )
-from whence.kernels.conv.tiles import Cover, Field, OpenCover, Read
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, Read, TileShape
 from whence.kernels.device.conv import slide_on_device
 from whence.kernels.ir import (
     FULLY,
@@ -63,13 +63,12 @@ class Slide(Micro):
     """In the order block, kernel row, kernel column, channel; `None` for pools."""
     fn: Fn
     """How a window is folded: `ADD` or `MAX`."""
-    row_shares: tuple[float, ...]
+    shares: tuple[tuple[float, ...], ...]
     """For an average, 1 / (kernel rows that count) for each output row, and likewise for columns;
     the sum is multiplied by both. Else empty.
     """
-    column_shares: tuple[float, ...]
     outputs: tuple[Store, ...]
-    shares: tuple[tuple[int, int], ...] | None = None
+    counted: tuple[tuple[int, int], ...] | None = None
     """For an average where sizes are open, instead: from where to where positions of each axis
     count.
     """
@@ -94,10 +93,7 @@ class Slide(Micro):
         build = Builder()
         shares = tuple(
             build.constants(name, values, DType.F32) if len(set(values)) > 1 else None
-            for name, values in (
-                ("row_share", self.row_shares),
-                ("column_share", self.column_shares),
-            )
+            for name, values in zip(("row_share", "column_share"), self.shares, strict=False)
         )
         with build.tasks(kernel.tasks) as task:
             _work_item(build, self, kernel, task, shares)
@@ -180,9 +176,24 @@ def _tile(build: Builder, item: _WorkItem, tile: TileAt) -> None:
         build.assign(sums[i], splat(_start(slide), slide.lanes))
     epilogue = Epilogue(slide.outputs, slide.lanes, slide.block, place, item.block, item.lane0)
     epilogue.prefetch(build, pixels, 1)
-    each_kernel_row(
-        build, rows, tile, lambda kh, reads: _kernel_row(build, item, tile, sums, at, kh, reads)
-    )
+
+    def add_row(kh: Count, reads: list[Read]) -> None:
+        """Input vectors from left to right, each with all taps that meet it."""
+        met = _taps_of_vectors(slide, tile.shape, reads)
+        xk = build.pointer("xk", item.x, at + kh * (rows.dilation * columns.size * slide.block))
+        weights: dict[int, Expr] = {}
+        if item.w is not None:
+            wk = build.pointer("wk", item.w, kh * (columns.kernel * slide.block))
+            for tap in sorted({tap for pairs in met.values() for _, tap in pairs}):
+                weights[tap] = build.let(f"w{tap}", wk.vector(tap * slide.block, slide.lanes))
+        for offset, pairs in sorted(met.items()):
+            with build.scope():
+                a = build.let("a", xk.vector(offset, slide.lanes))
+                for pixel, tap in pairs:
+                    value = a * weights[tap] if weights else a
+                    build.assign(sums[pixel], lanewise(slide.fn, sums[pixel], value))
+
+    each_kernel_row(build, rows, tile, add_row)
     _average(build, item, tile, sums)
     epilogue.store(build, item.kernel, pixels, 1, lambda i, _: sums[i])
 
@@ -212,7 +223,7 @@ def _edge_tile(build: Builder, item: _WorkItem, tile: EdgeAt) -> None:
             value = a if weight is None else a * weight
             build.assign(sums[pixel], lanewise(slide.fn, sums[pixel], value))
     epilogue = Epilogue(slide.outputs, lanes, slide.block, tile.place, item.block, item.lane0)
-    if slide.shares is not None:
+    if slide.counted is not None:
         with build.loop("i", pixels) as i:
             number = tile.place + least(i, tile.have - 1)
             row = build.count("row", number // count(columns.out))
@@ -223,65 +234,48 @@ def _edge_tile(build: Builder, item: _WorkItem, tile: EdgeAt) -> None:
 
 def _share(build: Builder, slide: Slide, row: Count, column: Count) -> Expr:
     """1 / (taps that count) of an average's window, where sizes are open."""
-    assert slide.shares is not None
+    assert slide.counted is not None
     found = []
     axes = ((slide.rows, row), (slide.columns, column))
-    for (field, at), (low, high), name in zip(axes, slide.shares, ("down", "across"), strict=True):
+    for (field, at), (low, high), name in zip(axes, slide.counted, ("down", "across"), strict=True):
         start = build.count(f"{name}_start", at * field.stride - field.begin)
-        first, end = _taps_below(build, field, low - start), _taps_below(build, field, high - start)
+        first, end = _taps_below(field, low - start), _taps_below(field, high - start)
         taps = build.count(name, most(end - first, 1))
         found.append(Literal(1.0, DType.F32) / CountValue(taps, DType.F32))
     return found[0] * found[1]
 
 
-def _taps_below(build: Builder, field: Field, limit: Count) -> Count:
+def _taps_below(field: Field, limit: Count) -> Count:
     """How many taps of a window lie less than so far behind its start."""
     return least(most(limit + (field.dilation - 1), 0) // field.dilation, field.kernel)
 
 
-def _kernel_row(
-    build: Builder,
-    item: _WorkItem,
-    tile: TileAt,
-    sums: Memory,
-    at: Count,
-    kh: Count,
-    reads: list[Read],
-) -> None:
-    """The products of one kernel row: input vectors from left to right, each with all taps that
-    meet it.
+def _taps_of_vectors(
+    slide: Slide, shape: TileShape, reads: list[Read]
+) -> dict[int, list[tuple[int, int]]]:
+    """By place in the input, counted from where the tile begins: the pixels whose windows hold it,
+    and with which tap.
     """
-    slide, rows, columns = item.slide, item.slide.rows, item.slide.columns
+    rows, columns = slide.rows, slide.columns
     met: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for read in reads:
         for tap in range(read.first, read.first + read.count):
             for pixel in read.pixels:
-                down, right = divmod(pixel, tile.shape.columns)
+                down, right = divmod(pixel, shape.columns)
                 column = right * columns.stride + tap * columns.dilation
                 offset = (down * rows.stride * columns.size + column) * slide.block
                 met[offset].append((pixel, tap))
-    xk = build.pointer("xk", item.x, at + kh * (rows.dilation * columns.size * slide.block))
-    weights: dict[int, Expr] = {}
-    if item.w is not None:
-        wk = build.pointer("wk", item.w, kh * (columns.kernel * slide.block))
-        for tap in sorted({tap for pairs in met.values() for _, tap in pairs}):
-            weights[tap] = build.let(f"w{tap}", wk.vector(tap * slide.block, slide.lanes))
-    for offset, pairs in sorted(met.items()):
-        with build.scope():
-            a = build.let("a", xk.vector(offset, slide.lanes))
-            for pixel, tap in pairs:
-                value = a * weights[tap] if weights else a
-                build.assign(sums[pixel], lanewise(slide.fn, sums[pixel], value))
+    return met
 
 
 def _average(build: Builder, item: _WorkItem, tile: TileAt, sums: Memory) -> None:
     slide, shape = item.slide, tile.shape
-    if slide.shares is not None:
+    if slide.counted is not None:
         with build.loop("i", shape.pixels) as i:
             share = _share(build, slide, tile.row, tile.column + i)
             build.assign(sums[i], sums[i] * share)
         return
-    if not slide.row_shares:
+    if not slide.shares:
         return
     with build.loop("i", shape.pixels, unroll=FULLY) as i:
         down, right = (
@@ -291,11 +285,6 @@ def _average(build: Builder, item: _WorkItem, tile: TileAt, sums: Memory) -> Non
         )
         by_row, by_column = (
             Literal(values[0], DType.F32) if table is None else table[place]
-            for table, values, place in zip(
-                item.shares,
-                (slide.row_shares, slide.column_shares),
-                (down, right),
-                strict=True,
-            )
+            for table, values, place in zip(item.shares, slide.shares, (down, right), strict=True)
         )
         build.assign(sums[i], sums[i] * (by_row * by_column))

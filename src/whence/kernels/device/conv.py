@@ -106,7 +106,7 @@ def slide_on_device(slide: Slide) -> tuple[Stmt, ...]:
     build, rows, columns = Builder(), slide.rows, slide.columns
     shares = [
         build.constants(name, values, DType.F32) if len(set(values)) > 1 else None
-        for name, values in (("row_share", slide.row_shares), ("column_share", slide.column_shares))
+        for name, values in zip(("row_share", "column_share"), slide.shares, strict=False)
     ]
     pixels = rows.out * columns.out
     (_, pixel, place), (lane, _, _) = build.grid(
@@ -128,12 +128,9 @@ def slide_on_device(slide: Slide) -> tuple[Stmt, ...]:
                 value = value * build.buffer(slide.weights)[tap * slide.block + lane]
             build.assign(total, lanewise(slide.fn, total, value))
     acc: Expr = total
-    for table, values, at in (
-        (shares[0], slide.row_shares, pixel // columns.out),
-        (shares[1], slide.column_shares, pixel % columns.out),
-    ):
-        if values:
-            acc = acc * (Literal(values[0], DType.F32) if table is None else table[at])
+    places = (pixel // columns.out, pixel % columns.out)
+    for table, values, at in zip(shares, slide.shares, places, strict=False):
+        acc = acc * (Literal(values[0], DType.F32) if table is None else table[at])
     build.bind_value("acc", acc)
     build.add(*slide.outputs)
     return build.finish()
