@@ -5,7 +5,8 @@ inside them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from whence.extent import surely_equal
@@ -126,29 +127,24 @@ def _each_open_tile(
             is_last = (column + pixels).equals(out) & (column >= begin)
             borders.append((cover.right, is_last & fits))
 
-        def any_of(left: Sequence[tuple[TileShape, Condition]]) -> None:
-            if not left:
-                have = build.count("have", least(pixels, length - column))
-                place = build.count("place", row * out + column)
-                if not cover.is_row or pixels == 1:
-                    edge(EdgeAt(pixels, place, have))
+        with ExitStack() as branches:
+            for number, (shape, condition) in enumerate(borders, 1):
+                if number == len(borders) and not may_be_edge:
+                    known(shape, row, column)
                     return
-                # A few pixels left at the end are a large part of a small image.
-                with build.when(have <= pixels // 2):
-                    edge(EdgeAt(pixels // 2, place, have))
-                with build.otherwise():
-                    edge(EdgeAt(pixels, place, have))
+                with build.when(condition):
+                    known(shape, row, column)
+                branches.enter_context(build.otherwise())
+            have = build.count("have", least(pixels, length - column))
+            place = build.count("place", row * out + column)
+            if not cover.is_row or pixels == 1:
+                edge(EdgeAt(pixels, place, have))
                 return
-            (shape, condition), *others = left
-            if not others and not may_be_edge:
-                known(shape, row, column)
-                return
-            with build.when(condition):
-                known(shape, row, column)
+            # A few pixels left at the end are a large part of a small image.
+            with build.when(have <= pixels // 2):
+                edge(EdgeAt(pixels // 2, place, have))
             with build.otherwise():
-                any_of(others)
-
-        any_of(borders)
+                edge(EdgeAt(pixels, place, have))
 
     if widest.is_row:
         with build.loop("unit", last, begin=first) as unit:

@@ -7,11 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.conv.tiles import Field
 from whence.kernels.ir import Bits, Count, Countable, Expr, Fn, Literal, lanewise
 from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.integer.product_program import IntegerProduct
 
 # Bytes of the largest vector, and the length from which a copy is a loop.
 _WIDEST = 64
@@ -31,25 +35,17 @@ class Gather:
 
 
 def gather_rows(
-    build: Builder,
-    gather: Gather | None,
-    x: Pointer,
-    rows: Pointer,
-    lo: Count,
-    hi: Count,
-    depth: int,
-    row_stride: int,
-    zero: Expr,
+    build: Builder, it: IntegerProduct, x: Pointer, rows: Pointer, lo: Count, hi: Count, zero: Expr
 ) -> None:
     """Rows `lo` to `hi` of `x` into `rows`, padded with zeros to a multiple of four."""
-    padded = -(-depth // 4) * 4
+    depth, padded = it.shape.depth, it.shape.words * 4
     with build.loop("r", hi, begin=lo) as r:
         to = build.pointer("to", rows, (r - lo) * padded, written=True, alone=False)
-        if gather is None:
-            source = build.pointer("from", x, r * row_stride)
+        if it.gather is None:
+            source = build.pointer("from", x, r * it.row_stride)
             _copy(build, source, to, depth)
         else:
-            _window(build, gather, x, to, r, zero)
+            _window(build, it.gather, x, to, r, zero)
         with build.loop("k", padded, begin=depth) as k:
             build.assign(to[k], Literal(0, DType.U8))
 

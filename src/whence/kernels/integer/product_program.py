@@ -205,7 +205,7 @@ def _work_item(
     stride = shape.words * 4 if it.is_copied else it.row_stride
     if it.is_copied:
         rows = build.scratch("rows", DType.U8, alone=False)
-        gather_rows(build, it.gather, x, rows, lo, hi, shape.depth, it.row_stride, zero)
+        gather_rows(build, it, x, rows, lo, hi, zero)
         a = build.pointer("a", rows, alone=False)
     else:
         a = build.pointer("a", x, lo * stride)

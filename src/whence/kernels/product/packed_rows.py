@@ -84,47 +84,34 @@ def quantised_rows(build: Builder, it: PackedProduct) -> Rows:
     staged = (
         build.scratch("staged", offset=codes_size + scales_size, alone=False) if it.pads else None
     )
-    all_rows = Rows(
-        build.memory("row_words", where, DType.I32, 0), it.padded // 4, scales, corrections
-    )
+    words = build.memory("row_words", where, DType.I32, 0)
+
+    def quantise(row: Count) -> None:
+        """Codes, scales and corrections of one row."""
+        source = build.pointer("from", a, row * it.depth, alone=False)
+        if staged is not None:
+            _filled(build, it, source, staged, count(0))
+            source = staged
+        with build.loop("b", it.blocks) as b:
+            scale, total = _quantised_block(build, it, source, codes, row, b)
+            place = row * it.blocks + b
+            build.assign(scales[place], scale)
+            if it.zeros is None:
+                whole = Op(Fn.CAST, (total,), DType.I32)
+                by = Literal(-it.middle, DType.I32)
+                total = apply(Fn.MUL, whole, by)
+            build.assign(corrections[place], total)
+
     if it.shares_rows:
         each = max(1, _PART // it.padded)
         with build.shared_loop("rows", -(-it.rows // each)) as part:
             last = build.count("last", least((part + 1) * each, it.rows))
             with build.loop("row", last, begin=part * each) as row:
-                _quantised_row(build, it, row, a, staged, codes, all_rows)
+                quantise(row)
     else:
         with build.loop("row", it.rows) as row:
-            _quantised_row(build, it, row, a, staged, codes, all_rows)
-    return all_rows
-
-
-def _quantised_row(
-    build: Builder,
-    it: PackedProduct,
-    row: Count,
-    a: Pointer,
-    staged: Pointer | None,
-    codes: Pointer,
-    to: Rows,
-) -> None:
-    """Codes, scales and corrections of one row."""
-    assert to.scales is not None
-    assert to.corrections is not None
-    source = build.pointer("from", a, row * it.depth, alone=False)
-    if staged is not None:
-        _filled(build, it, source, staged, count(0))
-        source = staged
-    with build.loop("b", it.blocks) as b:
-        scale, total = _quantised_block(build, it, source, codes, row, b)
-        place = row * it.blocks + b
-        build.assign(to.scales[place], scale)
-        if it.zeros is None:
-            whole = Op(Fn.CAST, (total,), DType.I32)
-            by = Literal(-it.middle, DType.I32)
-            build.assign(to.corrections[place], apply(Fn.MUL, whole, by))
-        else:
-            build.assign(to.corrections[place], total)
+            quantise(row)
+    return Rows(words, it.padded // 4, scales, corrections)
 
 
 def _quantised_block(
