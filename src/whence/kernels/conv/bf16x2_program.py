@@ -148,14 +148,7 @@ class Bf16x2Conv(Micro):
             min((number + 1) * self.chunk, self.rows.out) * self.columns.out
             for number in range(self.chunks)
         ]
-        return image_slices(
-            self.source,
-            self.images,
-            self.rows,
-            self.columns,
-            ends,
-            lambda chunk: [(chunk * self.parts, (chunk + 1) * self.parts)],
-        )
+        return image_slices(self, ends)
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()

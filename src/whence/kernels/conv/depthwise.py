@@ -144,18 +144,15 @@ def _cover(rows: Field, columns: Field, pixels: int) -> Cover | OpenCover:
     return cover(rows, columns, pixels)
 
 
-def _usual_pixels(tile: Tile) -> int:
-    """Registers hold the sums of a tile, one kernel row of weights and an input vector."""
-    return max(tile.rows * tile.vectors * 2 // 3, 1)
-
-
 def _divided(
     rows: Field, columns: Field, shape: Sequence[int], tile: Tile, pixels: int | None = None
 ) -> SlidePlan:
     """Tiles of so many pixels, over a blocked tensor of this shape."""
     images, blocks, *_, block = shape
     image_bytes = 4 * blocks * block * (rows.size * columns.size + rows.out * columns.out)
-    pixels = _usual_pixels(tile) if pixels is None else pixels
+    if pixels is None:
+        # Registers hold the sums of a tile, one kernel row of weights and an input vector.
+        pixels = max(tile.rows * tile.vectors * 2 // 3, 1)
     units = estimate(_cover(rows, columns, pixels).units)
     chunk = chunk_size(
         units,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, splat
@@ -83,11 +83,8 @@ class Slide(Micro):
 
     @property
     def slices(self) -> Slices | None:
-        def tasks(chunk: int) -> Iterable[tuple[int, int]]:
-            return ((place, place + 1) for place in range(chunk, self.tasks, self.chunks))
-
         ends = chunk_ends(self.cover, self.columns, self.chunk)
-        return image_slices(self.source, self.images, self.rows, self.columns, ends, tasks)
+        return image_slices(self, ends, chunks_inside=True)
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()

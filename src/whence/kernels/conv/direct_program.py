@@ -121,16 +121,7 @@ class Conv(Micro):
         if self.panels_outside:
             # Their weights are too many to be read again for each chunk.
             return None
-        ends = chunk_ends(self.cover, self.columns, self.chunk)
-        panels = self.groups * self.panels
-        return image_slices(
-            self.source,
-            self.images,
-            self.rows,
-            self.columns,
-            ends,
-            lambda chunk: [(chunk * panels, (chunk + 1) * panels)],
-        )
+        return image_slices(self, chunk_ends(self.cover, self.columns, self.chunk))
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         return self._statements(kernel, Builder())

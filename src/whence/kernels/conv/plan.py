@@ -83,11 +83,9 @@ class ConvSizes:
 
     def plan(self) -> ConvPlan:
         """What the cost model takes."""
-        return self.estimated()._plan()
-
-    def _plan(self) -> ConvPlan:
+        sizes = self.estimated()
         pixels = max(1, min(self.tile.rows, self.tile.rows_beside(self.per_block)))
-        return self._divided(pixels, self._panel_vectors(self.cover(pixels).largest))
+        return sizes._divided(pixels, sizes._panel_vectors(sizes.cover(pixels).largest))
 
     def plans(self) -> Iterator[ConvPlan]:
         """What is worth timing, `plan` first; some may come twice."""
@@ -159,8 +157,9 @@ class ConvSizes:
         fitting = max(1, units * (self.tile.cache_bytes // 2) // max(self.input_bytes, 1))
         least, others = -(-units // fitting), self.images * self.groups * panels
         if not self.is_open:
-            weights = self.groups * self.weight_bytes
-            slices = least_slices(self.tile, self.images, self._image_bytes, weights)
+            made = 4 * self.group_vectors * self.tile.lanes * self.rows.out * self.columns.out
+            moved, weights = self.input_bytes + made, self.groups * self.weight_bytes
+            slices = least_slices(self.tile, self.images, self.groups * moved, weights)
             least = min(max(least, slices), units)
         return chunk_size(
             units,
@@ -170,12 +169,6 @@ class ConvSizes:
             least_parts=least,
             most_parts=max(least, self.flops // _ITEM_FLOPS // others),
         )
-
-    @property
-    def _image_bytes(self) -> int:
-        """Of the source and the result."""
-        made = 4 * self.group_vectors * self.tile.lanes * self.rows.out * self.columns.out
-        return self.groups * (self.input_bytes + made)
 
     def _rounds(self, tiles: Cover | OpenCover, chunk: int) -> int:
         """Work items of a panel."""

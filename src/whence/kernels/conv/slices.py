@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from whence.extent import is_symbolic, surely_equal
 from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover
 from whence.kernels.ir.slices import Slice, Slices
 from whence.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    from whence.kernels.conv.bf16x2_program import Bf16x2Conv
+    from whence.kernels.conv.depthwise_program import Slide
+    from whence.kernels.conv.direct_program import Conv
 
 
 def least_slices(tile: Tile, images: int, image_bytes: int, weight_bytes: int = 0) -> int:
@@ -26,25 +32,21 @@ def least_slices(tile: Tile, images: int, image_bytes: int, weight_bytes: int = 
 
 
 def image_slices(
-    source: str,
-    images: int,
-    rows: Field,
-    columns: Field,
-    ends: Sequence[int] | None,
-    tasks: Callable[[int], Iterable[tuple[int, int]]],
+    micro: Conv | Bf16x2Conv | Slide, ends: Sequence[int] | None, *, chunks_inside: bool = False
 ) -> Slices | None:
-    """Slices that end behind so many pixels of the output, each with its work items; `None` for
-    several images, and where only run time can tell.
+    """Slices that end behind so many pixels of the output, each with its work items, which are
+    numbered chunk by chunk unless chunks are inside; `None` for several images, and where only run
+    time can tell.
     """
-    if ends is None or not surely_equal(images, 1):
+    if ends is None or not surely_equal(micro.images, 1):
         return None
-    return Slices(
-        source,
-        tuple(
-            Slice(_joined(tasks(number)), _read(rows, columns, end), end)
-            for number, end in enumerate(ends)
-        ),
-    )
+    found, of_chunk = [], micro.tasks // len(ends)
+    for number, end in enumerate(ends):
+        tasks = range(number * of_chunk, (number + 1) * of_chunk)
+        if chunks_inside:
+            tasks = range(number, micro.tasks, len(ends))
+        found.append(Slice(_joined(tasks), _read(micro.rows, micro.columns, end), end))
+    return Slices(micro.source, tuple(found))
 
 
 def chunk_ends(cover: Cover | OpenCover, columns: Field, chunk: int) -> list[int] | None:
@@ -79,11 +81,12 @@ def _reach(field: Field, end: int) -> int:
     return max(0, min(last + 1, field.size))
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _joined(tasks: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """From where to where work items follow each other."""
     found: list[tuple[int, int]] = []
-    for begin, end in ranges:
-        if found and found[-1][1] == begin:
-            found[-1] = (found[-1][0], end)
+    for task in tasks:
+        if found and found[-1][1] == task:
+            found[-1] = (found[-1][0], task + 1)
         else:
-            found.append((begin, end))
+            found.append((task, task + 1))
     return tuple(found)

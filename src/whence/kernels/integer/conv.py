@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from whence.errors import UnsupportedError
 from whence.extent import estimate, surely_equal
 from whence.graph import Node
@@ -54,21 +56,20 @@ def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
     if 0 in (*out_shape, *x_shape):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
+    values = group.graph.const_value(weights)
     if (
-        group.graph.const_value(weights) is None
+        values is None
         or not {group.dtype(source), group.dtype(weights)} <= CODES
         or len(x_shape) > 4
     ):
         return lower_conv_general(group, anchor, tile)
     if _is_depthwise(group, anchor):
-        return _lower_depthwise(group, anchor, tile)
-    return _lower_product(group, anchor, tile)
+        return _lower_depthwise(group, anchor, tile, values)
+    return _lower_product(group, anchor, tile, values)
 
 
-def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
+def _lower_product(group: Group, anchor: Node, tile: Tile, values: np.ndarray) -> Kernel:
     source, weights = data_operands(anchor)
-    values = group.graph.const_value(weights)
-    assert values is not None
     groups = get_int(anchor.attrs, "group", 1)
     out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
     made, channels, taken = out_shape[-1] // groups, x_shape[-1], values.shape[-1]
@@ -124,11 +125,9 @@ def _is_depthwise(group: Group, anchor: Node) -> bool:
     )
 
 
-def _lower_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
+def _lower_depthwise(group: Group, anchor: Node, tile: Tile, values: np.ndarray) -> Kernel:
     """A kernel for a group whose anchor is a depthwise IntegerConv with constant weights."""
     source, weights = data_operands(anchor)
-    values = group.graph.const_value(weights)
-    assert values is not None
     x_shape, out_shape = group.shape(source), group.shape(anchor.ref())
     channels, images = x_shape[-1], x_shape[0]
     rows, columns = image_axes(anchor, x_shape[1:-1], values.shape[1:-1])
