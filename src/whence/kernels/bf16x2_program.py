@@ -4,7 +4,7 @@ four tiles of sums (see `bf16x2`).
 
 from __future__ import annotations
 
-from whence.kernels.bf16x2 import PANEL, TILE, TILE_FLOATS
+from whence.kernels.bf16x2 import DEPTH, PANEL, TILE, TILE_FLOATS
 from whence.kernels.builder import Builder, Pointer, zeros
 from whence.kernels.ir import (
     Bits,
@@ -32,16 +32,16 @@ def zero_sums(build: Builder) -> None:
     build.add(*(TileZero(number) for number in range(PANEL * PANEL)))
 
 
-def multiply_step(build: Builder, left: Pointer, low: int, second: int, weights: Pointer) -> None:
-    """Add the products of one step. `left` points to the first tile's high parts, the low ones are
-    `low` further, and the second tile is `second` further; `weights` points to the step's weights.
+def multiply_step(build: Builder, left: Pointer, low: int, weights: Pointer) -> None:
+    """Add the products of one step. `left` points to the first tile's high parts, behind which are
+    the second's; the low ones are `low` further. `weights` points to the step's weights.
 
     Low parts first: the high ones of the left operand are then there for both parts of the right
     one, and no tile is loaded twice.
     """
 
     def load_left(number: int, is_low: bool) -> None:
-        offset = number * second + (low if is_low else 0)
+        offset = number * TILE * DEPTH + (low if is_low else 0)
         build.add(TileLoad(_LEFT + number, left.name, count(offset), _ROW_BYTES))
 
     def load_right(number: int, is_low: bool) -> None:

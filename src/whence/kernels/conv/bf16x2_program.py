@@ -258,7 +258,7 @@ def _multiply(
             xt = build.pointer("xt", x, ValueCount(taps[tap]))
             if ahead is not None:
                 prefetch_lines(build, ahead, it.ahead)
-            multiply_step(build, xt, it.half * DEPTH, TILE * DEPTH, w)
+            multiply_step(build, xt, it.half * DEPTH, w)
             build.advance(w, STEP_FLOATS)
     store_sums(build, sums)
 

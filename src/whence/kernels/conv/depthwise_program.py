@@ -83,8 +83,7 @@ class Slide(Micro):
 
     @property
     def slices(self) -> Slices | None:
-        ends = chunk_ends(self.cover, self.columns, self.chunk)
-        return image_slices(self, ends, chunks_inside=True)
+        return image_slices(self, chunk_ends(self), chunks_inside=True)
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()

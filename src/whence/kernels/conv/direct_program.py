@@ -121,7 +121,7 @@ class Conv(Micro):
         if self.panels_outside:
             # Their weights are too many to be read again for each chunk.
             return None
-        return image_slices(self, chunk_ends(self.cover, self.columns, self.chunk))
+        return image_slices(self, chunk_ends(self))
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         return self._statements(kernel, Builder())

@@ -45,7 +45,7 @@ def lower_pool(group: Group, anchor: Node, tile: Tile) -> Kernel:
     return _lower_plain(group, anchor)
 
 
-def _window(group: Group, anchor: Node, sizes: Sequence[int]) -> Window:
+def _window(anchor: Node, sizes: Sequence[int]) -> Window:
     kernel = get_ints(anchor.attrs, "kernel_shape")
     window = make_window(anchor.op, anchor.attrs, sizes, kernel)
     if 0 in window.output:
@@ -61,7 +61,7 @@ def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
     if group.dtype(source) is not DType.F32:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {group.dtype(source)}")
     sizes = group.shape(source)[2:4]
-    window = _window(group, anchor, sizes)
+    window = _window(anchor, sizes)
     ceil_mode = bool(get_int(anchor.attrs, "ceil_mode", 0))
     pool = partial(slide, group, anchor, tile, window.kernel, ceil_mode=ceil_mode)
     limits = counted_limits(anchor, window, sizes)
@@ -98,7 +98,7 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     if is_last and dtype not in _CODES:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {dtype}")
     sizes = shape[1:-1] if is_last else shape[2:]
-    window, average = _window(group, anchor, sizes), op == "AveragePool"
+    window, average = _window(anchor, sizes), op == "AveragePool"
     working = DType.I32 if is_last and average else dtype
     rows = OutputRows(group.shape(anchor.ref()))
     taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(window.kernel)]

@@ -49,13 +49,14 @@ def image_slices(
     return Slices(micro.source, tuple(found))
 
 
-def chunk_ends(cover: Cover | OpenCover, columns: Field, chunk: int) -> list[int] | None:
+def chunk_ends(micro: Conv | Slide) -> list[int] | None:
     """Pixels of the output before the end of each chunk; `None` where only run time can tell."""
+    cover = micro.cover
     if isinstance(cover, OpenCover):
         return None
     return [
-        _unit_end(cover, columns, min(first + chunk, cover.units) - 1)
-        for first in range(0, cover.units, chunk)
+        _unit_end(cover, micro.columns, min(first + micro.chunk, cover.units) - 1)
+        for first in range(0, cover.units, micro.chunk)
     ]
 
 

@@ -157,12 +157,12 @@ class _Shape:
 
     def _fetch(self, places: int, rounds: int) -> float:
         """For weights that the second-level cache does not hold."""
-        if self._is_near(self._weight_bytes(places)):
+        if self._is_near(places):
             return 0.0
         return rounds * self._weight_bytes(places) / (_PREFETCHED * self.tile.memory_bytes)
 
-    def _is_near(self, weight_bytes: int) -> bool:
-        return weight_bytes <= self.tile.cache_bytes // 2
+    def _is_near(self, places: int) -> bool:
+        return self._weight_bytes(places) <= self.tile.cache_bytes // 2
 
     def _weight_bytes(self, places: int) -> int:
         return 4 * places * self.channels * self.group_vectors * self.tile.lanes
@@ -186,7 +186,7 @@ class _Shape:
             most = self._most_rows(vectors)
             # Weights that are near share the cache with the transformed input and with what comes
             # and goes; others pass by, as seldom as can be.
-            is_near = self._is_near(self._weight_bytes(places))
+            is_near = self._is_near(places)
             room = self.tile.cache_bytes // 4 if is_near else self.tile.cache_bytes
             fitting = max(1, room // (4 * places * (self.channels + vectors * self.tile.lanes)))
             fewest = -(-tiles // max(fitting, min(most, tiles)))

@@ -222,7 +222,7 @@ def _work_item(
 
 def _panels(build: Builder, item: _WorkItem, part: Count) -> None:
     """The panels of a work item, each with all rows of its block."""
-    it, shape = item.it, item.it.shape
+    shape = item.it.shape
     sizes = sorted(set(shape.panels), reverse=True)
     small, larger = sizes[-1], sum(size > sizes[-1] for size in shape.panels)
     number = len(shape.panels)
@@ -231,18 +231,16 @@ def _panels(build: Builder, item: _WorkItem, part: Count) -> None:
         first = panel * small + (least(panel, larger) if larger else 0)
         vector = build.count("vector", first)
         if not larger:
-            _rows(build, item, _panel(build, it, item, vector, small))
+            _rows(build, item, _panel(build, item, vector, small))
             return
         with build.when(panel < larger):
-            _rows(build, item, _panel(build, it, item, vector, sizes[0]))
+            _rows(build, item, _panel(build, item, vector, sizes[0]))
         with build.otherwise():
-            _rows(build, item, _panel(build, it, item, vector, small))
+            _rows(build, item, _panel(build, item, vector, small))
 
 
-def _panel(
-    build: Builder, it: IntegerProduct, item: _WorkItem, vector: Count, vectors: int
-) -> _Panel:
-    shape, lanes = it.shape, it.shape.lanes
+def _panel(build: Builder, item: _WorkItem, vector: Count, vectors: int) -> _Panel:
+    it, shape, lanes = item.it, item.it.shape, item.it.shape.lanes
     starts = []
     for j in range(vectors):
         first = (vector + j) * lanes

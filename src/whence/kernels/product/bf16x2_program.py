@@ -149,7 +149,7 @@ def _multiply(
     with build.loop("k", it.depths):
         if ahead is not None:
             prefetch_lines(build, ahead, it.ahead)
-        multiply_step(build, x, GROUP * DEPTH, TILE * DEPTH, w)
+        multiply_step(build, x, GROUP * DEPTH, w)
         build.advance(w, STEP_FLOATS)
         build.advance(x, _STEP)
     store_sums(build, sums)
