@@ -358,12 +358,9 @@ def _scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:
             panel_of(panel, it.tile.vectors)
     if not is_symbolic(it.keys) and it.keys % width:
         vectors = -(-(it.keys % width) // lanes)
-        if not it.is_bounded or not whole:
-            with build.scope():
-                panel_of(count(whole), vectors)
-        else:
-            with build.when(used > whole * width):
-                panel_of(count(whole), vectors)
+        always = not it.is_bounded or not whole
+        with build.scope() if always else build.when(used > whole * width):
+            panel_of(count(whole), vectors)
 
 
 def _direct_scores(build: Builder, item: _WorkItem, m0: Count, used: Count) -> None:

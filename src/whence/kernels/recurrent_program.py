@@ -352,7 +352,7 @@ def _store_step(build: Builder, layer: LayerState, t: Count) -> None:
     with build.loop("i", it.rows) as i:
         to = build.pointer("to", build.buffer(target), layer.output_row(i, t), written=True)
 
-        def store(ends: bool, i: Count = i, to: Pointer = to) -> None:
+        def store(ends: bool) -> None:
             with build.loop("u", end, begin=begin) as u:
                 build.assign(to[u], ZERO if ends else layer.next[i * it.padded + u])
 

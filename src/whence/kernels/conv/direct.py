@@ -107,13 +107,7 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
     images, _, *spatial = group.shape(source)[:4]
     rows, columns = fields(anchor, tuple(spatial), kernel)
     out_pixels = rows.out * columns.out
-    if (
-        kernel == (1, 1)
-        and rows.stride == columns.stride == 1
-        and rows.is_inside
-        and columns.is_inside
-        and same_shape(spatial, [rows.out, columns.out])
-    ):
+    if rows.is_pointwise and columns.is_pointwise:
         # Every pixel by itself: the image is one row.
         rows, columns = ONE_ROW, Field(out_pixels, out_pixels, 1, 1, 1, 0, 0)
     depth, taps = taken // groups, math.prod(kernel)

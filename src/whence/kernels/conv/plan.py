@@ -91,10 +91,9 @@ class ConvSizes:
         """What is worth timing, `plan` first; some may come twice."""
         usual = self.plan()
         yield usual
-        shapes = [usual]
-        for vectors in range(self.per_block, min(_WIDEST, self.group_vectors) + 1, self.per_block):
-            shapes.append(self._divided(self.tile.rows_beside(vectors), vectors))
-        for plan in shapes:
+        widths = range(self.per_block, min(_WIDEST, self.group_vectors) + 1, self.per_block)
+        shapes = (self._divided(self.tile.rows_beside(vectors), vectors) for vectors in widths)
+        for plan in (usual, *shapes):
             yield plan
             if (
                 self._panels(plan.vectors) > 1

@@ -63,6 +63,15 @@ class Field:
         return decide(last, Relation.LT, self.size) is True
 
     @property
+    def is_pointwise(self) -> bool:
+        """Does every output position read the input position of the same number?"""
+        return (
+            self.kernel == self.stride == 1
+            and surely_equal(self.begin, 0)
+            and surely_equal(self.size, self.out)
+        )
+
+    @property
     def is_open(self) -> bool:
         """Is its size known only at run time?"""
         return is_symbolic(self.size) or is_symbolic(self.out)

@@ -302,12 +302,7 @@ def _output(
             place = build.count("place", (row + r) * it.columns.out + column)
             epilogue = Epilogue(it.outputs, it.lanes, it.block, place, block, lane0)
 
-            def store(
-                pixels: int,
-                have: Count | None = None,
-                r: Count = r,
-                epilogue: Epilogue = epilogue,
-            ) -> None:
+            def store(pixels: int, have: Count | None = None) -> None:
                 epilogue.store(
                     build, kernel, pixels, it.vectors, lambda i, j: results[r, i, j], have
                 )

@@ -17,11 +17,11 @@ import math
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.extent import estimate, surely_equal
+from whence.extent import estimate
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.conv.general import lower_conv_general
-from whence.kernels.conv.tiles import ONE_ROW, Cover, Field, OpenCover, cover, open_cover
+from whence.kernels.conv.tiles import ONE_ROW, Cover, OpenCover, cover, open_cover
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
@@ -81,7 +81,7 @@ def _lower_product(group: Group, anchor: Node, tile: Tile, values: np.ndarray) -
     matrix = values.reshape(groups, made, depth).transpose(0, 2, 1)
     zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
     packing = PackBytes(groups, (depth, 1), made, True, shape.lanes, shape.panels, zeros)
-    lies_ready = groups == 1 and _is_pointwise(rows) and _is_pointwise(columns)
+    lies_ready = groups == 1 and rows.is_pointwise and columns.is_pointwise
     flat = (
         of(Var(ROW, pixels)) * out_shape[-1] + of(Var(BATCH, groups)) * made + of(Var(COLUMN, made))
     )
@@ -101,15 +101,6 @@ def _lower_product(group: Group, anchor: Node, tile: Tile, values: np.ndarray) -
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
     return packed_kernel(group, anchor, micro, FLOPS_PER_NS)
-
-
-def _is_pointwise(field: Field) -> bool:
-    """Does every output position read the input position of the same number?"""
-    return (
-        field.kernel == field.stride == 1
-        and surely_equal(field.begin, 0)
-        and surely_equal(field.size, field.out)
-    )
 
 
 # ---- depthwise ----
