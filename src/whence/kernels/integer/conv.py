@@ -17,11 +17,11 @@ import math
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.extent import estimate
+from whence.extent import estimate, same_shape
 from whence.graph import Node
-from whence.kernels.conv.direct import input_buffer
+from whence.kernels.conv.direct import fields, input_buffer
 from whence.kernels.conv.general import lower_conv_general
-from whence.kernels.conv.tiles import ONE_ROW, Cover, OpenCover, cover, open_cover
+from whence.kernels.conv.tiles import ONE_ROW, Cover, Field, OpenCover, cover, open_cover
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
@@ -32,7 +32,6 @@ from whence.kernels.integer.packing import PackBytes
 from whence.kernels.integer.product import (
     CODES,
     FLOPS_PER_NS,
-    image_axes,
     packed_kernel,
     plan,
     zero_point,
@@ -73,13 +72,13 @@ def _lower_product(group: Group, anchor: Node, tile: Tile, values: np.ndarray) -
     groups = get_int(anchor.attrs, "group", 1)
     out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
     made, channels, taken = out_shape[-1] // groups, x_shape[-1], values.shape[-1]
-    rows, columns = image_axes(anchor, x_shape[1:-1], values.shape[1:-1])
+    rows, columns = _axes(anchor, x_shape, values.shape)
     depth = math.prod(values.shape[1:])
     pixels = math.prod(out_shape[:-1])
     shape = plan(groups, pixels, made, depth, tile)
     x_zero = zero_point(group, anchor.operand("x_zero_point"))
     matrix = values.reshape(groups, made, depth).transpose(0, 2, 1)
-    zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
+    zeros = zero_points(group, anchor, x_zero, matrix)
     packing = PackBytes(groups, (depth, 1), made, True, shape.lanes, shape.panels, zeros)
     lies_ready = groups == 1 and rows.is_pointwise and columns.is_pointwise
     flat = (
@@ -103,6 +102,18 @@ def _lower_product(group: Group, anchor: Node, tile: Tile, values: np.ndarray) -
     return packed_kernel(group, anchor, micro, FLOPS_PER_NS)
 
 
+def _axes(anchor: Node, x_shape: tuple[int, ...], w_shape: tuple[int, ...]) -> tuple[Field, Field]:
+    """The two spatial axes of a convolution. An image of one axis, or one pixel wide, is one row:
+    tiles lie along rows.
+    """
+    found = fields(anchor, x_shape[1:-1], w_shape[1:-1])
+    if len(found) == 1:
+        return ONE_ROW, found[0]
+    rows, columns = found
+    is_narrow = same_shape((columns.size, columns.out, columns.kernel, columns.begin), (1, 1, 1, 0))
+    return (columns, rows) if is_narrow else (rows, columns)
+
+
 # ---- depthwise ----
 
 
@@ -121,11 +132,11 @@ def _lower_depthwise(group: Group, anchor: Node, tile: Tile, values: np.ndarray)
     source, weights = data_operands(anchor)
     x_shape, out_shape = group.shape(source), group.shape(anchor.ref())
     channels, images = x_shape[-1], x_shape[0]
-    rows, columns = image_axes(anchor, x_shape[1:-1], values.shape[1:-1])
+    rows, columns = _axes(anchor, x_shape, values.shape)
     lanes = next(size for size in (16, 8, 4) if size <= min(tile.lanes, channels))
     x_zero = zero_point(group, anchor.operand("x_zero_point"))
     matrix = values.reshape(1, channels, -1).transpose(0, 2, 1)
-    zeros = zero_points(group, anchor, x_zero, anchor.operand("w_zero_point"), matrix)
+    zeros = zero_points(group, anchor, x_zero, matrix)
     panels, kernel = (1,) * -(-channels // lanes), (rows.kernel, columns.kernel)
     packing = PackBytes(1, kernel, channels, True, lanes, panels, zeros)
     held = min(columns.kernel * -(-rows.kernel // 4), _MOST_WEIGHTS)

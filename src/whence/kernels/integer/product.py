@@ -25,10 +25,9 @@ from dataclasses import replace
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.extent import estimate, is_symbolic, same_shape
+from whence.extent import estimate, is_symbolic
 from whence.graph import Node, Ref
-from whence.kernels.conv.direct import fields, input_buffer, require_sole_reader
-from whence.kernels.conv.tiles import ONE_ROW, Field
+from whence.kernels.conv.direct import input_buffer, require_sole_reader
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.expressions import cast
 from whence.kernels.group import Group, Packed, data_operands
@@ -58,7 +57,6 @@ FLOPS_PER_NS = 320
 # Tiles that a block has at least where the number of rows is open: blocks are as equal as can be,
 # and half of this has to be one.
 _LEAST_OPEN_TILES = 4
-_NARROW = (1, 1, 1, 0)
 # What starting a tile costs, in rows, and how much more than the least may be computed for the sake
 # of more work items.
 _TILE_COST = 3.0
@@ -143,12 +141,9 @@ def zero_point(group: Group, ref: Ref | None) -> Expr:
     return cast(group.elements().only(ref), DType.I32)
 
 
-def zero_points(
-    group: Group, anchor: Node, x_zero: Expr, ref: Ref | None, weights: np.ndarray
-) -> ZeroPoints:
-    """Those of an anchor with constant weights [batch, depth, columns], whose zero point is at
-    `ref`.
-    """
+def zero_points(group: Group, anchor: Node, x_zero: Expr, weights: np.ndarray) -> ZeroPoints:
+    """Those of an anchor with constant weights [batch, depth, columns]."""
+    ref = anchor.operand("w_zero_point", "b_zero_point")
     value = np.zeros(1, np.int64) if ref is None else group.graph.const_value(ref)
     if value is None:
         raise UnsupportedError(
@@ -171,20 +166,6 @@ def packed_kernel(
         packed[ref] = Packed(micro.packing, micro.packing.elements, DType.I8)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=micro.scratch_bytes, packed=packed)
     return replace(kernel, flops_per_ns=flops_per_ns)
-
-
-def image_axes(
-    anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]
-) -> tuple[Field, Field]:
-    """The two spatial axes of a convolution. An image of one axis, or one pixel wide, is one row:
-    tiles lie along rows.
-    """
-    found = fields(anchor, spatial, kernel)
-    if len(found) == 1:
-        return ONE_ROW, found[0]
-    rows, columns = found
-    is_narrow = same_shape((columns.size, columns.out, columns.kernel, columns.begin), _NARROW)
-    return (columns, rows) if is_narrow else (rows, columns)
 
 
 def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -212,7 +193,7 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     b_zero = anchor.operand("b_zero_point")
     packing = w_zero = None
     if weights is not None:
-        zeros = zero_points(group, anchor, x_zero, b_zero, weights.reshape(1, depth, columns))
+        zeros = zero_points(group, anchor, x_zero, weights.reshape(1, depth, columns))
         packing = PackBytes(1, (depth, 1), columns, False, shape.lanes, shape.panels, zeros)
     elif b_zero is not None:
         w_zero = _column_zero(group, anchor, b_zero, columns)
