@@ -46,11 +46,11 @@ def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
         )
     rows = OutputRows(out_shape)
     groups = get_int(anchor.attrs, "group", 1)
-    spatial, last = (slice(1, -1), -1) if is_integer else (slice(2, None), 1)
+    spatial, channel_axis = (slice(1, -1), -1) if is_integer else (slice(2, None), 1)
     sizes, kernel, out = x_shape[spatial], w_shape[spatial], rows.index[spatial]
-    channels = Var("c", x_shape[last] // groups)
+    channels = Var("c", x_shape[channel_axis] // groups)
     taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(kernel)]
-    made, per_group = rows.index[last], out_shape[last] // groups
+    made, per_group = rows.index[channel_axis], out_shape[channel_axis] // groups
     channel = made // per_group * channels.extent + of(channels)
     if anchor.op.endswith("Transpose"):
         geometry = make_transposition(anchor.op, anchor.attrs, sizes, kernel)
@@ -66,11 +66,12 @@ def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
             if is_integer or any(is_symbolic(each) or each > 0 for each in padding)
         )
 
+    elements = group.elements()
+
     def value(ref: Ref, first: Index, second: Index, *places: Index) -> Expr:
         index = (first, *places, second) if is_integer else (first, second, *places)
         return cast(elements.value(ref, index), dtype)
 
-    elements = group.elements()
     x = value(source, rows.index[0], channel, *places)
     w = value(weights, *filters, *map(of, taps))
     x_zero, w_zero = anchor.operand("x_zero_point"), anchor.operand("w_zero_point")
