@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from whence.attribution.read import read_profile
-from whence.cli.console import ModelPath, out
-from whence.cli.engines import EngineOption, PreciseOption
+from whence.cli.console import out
+from whence.cli.options import EngineOption, ModelPath, PreciseOption, ThreadsOption
 from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.report.findings import print_findings
 from whence.report.terminal import header
@@ -18,7 +18,7 @@ from whence.report.terminal import header
 def advise(
     model: ModelPath,
     runs: Annotated[int, typer.Option(min=1, help="How many runs to time.")] = 50,
-    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    threads: ThreadsOption = 0,
     engine: EngineOption = "cpu",
     precise: PreciseOption = False,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from whence.cli.console import ModelPath, err, out, progress, safe
+from whence.cli.console import err, out, progress, put
+from whence.cli.options import ModelPath, ThreadsOption
 from whence.cli.shapes import DimOption, ShapeOption, complete_shapes, parse_sizes
 from whence.errors import InputError
 from whence.fleet.bisect import BisectStep, bisect, commit_checkout, commits, wheel_checkout
@@ -32,7 +33,7 @@ def bisect_command(
     op: Annotated[
         str, typer.Option(help="The operator of the file to look at; by default the whole run.")
     ] = "",
-    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    threads: ThreadsOption = 0,
     shape: ShapeOption = [],  # noqa: B006
     dim: DimOption = [],  # noqa: B006
     rounds: Annotated[int, typer.Option(min=3, help="Measurements of each version.")] = 5,
@@ -62,7 +63,7 @@ def bisect_command(
                 f"{_short(version)} is {words}: {duration(verdict.here_ns)} between"
                 f" {duration(verdict.good_ns)} and {duration(verdict.bad_ns)}"
             )
-            (bar.console if bar.console.is_terminal else err()).print(safe(text), soft_wrap=True)
+            put(bar.console if bar.console.is_terminal else err(), text)
 
         found = bisect(
             versions,
@@ -71,13 +72,11 @@ def bisect_command(
             rounds=rounds,
             report=report,
         )
-    out().print(
-        safe(
-            f" {_short(found.first_bad)} is the first slow version: {duration(found.good_ns)} →"
-            f" {duration(found.bad_ns)} ({found.bad_ns / found.good_ns - 1:+.0%}),"
-            f" {_short(found.last_good)} is the last fast one"
-        ),
-        soft_wrap=True,
+    put(
+        out(),
+        f" {_short(found.first_bad)} is the first slow version: {duration(found.good_ns)} →"
+        f" {duration(found.bad_ns)} ({found.bad_ns / found.good_ns - 1:+.0%}),"
+        f" {_short(found.last_good)} is the last fast one",
     )
 
 

@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from whence.cli.console import out, safe
+from whence.cli.console import out, put, safe
+from whence.cli.options import check_choice
 from whence.codegen.cache import LIMIT_BYTES, Cache
 
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
@@ -40,8 +41,7 @@ def cache(
     [dim]whence cache prune --to 500M[/dim]   the least recently used leave
     [dim]whence cache clear[/dim]             all but what `--tune` has found
     """
-    if action not in ACTIONS:
-        raise typer.BadParameter(f"'{action}' is none of {', '.join(ACTIONS)}", param_hint="ACTION")
+    check_choice(action, ACTIONS, "ACTION")
     console, cache = out(), Cache()
     match action:
         case "list":
@@ -56,7 +56,7 @@ def cache(
                 freed += sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
                 shutil.rmtree(folder, ignore_errors=True)
             console.print(safe(f"{size(freed)} freed"))
-    console.print(safe(f"{cache.folder}: {used(cache)}"), soft_wrap=True)
+    put(console, f"{cache.folder}: {used(cache)}")
 
 
 def used(cache: Cache) -> str:

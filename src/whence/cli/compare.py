@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from whence.attribution.sample_inputs import taken_sizes
-from whence.cli.console import ModelPath, check_file, out, progress, safe
+from whence.cli.console import list_files, out, progress, put, safe, write_text
+from whence.cli.options import ModelPath, ThreadsOption, check_file, check_grouping
 from whence.cli.shapes import DimOption, ShapeOption, mention_open_sizes, parse_sizes
 from whence.foreign.engine_comparison import GROUPINGS, REST, EngineComparison, Line
 from whence.graph.escaping import escape, fit
@@ -30,7 +31,7 @@ def compare(
     ] = "whence,onnxruntime",
     runs: Annotated[int, typer.Option(min=1, help="How many runs of each to time.")] = 30,
     warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 3,
-    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    threads: ThreadsOption = 0,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     dim: DimOption = [],  # noqa: B006
     by: Annotated[str, typer.Option(help=f"Compare by {', '.join(GROUPINGS)}.")] = "op",
@@ -59,10 +60,7 @@ def compare(
     from whence.foreign.compare_engines import compare_engines
     from whence.foreign.run import prepare
 
-    if by not in GROUPINGS:
-        raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
-    if depth and by != "module":
-        raise typer.BadParameter("is for --by module", param_hint="--depth")
+    check_grouping(by, GROUPINGS, depth)
     check_file(json_file)
     check_file(output)
     names = [name.strip() for name in engines.split(",") if name.strip()]
@@ -81,8 +79,7 @@ def compare(
     console = out()
     files = _save(found, json_file, output, by, depth)
     print_engines(console, found, by, depth, limit)
-    for file in files:
-        console.print(safe(f" → {file}", "dim"), soft_wrap=True)
+    list_files(console, files)
 
 
 def _save(
@@ -90,19 +87,16 @@ def _save(
 ) -> list[Path]:
     files = []
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(found.to_json(by, depth) + "\n", encoding="utf-8")
+        write_text(json_file, found.to_json(by, depth) + "\n")
         files.append(json_file)
     if output is not None:
         from whence.foreign.engines_page import engines_page
 
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(engines_page(found), encoding="utf-8")
+        write_text(output, engines_page(found))
         files.append(output)
         for name, profile in zip(found.engines, found.profiles, strict=True):
             file = output.with_name(f"{output.stem}.{name}.json")
-            shown = profile.without_local_paths()
-            file.write_text(shown.to_json() + "\n", encoding="utf-8")
+            write_text(file, profile.without_local_paths().to_json() + "\n")
             files.append(file)
     return files
 
@@ -113,10 +107,7 @@ def print_engines(
     """The table, whose columns add up to a run of each engine."""
     title = " · ".join(profile.engine for profile in found.profiles)
     threads = counted(found.profiles[0].threads, "thread")
-    console.print(
-        safe(f"{fit(Path(found.model).name, 40)} · {title} · {threads}", "bold"),
-        soft_wrap=True,
-    )
+    put(console, f"{fit(Path(found.model).name, 40)} · {title} · {threads}", "bold")
     lines = found.lines(by, depth)
     shown = lines[:-1][: limit or None]
     engines = [max(_LEAST_TIME, len(name)) for name in found.engines]

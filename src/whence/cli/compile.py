@@ -17,7 +17,8 @@ from whence.backends.opencl.generator import PREFERENCES
 from whence.building.export import export, identifier
 from whence.building.prepare import prepare_graph
 from whence.building.tuning_records import TuningRecords
-from whence.cli.console import ModelPath, check_folder, out, progress, safe
+from whence.cli.console import out, progress, put, safe
+from whence.cli.options import ModelPath, check_choice, check_folder
 from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.cli.tuning import print_findings
 from whence.codegen.target import Target, usable_cores
@@ -81,10 +82,7 @@ def compile_command(
         raise UnsupportedError(
             f"kernels can be timed on this machine only: leave out --tune, or --target {target}"
         )
-    if engine not in _EXPORTED:
-        raise typer.BadParameter(
-            f"'{engine}' is none of {', '.join(_EXPORTED)}", param_hint="--engine"
-        )
+    check_choice(engine, _EXPORTED, "--engine")
     if tune and engine != "cpu":
         raise UnsupportedError("only kernels for the cpu can be tuned: leave out --tune")
     toolchain = Toolchain(Target.named(target))
@@ -132,7 +130,7 @@ def compile_command(
         )
     )
     for file in files:
-        console.print(safe(f"  {file}"), soft_wrap=True)
+        put(console, f"  {file}")
 
 
 def _size(n_bytes: int) -> str:

@@ -1,18 +1,15 @@
-"""How the commands talk: one console, safe text, progress bars, and options they share."""
+"""How the commands talk: one console, safe text, files, progress bars."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,16 +23,11 @@ from rich.text import Text
 
 from whence.building.prepare import prepare_graph
 from whence.codegen.target import usable_cores
-from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.escaping import escape
 from whence.passes.preferences import Preferences
 from whence.provenance import PassReport
 
-ModelPath = Annotated[
-    Path,
-    typer.Argument(metavar="MODEL", help="The model file (.onnx, .tflite, .circle or .pt2)."),
-]
 _PIPE_WIDTH = 240
 
 
@@ -61,6 +53,11 @@ def safe(text: str, style: str = "") -> Text:
     return Text(escape(text), style=style)
 
 
+def put(console: Console, text: str, style: str = "") -> None:
+    """A line of text that comes from a model, in one piece however long it is."""
+    console.print(safe(text, style), soft_wrap=True)
+
+
 def say(console: Console, text: str, style: str = "") -> None:
     """A line of text that comes from a model. Where it is longer than the terminal is wide, the
     rest is indented below it.
@@ -79,43 +76,24 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(line, style=style), soft_wrap=True)
 
 
+def list_files(console: Console, files: Iterable[Path]) -> None:
+    """What was written."""
+    for file in files:
+        put(console, f" → {file}", "dim")
+
+
+def write_text(file: Path, text: str) -> None:
+    """A file, in a folder that is made where it is missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
 def without_home(path: Path) -> str:
     """The path with the user's home folder as `~`: short, and nobody's name is in it."""
     try:
         return f"~/{path.relative_to(Path.home())}"
     except (ValueError, RuntimeError):
         return str(path)
-
-
-def check_folder(output: Path | None) -> None:
-    """Refuse a folder that cannot be written to: a file, or one in a place that is not ours. Asked
-    before the long work, so that its result is not lost.
-    """
-    if output is None:
-        return
-    for each in (output, *output.absolute().parents):
-        if not each.exists():
-            continue
-        if not each.is_dir():
-            raise InputError(f"'{each}' is a file; -o names a folder")
-        try:
-            with tempfile.TemporaryFile(dir=each):
-                return
-        except OSError as error:
-            raise InputError(
-                f"cannot write to '{each}': {error.strerror}; name another folder"
-            ) from error
-
-
-def check_file(output: Path | None) -> None:
-    """Refuse a file that cannot be written, before the long work."""
-    if output is None:
-        return
-    if output.is_dir():
-        raise InputError(f"'{output}' is a folder; name a file")
-    if output.exists() and not os.access(output, os.W_OK):
-        raise InputError(f"cannot write to '{output}': no permission")
-    check_folder(output.parent)
 
 
 class _Count(ProgressColumn):

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from whence.api import WRITTEN, save
-from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
+from whence.cli.console import out, prepare_with_bar, progress, safe
+from whence.cli.options import ModelPath
 from whence.cli.shapes import DimOption, ShapeOption, load_with_bar, parse_sizes
 from whence.errors import UnsupportedError
 from whence.graph import Graph

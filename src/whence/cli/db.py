@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from whence.cli.console import check_folder, err, out, safe
+from whence.cli.console import err, out, put, safe
+from whence.cli.options import check_folder, check_grouping
 from whence.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ def db(
             "needs --model, the file that Vela compiled",
             param_hint="--cycles" if cycles is not None else "--output",
         )
-    if by not in _GROUPINGS:
-        raise typer.BadParameter(f"'{by}' is none of {', '.join(_GROUPINGS)}", param_hint="--by")
+    check_grouping(by, _GROUPINGS)
     check_folder(output)
     _refuse_model(database)
     found = read_database(database)
@@ -106,13 +106,13 @@ def db(
     if model is not None:
         found, profile = _joined(found, model, cycles, clock)
     for note in found.notes:
-        err().print(safe(f"note: {note}", "yellow"), soft_wrap=True)
+        put(err(), f"note: {note}", "yellow")
     console = out()
     forms = ((write_xml, xml), (write_parquet, parquet), (write_duckdb, duckdb))
     for write, file in forms:
         if file is not None:
             write(found, file)
-            err().print(safe(f"wrote {file}"), soft_wrap=True)
+            put(err(), f"wrote {file}")
     if output is not None and profile is not None:
         # The profile's own database knows less than the one it was made from.
         own = [output / "debug.xml", output / "profile.duckdb"]
@@ -120,7 +120,7 @@ def db(
         write_xml(found, own[0])
         write_duckdb(found, own[1])
         for file in files:
-            err().print(safe(f"wrote {file}"), soft_wrap=True)
+            put(err(), f"wrote {file}")
     if sql is not None:
         _print_answer(console, ask(found, sql, most=limit), limit)
     elif profile is not None:
@@ -197,13 +197,8 @@ def _print_summary(console: Console, found: DebugDatabase) -> None:
     from whence.debugdb.views import VIEWS
 
     if found.source_path:
-        console.print(
-            safe(
-                f"{found.source_path}"
-                + (f" → {found.optimised_path}" if found.optimised_path else "")
-            ),
-            soft_wrap=True,
-        )
+        made = f" → {found.optimised_path}" if found.optimised_path else ""
+        put(console, f"{found.source_path}{made}")
     tables = Table(box=None, header_style="bold", pad_edge=False)
     tables.add_column("table")
     tables.add_column("rows", justify="right")

@@ -21,7 +21,7 @@ from whence.attribution import Profile, profile_executable
 from whence.attribution.modules import find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.sample_inputs import sample_inputs
-from whence.cli.console import check_folder, out, progress, safe, say, without_home
+from whence.cli.console import out, progress, put, say, without_home
 from whence.cli.demo_model import (
     LICENCE,
     PACKAGE,
@@ -30,6 +30,7 @@ from whence.cli.demo_model import (
     packaged_squeezenet,
 )
 from whence.cli.onnxruntime_timing import time_onnxruntime
+from whence.cli.options import ThreadsOption, check_folder
 from whence.cli.picture import as_input, draw, read_pgm
 from whence.cli.why import print_history, print_kernels, print_time
 from whence.errors import InputError, ModelError
@@ -70,7 +71,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="A folder for report.html and profile.json.")
     ] = Path("whence-demo"),
-    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    threads: ThreadsOption = 0,
 ) -> None:
     """Read a word from a picture with a trained model, beside ONNX Runtime where that is
     installed, and say where the time went.
@@ -108,7 +109,7 @@ def demo(
             "report (treemap, timeline, lineage, generated C), one file for any browser:",
             style="bold",
         )
-        console.print(safe(str((output / "report.html").resolve())), soft_wrap=True)
+        put(console, str((output / "report.html").resolve()))
 
 
 def _say(console: Console, title: str) -> None:
@@ -140,7 +141,7 @@ def _subject(console: Console, scope: ExitStack) -> _Subject:
     pixels = read_pgm(WORD)
     for line in draw(pixels, console.width - 4):
         if line:
-            console.print(safe("  " + line), soft_wrap=True)
+            put(console, "  " + line)
     return _Subject(recogniser.path, "PP-OCRv4", {"x": as_input(pixels)}, recogniser)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from whence.building.backend import DeviceRow
-from whence.cli.console import out, safe
+from whence.cli.console import out, put, safe
 from whence.errors import WhenceError
 from whence.runtime.registry import backend_names, find_backend
 
@@ -37,7 +37,7 @@ def devices() -> None:
     console = out()
     console.print(table)
     for line in missing:
-        console.print(safe(line), soft_wrap=True)
+        put(console, line)
 
 
 _TITLES = {"opencl": "OpenCL"}

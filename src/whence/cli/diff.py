@@ -15,7 +15,8 @@ from rich.text import Text
 from whence.attribution.comparable import differences, share_operators
 from whence.attribution.compare import Comparison, Difference, Verdict, compare
 from whence.attribution.read import read_profile
-from whence.cli.console import check_file, err, out, safe
+from whence.cli.console import err, list_files, out, put, safe, write_text
+from whence.cli.options import check_file
 from whence.errors import InputError
 from whence.graph.escaping import escape, shorten
 from whence.report.comparison import (
@@ -87,7 +88,7 @@ def diff(
     old, new = read_profile(before), read_profile(after)
     warnings = differences(old, new)
     for warning in warnings:
-        err().print(safe(f"whence: {warning}", "yellow"), soft_wrap=True)
+        put(err(), f"whence: {warning}", "yellow")
     if not force and not share_operators(old, new):
         raise InputError(
             f"'{before}' and '{after}' are profiles of different models, without an operator in"
@@ -95,10 +96,8 @@ def diff(
         )
     found = compare(old, new)
     if html_file is not None:
-        page = diff_page(old, new, found, warnings)
-        html_file.parent.mkdir(parents=True, exist_ok=True)
-        html_file.write_text(page, encoding="utf-8")
-        err().print(safe(f" → {html_file}", "dim"), soft_wrap=True)
+        write_text(html_file, diff_page(old, new, found, warnings))
+        list_files(err(), [html_file])
     over = found.over(allowed) if allowed is not None else []
     if json_output:
         typer.echo(as_json(found, warnings))
@@ -109,12 +108,12 @@ def diff(
         typer.echo(as_annotations(found, warnings, over))
         _write_summary(as_markdown(found, warnings, limit))
     for each in over:
-        reason = (
-            f"{each.name}: {duration(each.change_ns)} more per run, over"
+        put(
+            err(),
+            f"whence: {each.name}: {duration(each.change_ns)} more per run, over"
             f" {fail_over.removesuffix('%').strip()} % of"
-            f" {duration(found.total.before.median_ns)}"
+            f" {duration(found.total.before.median_ns)}",
         )
-        err().print(safe(f"whence: {reason}"), soft_wrap=True)
     if over:
         raise typer.Exit(1)
 

@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 from rich.table import Table as Grid
 
-from whence.cli.console import check_file, out, progress, safe
+from whence.cli.console import list_files, out, progress, put, safe
+from whence.cli.options import check_choice, check_file, check_grouping
 from whence.errors import InputError
 from whence.fleet.change_points import ChangePoint, find_changes
 from whence.fleet.series import GROUPINGS, Series, parts, whole_runs
@@ -58,8 +59,7 @@ def history(
     [dim]whence history table/ --view noise[/dim]
     [dim]whence history table/ --sql "SELECT night, median_ns FROM cell"[/dim]
     """
-    if by not in GROUPINGS:
-        raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
+    check_grouping(by, GROUPINGS)
     check_file(output)
     found = Table(table)
     if compact:
@@ -72,7 +72,7 @@ def history(
 
         with progress("appending"):
             count = append_to_delta(found, delta)
-        out().print(safe(f" {counted(count, 'cell')} appended to {delta}"), soft_wrap=True)
+        put(out(), f" {counted(count, 'cell')} appended to {delta}")
         return
     if view or sql:
         _answer(found, view, sql)
@@ -93,14 +93,12 @@ def history(
         return
     _print(runs, whole, changes, limit)
     if output is not None:
-        out().print(safe(f" → {output}", "dim"), soft_wrap=True)
+        list_files(out(), [output])
 
 
 def _answer(table: Table, view: str, sql: str) -> None:
-    if view and view not in {each.name for each in VIEWS}:
-        raise typer.BadParameter(
-            f"'{view}' is none of {', '.join(each.name for each in VIEWS)}", param_hint="--view"
-        )
+    if view:
+        check_choice(view, [each.name for each in VIEWS], "--view")
     with table.connected() as connection:
         cursor = connection.execute(sql or f'SELECT * FROM "{view}"')
         names = [each[0] for each in cursor.description or ()]

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from whence.attribution.profile import GROUPINGS
-from whence.cli.console import check_file, check_folder, progress
+from whence.cli.console import progress
+from whence.cli.options import ProfileJsonOption, check_file, check_folder, check_grouping
 from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.foreign.import_trace import FORMATS
 
@@ -35,9 +36,7 @@ def import_command(
             help="A folder for profile.json, report.html, and files for other tools.",
         ),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write profile.json to this file.")
-    ] = None,
+    json_file: ProfileJsonOption = None,
 ) -> None:
     """Attribute a TRACE that was made elsewhere to the operators of MODEL: a profile like any
     other.
@@ -52,8 +51,7 @@ def import_command(
     from whence.cli.profile import show_profile
     from whence.foreign.import_trace import import_trace
 
-    if by not in GROUPINGS:
-        raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
+    check_grouping(by, GROUPINGS)
     check_folder(output)
     check_file(json_file)
     shapes = parse_sizes(shape, dim, model)

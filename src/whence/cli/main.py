@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
-    from whence.cli.console import err, safe
+    from whence.cli.console import err, put
 
-    err().print(safe("whence: " + " ".join(message.split())), soft_wrap=True)
+    put(err(), "whence: " + " ".join(message.split()))
     sys.exit(1)

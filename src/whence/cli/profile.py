@@ -9,37 +9,59 @@ import typer
 
 from whence.api import compile_model, load, machine_rates, prepare_again
 from whence.attribution import profile_executable
+from whence.attribution.dimension_sweep import SWEPT_BY, DimensionSweep, sweep_dimension
+from whence.attribution.findings.measurement_quality import GUESSED
 from whence.attribution.profile import GROUPINGS, Profile
-from whence.attribution.sample_inputs import batch_shapes, working_inputs
-from whence.cli.console import ModelPath, check_file, check_folder, out, progress, safe
-from whence.cli.engines import PreciseOption, parse_engine
-from whence.cli.other_engines import NAMES, check_engine_name, profile_elsewhere
-from whence.cli.profile_sizes import profile_sizes, refuse_with_sweep, show_sweep
+from whence.attribution.sample_inputs import batch_shapes, taken_sizes, working_inputs
+from whence.cli.console import ProgressBar, list_files, out, progress, put, write_text
+from whence.cli.options import (
+    ModelPath,
+    PreciseOption,
+    ProfileJsonOption,
+    ThreadsOption,
+    check_file,
+    check_folder,
+    check_grouping,
+    parse_engine,
+)
 from whence.cli.shapes import (
     DimOption,
     ShapeOption,
     Shapes,
+    fixed_shapes,
     mention_open_sizes,
+    mention_options,
     parse_dims,
     parse_sizes,
 )
+from whence.errors import InputError
+from whence.foreign.engines import ENGINES, check_engine
+from whence.rates import MachineRates
 from whence.report.files import WRITERS, left_out
+from whence.report.growth import growth_page, print_growth
+from whence.report.html.page import page
 from whence.report.memory import print_memory
 from whence.report.terminal import print_profile
+from whence.runtime.engine import Engine
+from whence.runtime.executable import Executable
+from whence.runtime.registry import backend_names
+
+_IMPORTED = ("tensorrt", "executorch", "vela")
+"""Known by the traces that their own tools write."""
 
 
 def profile(
     model: ModelPath,
     runs: Annotated[int, typer.Option(min=1, help="How many runs to time.")] = 50,
     warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 5,
-    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    threads: ThreadsOption = 0,
     engine: Annotated[
         str,
         typer.Option(
             metavar="NAME[:INDEX]",
             help=(
                 "What to run on: cpu, opencl or opencl:1 (see `whence devices`); or another engine"
-                f" with its own profiler: {', '.join(NAMES)}."
+                f" with its own profiler: {', '.join(ENGINES)}."
             ),
         ),
     ] = "cpu",
@@ -72,9 +94,7 @@ def profile(
             ),
         ),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write profile.json to this file.")
-    ] = None,
+    json_file: ProfileJsonOption = None,
     streams: Annotated[
         int,
         typer.Option(
@@ -109,36 +129,29 @@ def profile(
     [dim]whence profile resnet50.onnx --engine onnxruntime[/dim]
     [dim]whence profile decoder.onnx --dim past=0,64,512[/dim]   who grows with it
     """
-    if by not in GROUPINGS:
-        raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
-    if depth and by != "module":
-        raise typer.BadParameter("is for --by module", param_hint="--depth")
+    check_grouping(by, GROUPINGS, depth)
     check_folder(output)
     check_file(json_file)
     if any(len(sizes) > 1 for sizes in parse_dims(dim).values()):
-        refuse_with_sweep(engine, exact=exact, streams=streams, batch=batch)
-        sweep = profile_sizes(model, shape, dim, engine, threads, runs, warmup, precise)
-        show_sweep(sweep, by, limit, depth, output, json_file, full_paths=full_paths)
+        _refuse_with_sweep(engine, exact=exact, streams=streams, batch=batch)
+        sweep = _profile_sizes(model, shape, dim, engine, threads, runs, warmup, precise)
+        _show_sweep(sweep, by, limit, depth, output, json_file, full_paths=full_paths)
         return
     shapes = parse_sizes(shape, dim, model)
-    check_engine_name(engine)
-    if streams and engine in NAMES:
+    _check_engine_name(engine)
+    if streams and engine in ENGINES:
         raise typer.BadParameter("is for whence's own engines", param_hint="--streams")
     if batch:
         shapes = {**shapes, **batch_shapes(load(model, shapes=shapes), batch)}
-    found = (
-        profile_elsewhere(
-            model,
-            engine,
-            threads=threads,
-            shapes=shapes,
-            runs=runs,
-            warmup=warmup,
-            exact=exact,
-            precise=precise,
-        )
-        if engine in NAMES
-        else profile_here(
+    if engine in ENGINES:
+        for flag, given in (("--exact", exact), ("--precise", precise)):
+            if given:
+                raise typer.BadParameter(
+                    f"is for whence's own kernels, not {engine}", param_hint=flag
+                )
+        found = _profile_elsewhere(model, shapes, engine, threads, runs=runs, warmup=warmup)
+    else:
+        found = profile_here(
             model,
             shapes,
             engine,
@@ -152,7 +165,6 @@ def profile(
             # What is only looked at need not wait for quiet moments.
             to_compare=output is not None or json_file is not None,
         )
-    )
     show_profile(
         found, by, limit, output, json_file, depth=depth, memory=memory, full_paths=full_paths
     )
@@ -174,17 +186,15 @@ def show_profile(
     # Files first: whoever reads the table may stop reading (`| head`), which ends the program.
     files = found.save(output, full_paths=full_paths) if output is not None else []
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
+        write_text(json_file, shown.to_json() + "\n")
         files.append(json_file)
     console = out()
     print_profile(console, shown, by, limit, depth=depth)
     if memory:
         print_memory(console, shown)
-    for file in files:
-        console.print(safe(f" → {file}", "dim"), soft_wrap=True)
+    list_files(console, files)
     if output is not None and (missing := left_out(found)):
-        console.print(safe(f" {missing}", "dim"), soft_wrap=True)
+        put(console, f" {missing}", "dim")
 
 
 def profile_here(
@@ -203,15 +213,8 @@ def profile_here(
 ) -> Profile:
     """The profile of the model on an engine of whence's; says which sizes it takes."""
     with progress("compiling") as bar:
-        chosen = parse_engine(engine, threads, precise)
-        # What is measured decides between kernels, too.
-        rates = machine_rates(chosen, bar.show)
-        executable = compile_model(
-            model,
-            engine=chosen,
-            shapes=shapes,
-            specialise=exact,
-            progress=bar.compiling,
+        executable, rates = _compiled(
+            bar, model, shapes, parse_engine(engine, threads, precise), specialise=exact
         )
         sample = working_inputs(executable)
         mention_open_sizes(sample, bar.console)
@@ -230,3 +233,129 @@ def profile_here(
             batch=batch,
             to_compare=to_compare,
         )
+
+
+def _compiled(
+    bar: ProgressBar,
+    model: Path,
+    shapes: Shapes,
+    engine: Engine,
+    *,
+    specialise: bool | None = None,
+) -> tuple[Executable, MachineRates | None]:
+    """The model, and how fast the machine is: what is measured decides between kernels, too."""
+    rates = machine_rates(engine, bar.show)
+    executable = compile_model(
+        model, engine=engine, shapes=shapes, specialise=specialise, progress=bar.compiling
+    )
+    return executable, rates
+
+
+# ---- engines of others: `whence profile --engine onnxruntime` ----
+
+
+def _check_engine_name(engine: str) -> None:
+    """Refuse what neither whence nor another engine that it can run is called."""
+    own = backend_names()
+    if engine in ENGINES or engine.partition(":")[0] in own:
+        return
+    hint = f"; `whence import` reads traces of {engine}" if engine in _IMPORTED else ""
+    known = ", ".join((*own, *ENGINES))
+    raise InputError(f"there is no engine '{engine}'; there are {known}{hint}")
+
+
+def _profile_elsewhere(
+    model: Path, shapes: Shapes, engine: str, threads: int, *, runs: int, warmup: int
+) -> Profile:
+    """The profile of the model as another engine runs it."""
+    from whence.foreign.run import attribute, prepare, record
+
+    check_engine(engine, model.suffix)
+    with progress(f"loading {engine}") as bar:
+        subject = prepare(model, shapes=shapes)
+        mention_open_sizes(taken_sizes(subject.source.graph), bar.console)
+        recording = record(
+            subject, engine, threads=threads, runs=runs, warmup=warmup, progress=bar.show
+        )
+        return attribute(subject, recording, progress=bar.show)[0]
+
+
+# ---- how each operator's time grows with a dimension: `whence profile --dim NAME=0,64,512` ----
+
+
+def _refuse_with_sweep(engine: str, *, exact: bool, streams: int, batch: int) -> None:
+    """Options that are for one size."""
+    given = {
+        "--exact": exact,
+        "--streams": streams,
+        "--batch": batch,
+        f"--engine {engine}": engine in ENGINES,
+    }
+    for option, used in given.items():
+        if used:
+            raise typer.BadParameter(f"several sizes are not for {option}", param_hint="--dim")
+
+
+def _profile_sizes(
+    model: Path,
+    shape: list[str],
+    dim: list[str],
+    engine: str,
+    threads: int,
+    runs: int,
+    warmup: int,
+    precise: bool,
+) -> DimensionSweep:
+    """The profiles at all sizes of the one dimension that has several."""
+    dims = parse_dims(dim)
+    several = [name for name, sizes in dims.items() if len(sizes) > 1]
+    if len(several) > 1:
+        raise typer.BadParameter(
+            f"{' and '.join(several)} have several sizes; one dimension at a time",
+            param_hint="--dim",
+        )
+    fixed = {name: sizes[0] for name, sizes in dims.items() if len(sizes) == 1}
+    shapes = fixed_shapes(shape, fixed, model)
+    with progress("compiling") as bar:
+        executable, rates = _compiled(bar, model, shapes, parse_engine(engine, threads, precise))
+        found = sweep_dimension(
+            executable,
+            several[0],
+            dims[several[0]],
+            runs=runs,
+            warmup=warmup,
+            model=str(model),
+            progress=bar.show,
+            writers=WRITERS,
+            render=page,
+            rates=rates,
+        )
+        mention_options(found.profiles[0].environment.get(GUESSED, ""), bar.console)
+    return found
+
+
+def _show_sweep(
+    sweep: DimensionSweep,
+    by: str,
+    limit: int,
+    depth: int,
+    output: Path | None,
+    json_file: Path | None,
+    *,
+    full_paths: bool,
+) -> None:
+    if by not in SWEPT_BY:
+        raise typer.BadParameter(
+            f"several sizes are compared by {', '.join(SWEPT_BY)}", param_hint="--by"
+        )
+    shown = sweep if full_paths else sweep.without_local_paths()
+    files: list[Path] = []
+    if output is not None:
+        files = sweep.save(output, growth_page, full_paths=full_paths)
+    if json_file is not None:
+        write_text(json_file, shown.to_json() + "\n")
+        files.append(json_file)
+    console = out()
+    print_growth(console, shown, by, limit, depth)
+    folders = (output, json_file.parent if json_file is not None else None)
+    list_files(console, [file for file in files if file.parent in folders])

@@ -12,8 +12,8 @@ import typer
 from whence.api import compile_model
 from whence.attribution.sample_inputs import sample_inputs
 from whence.building.export import identifier
-from whence.cli.console import ModelPath, check_folder, err, out, progress, safe
-from whence.cli.engines import EngineOption, PreciseOption, parse_engine
+from whence.cli.console import err, out, progress, put
+from whence.cli.options import EngineOption, ModelPath, PreciseOption, check_folder, parse_engine
 from whence.cli.shapes import DimOption, ShapeOption, mention_open_sizes, parse_sizes
 from whence.errors import InputError
 from whence.types import TensorType
@@ -64,7 +64,7 @@ def run(
     console = out()
     for node, value in zip(graph.outputs, results, strict=True):
         kind = TensorType.of(value) if isinstance(value, np.ndarray) else type(value).__name__
-        console.print(safe(f"{node.name}  {kind}  {_summary(value)}"), soft_wrap=True)
+        put(console, f"{node.name}  {kind}  {_summary(value)}")
 
 
 def _read(options: list[str], names: list[str]) -> dict[str, Any]:

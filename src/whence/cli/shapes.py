@@ -16,7 +16,7 @@ from whence.api.files import Dims, shapes_with
 from whence.attribution.guess_sizes import guesses
 from whence.attribution.sample_inputs import SampleInputs, declared_shapes, taken_sizes
 from whence.building.program import Program
-from whence.cli.console import err, progress, safe
+from whence.cli.console import err, progress, put, safe
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
 from whence.graph.escaping import escape
@@ -178,7 +178,7 @@ def load_sized(model: Path, shapes: Shapes) -> SizedModel:
     assert failure is not None
     options, reason = failure
     text = f"whence: sizes stay open, as the model does not work with {options}: {reason}"
-    err().print(safe(text, "yellow"), soft_wrap=True)
+    put(err(), text, "yellow")
     return SizedModel(graph, None)
 
 

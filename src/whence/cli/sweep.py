@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 from rich.progress import TimeRemainingColumn
 
-from whence.cli.console import check_folder, out, progress, safe
+from whence.cli.console import list_files, out, progress, put, safe
+from whence.cli.options import check_folder
 from whence.errors import InputError
 from whence.fleet.cell_result import Status
 from whence.fleet.process import CellLimits
@@ -141,7 +142,7 @@ def _with_bar(
             bar.show(f"measured {words}"[:60], done, total)
             if result.outcome.status is not Status.DONE:
                 text = f"whence: {words}: {result.outcome.status}: {result.outcome.error}"
-                bar.console.print(safe(text, "yellow"), soft_wrap=True)
+                put(bar.console, text, "yellow")
 
         return sweep(tasks, table, spec.limits, runner, retry=retry, progress=show)
 
@@ -154,7 +155,7 @@ def _print(summary: Summary, output: Path) -> None:
             + (f", {summary.skipped} in the table before" if summary.skipped else "")
         )
     )
-    out().print(safe(f" → {output}", "dim"), soft_wrap=True)
+    list_files(out(), [output])
 
 
 def _listed(text: str) -> tuple[str, ...]:

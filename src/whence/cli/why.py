@@ -21,7 +21,8 @@ from whence.attribution.sample_inputs import taken_sizes
 from whence.backends.cpu.generator import build_program
 from whence.building.program import Program
 from whence.building.tuning_records import TuningRecords
-from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe, say
+from whence.cli.console import out, prepare_with_bar, progress, safe, say
+from whence.cli.options import ModelPath
 from whence.cli.shapes import DimOption, ShapeOption, Shapes, load_sized, parse_sizes
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
