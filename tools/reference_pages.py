@@ -11,8 +11,7 @@ import textwrap
 from importlib import import_module
 from pathlib import Path
 
-from whence.cli.lazy import docstring
-from whence.cli.main import COMMANDS
+from whence.cli.main import COMMANDS, docstring
 from whence.kernels.group import RULES as ELEMENT_RULES
 from whence.kernels.lower import FAMILIES, VIEWS
 from whence.ops.definition import OpClass

@@ -16,8 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.cli.conftest import Whence, conv_bn_relu
-from whence.cli.lazy import docstring
-from whence.cli.main import COMMANDS
+from whence.cli.main import COMMANDS, docstring
 
 
 def test_as_a_module() -> None:

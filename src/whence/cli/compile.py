@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from whence.api import load
 from whence.attribution.sample_inputs import taken_sizes
 from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import build_program
+from whence.backends.cpu.tune import TunedProblem
 from whence.backends.opencl.export import export_opencl, plan_export
 from whence.backends.opencl.generator import PREFERENCES
 from whence.building.export import export, identifier
@@ -20,16 +24,24 @@ from whence.building.tuning_records import TuningRecords
 from whence.cli.console import out, progress, put, safe
 from whence.cli.options import ModelPath, check_choice, check_folder
 from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
-from whence.cli.tuning import print_findings
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.fusion import ALGORITHMS
 from whence.plural import counted
 from whence.report.debug_database import write_compiled_database
+from whence.report.terminal import duration
 
 _EXPORTED = ("cpu", "opencl")
 """The engines that models can be compiled for ahead of time."""
+_KINDS = {
+    "direct": "convolutions",
+    "winograd": "transformed convolutions",
+    "depthwise": "depthwise convolutions",
+    "product": "matrix products",
+}
+"""What tuning is about, by the algorithm of the kernels."""
+_HEADINGS = ("layers", "problems", "winner differs", "cost model", "winners", "predicted gain")
 
 
 def compile_command(
@@ -118,7 +130,7 @@ def compile_command(
         files += write_compiled_database(program, model=str(model), read=read, library=files[0])
     console = out()
     if findings is not None:
-        print_findings(console, findings)
+        _print_findings(console, findings)
     count = sum(not step.residual for step in program.steps)
     kernels = counted(count, "kernel")
     planned, total = program.memory.arena_bytes, program.memory.total_bytes
@@ -135,3 +147,41 @@ def compile_command(
 
 def _size(n_bytes: int) -> str:
     return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.1f} KB"
+
+
+def _print_findings(console: Console, findings: Sequence[TunedProblem]) -> None:
+    """By the algorithm that the cost model takes: how many problems, how many it would have run
+    otherwise, and what that saves in a run.
+    """
+    if not findings:
+        console.print("nothing to tune: no kernel of this model leaves a choice")
+        return
+    known = sum(not each.is_new for each in findings)
+    before = f", {known} of them before" if known else ""
+    console.print(f"tuned {counted(len(findings), 'problem')}{before}")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("  kernels")
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="right")
+    for kind, name in _KINDS.items():
+        if rows := [each for each in findings if each.kind == kind]:
+            table.add_row(*_row(name, rows))
+    if len({each.kind for each in findings}) > 1:
+        table.add_row(*_row("all", findings))
+    console.print(table)
+
+
+def _row(name: str, findings: Sequence[TunedProblem]) -> tuple[str, ...]:
+    usual = sum(each.layers * each.winner.usual_nanoseconds for each in findings)
+    best = sum(each.layers * each.winner.nanoseconds for each in findings)
+    layers = sum(each.layers for each in findings)
+    differing = sum(each.differs for each in findings)
+    return (
+        f"  {name}",
+        str(layers),
+        str(len(findings)),
+        str(differing),
+        duration(usual),
+        duration(best),
+        f"{(usual - best) / max(usual, 1):.1%}",
+    )
