@@ -33,8 +33,7 @@ def from_object(
     if not is_module and not is_exported_program(model):
         graph = model if isinstance(model, Graph) else read_object(model, shapes)
         return ModelObject(graph, lambda compiled: compiled)
-    from whence.frontends.torch.exported import export_module, read_exported
-    from whence.frontends.torch.symbols import dimension_names
+    from whence.frontends.torch.exported import dimension_names, export_module, read_exported
     from whence.interop.torch.executable import TorchExecutable
 
     program, names = model, {}

@@ -14,7 +14,7 @@ import whence
 from tests.pytorch import require_torch
 from whence.errors import InputError
 from whence.frontends.program_place import line_of
-from whence.frontends.torch.places import dotted
+from whence.frontends.torch.sources import dotted
 from whence.interop.torch import dynamo, parameters
 from whence.interop.torch.compiled_graph import CompiledGraph
 from whence.interop.torch.dynamo import compile_graph_module

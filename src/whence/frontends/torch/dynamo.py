@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.frontends.naming import UniqueNames
-from whence.frontends.torch.places import dotted
 from whence.frontends.torch.reader import InputKind, TracedInput, TracedOutput, TracedProgram
-from whence.frontends.torch.sources import find_sources
+from whence.frontends.torch.sources import dotted, find_sources
 from whence.frontends.torch.tensors import array_of
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ from typing import Any
 from whence.errors import InputError, ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.torch.operators import MAPPINGS, operator_key
-from whence.frontends.torch.package import torch_package
 from whence.frontends.torch.reader import (
     InputKind,
     TracedInput,
@@ -32,7 +32,7 @@ def export_module(
     dynamic_shapes: Any = None,
 ) -> Any:
     """`torch.export` of a module, for inference."""
-    torch = torch_package("compiling a module")
+    torch = _torch("compiling a module")
     if isinstance(args, torch.Tensor):
         args = (args,)
     if not isinstance(args, Sequence):
@@ -59,7 +59,7 @@ def export_module(
 
 def load_exported(path: str | Path) -> Any:
     """A program that `torch.export.save` wrote."""
-    torch = torch_package(f"reading {quoted(str(path))}")
+    torch = _torch(f"reading {quoted(str(path))}")
     if not zipfile.is_zipfile(path):
         raise ModelError(
             f"{quoted(str(path))} is no program of torch.export: those are made with"
@@ -160,3 +160,60 @@ def _outputs(program: Any) -> list[TracedOutput]:
                 " what it is given as it is: return the new value instead"
             )
     return found
+
+
+def dimension_names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
+    """By symbol in the program's shapes: the name of the `torch.export.Dim` that was given for
+    it.
+    """
+    metas = [
+        node.meta["val"]
+        for node, spec in zip(
+            (each for each in program.graph.nodes if each.op == "placeholder"),
+            program.graph_signature.input_specs,
+            strict=True,
+        )
+        if spec.kind.name == "USER_INPUT"
+    ]
+    tensors = [meta for meta in metas if hasattr(meta, "shape")]
+    found: dict[str, str] = {}
+    for meta, spec in zip(tensors, _dimensions(dynamic_shapes), strict=False):
+        for axis, dim in spec.items():
+            name = getattr(dim, "__name__", "")
+            symbol = str(meta.shape[axis]) if axis < len(meta.shape) else ""
+            if name and not symbol.isdigit() and not hasattr(dim, "root"):
+                found.setdefault(symbol, name)
+    return found
+
+
+def _dimensions(given: Any) -> Iterator[Mapping[int, Any]]:
+    """What is said of each tensor, in the order of the arguments: a dictionary by axis, or a list
+    with an entry for each.
+    """
+    if isinstance(given, Mapping) and all(isinstance(key, int) for key in given):
+        yield given
+    elif isinstance(given, Mapping):
+        for each in given.values():
+            yield from _dimensions(each)
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        leaves = [
+            each is None or isinstance(each, int) or hasattr(each, "__name__") for each in given
+        ]
+        if given and all(leaves) and any(hasattr(each, "__name__") for each in given):
+            yield dict(enumerate(given))
+        else:
+            for each in given:
+                yield from _dimensions(each)
+    elif given is None:
+        yield {}
+
+
+def _torch(what_for: str) -> Any:
+    """The `torch` package; a word on how to install it where it is missing."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{what_for} needs PyTorch, which is not installed ({error}): pip install"
+            " 'whence[torch]'"
+        ) from None

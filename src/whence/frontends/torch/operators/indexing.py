@@ -1,13 +1,17 @@
-"""Reading by index."""
+"""Elements picked by where they are, and copies of a tensor with some elements written."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from whence.frontends.torch.call import AtenCall, Mappings, Value, meta_of
+import numpy as np
+
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node, meta_of
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.node import Ref
+from whence.ops.definition import Attr
 from whence.types import DType
 
 
@@ -42,7 +46,7 @@ def _index(call: AtenCall) -> Value:
     return _gather_nd(call, x, axes, [given[axis] for axis in axes])
 
 
-def index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
+def _index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
     """Tensors of indices, broadcast against each other, side by side along a new last axis; and the
     number of axes before that.
     """
@@ -64,7 +68,7 @@ def index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
 def _gather_nd(call: AtenCall, x: Ref, axes: list[int], indices: Sequence[Any]) -> Ref:
     rank = call.rank("self")
     others = [axis for axis in range(rank) if axis not in axes]
-    tuples, before = index_tuples(call, indices)
+    tuples, before = _index_tuples(call, indices)
     found = call.op("GatherND", call.transpose(x, [*axes, *others]), tuples)
     # What the indices give stands where they stood if they stood together, else in front.
     if axes != list(range(axes[0], axes[-1] + 1)) or axes[0] == 0:
@@ -83,6 +87,173 @@ def _take(call: AtenCall) -> Value:
     return call.op("Gather", flat, call.ref("index"), axis=0)
 
 
+def _as_strided(call: AtenCall) -> Value:
+    x, meta = call.ref("self"), call.meta("self")
+    size, stride = call.args["size"], call.args["stride"]
+    if _is_same(meta, size, stride) and not call.args.get("storage_offset"):
+        return x
+    sizes, strides = call.ints("size"), call.ints("stride")
+    shape = call.shape("self")
+    order = sorted(range(len(shape)), key=lambda axis: (-meta.stride(axis), axis))
+    if not _is_dense([shape[axis] for axis in order], [meta.stride(axis) for axis in order]):
+        call.unsupported("a view by strides of a tensor that has gaps")
+    # The elements in the order of memory, of which positions are then read.
+    flat = call.reshape(call.transpose(x, order), -1)
+    where = np.array(call.integer("storage_offset"))
+    for count, step in zip(sizes, strides, strict=True):
+        where = where[..., np.newaxis] + np.arange(count) * step
+    return call.op("Gather", flat, call.const(where.astype(np.int64)), axis=0)
+
+
+def _is_same(meta: Any, size: Sequence[Any], stride: Sequence[Any]) -> bool:
+    """Are they the strides it has, where an axis has more than one element?"""
+    wanted = [_text(dim) for dim in size]
+    if wanted != [_text(dim) for dim in meta.shape]:
+        return False
+    return all(
+        dim == 1 or _text(step) == _text(meta.stride(axis))
+        for axis, (dim, step) in enumerate(zip(meta.shape, stride, strict=True))
+    )
+
+
+def _text(value: Any) -> str:
+    """A size, or the symbol that stands for it."""
+    return str(meta_of(value))
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+_REDUCTIONS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+def _scatter(call: AtenCall) -> Value:
+    reduce = call.plain("reduce") if "reduce" in call.args else None
+    if reduce is None:
+        return _scattered(call, {})
+    if reduce not in _REDUCTIONS or call.args.get("include_self") is False:
+        call.unsupported(f"a scatter that reduces by {reduce}")
+    return _scattered(call, {"reduction": _REDUCTIONS[reduce]})
+
+
+def _scattered(call: AtenCall, attrs: dict[str, Attr]) -> Value:
+    axis, index = call.axis("dim", call.rank("self")), call.ref("index")
+    if call.has("src"):
+        update = call.ref("src")
+        if tuple(call.meta("src").shape) != tuple(call.meta("index").shape):
+            update = _corner(call, update, index, call.rank("index"))
+    else:
+        shape = call.op("Shape", index)
+        update = call.op("Expand", call.promoted("value"), shape)
+    inputs = [call.ref("self"), index, update]
+    return call.emit("ScatterElements", inputs, {"axis": axis, **attrs})
+
+
+def _corner(call: AtenCall, update: Ref, index: Ref, rank: int) -> Ref:
+    """PyTorch reads as much of the source as there are indices."""
+    begin = call.numbers(*[0] * rank)
+    axes = call.numbers(*range(rank))
+    return call.op("Slice", update, begin, call.op("Shape", index), axes)
+
+
+def _index_put(call: AtenCall) -> Value:
+    """x[i, j] = values."""
+    given: list[Any] = list(call.args["indices"])
+    x, values, dtype = call.ref("self"), call.ref("values"), call.out_dtype
+    axes = [axis for axis, each in enumerate(given) if each is not None]
+    if len(axes) == 1 and dtype_of(meta_of(given[axes[0]]).dtype) is DType.BOOL:
+        if call.plain("accumulate") or call.rank("values"):
+            call.unsupported("several values written where a mask holds")
+        mask = call.value(given[axes[0]])
+        missing = call.rank("self") - len(meta_of(given[axes[0]]).shape)
+        if axes[0]:
+            call.unsupported("a mask for an axis that is not the first")
+        if missing:
+            mask = call.op("Unsqueeze", mask, call.numbers(*range(-missing, 0)))
+        return call.op("Where", mask, values, x)
+    if any(dtype_of(meta_of(given[axis]).dtype) is DType.BOOL for axis in axes):
+        call.unsupported("masks among indices")
+    rank = call.rank("self")
+    others = [axis for axis in range(rank) if axis not in axes]
+    order = [*axes, *others]
+    transposed = call.transpose(x, order)
+    tuples, _ = _index_tuples(call, [given[axis] for axis in axes])
+    # What is written has the shape of what would be read.
+    read = call.op("GatherND", transposed, tuples)
+    if axes[0] and axes == list(range(axes[0], axes[-1] + 1)) and call.rank("values") > len(others):
+        call.unsupported("values for axes that are not the first")
+    update = call.op("Expand", call.cast(values, dtype), call.op("Shape", read))
+    attrs = {"reduction": "add"} if call.plain("accumulate") else {}
+    written = call.emit("ScatterND", [transposed, tuples, update], attrs)
+    back = [order.index(axis) for axis in range(rank)]
+    return call.transpose(written, back)
+
+
+def _slice_scatter(call: AtenCall) -> Value:
+    """x with a range of an axis written: what is before it, the source, what is after it."""
+    axis, size = call.axis("dim", call.rank("self")), call.meta("self").shape
+    begin, end = call.args.get("start") or 0, call.args.get("end")
+    if call.integer("step", 1) != 1 or is_node(begin) or is_node(end):
+        call.unsupported("a range with a step, or of open size")
+    dim = size[axis]
+    if isinstance(dim, int):
+        begin = max(0, begin + dim if begin < 0 else begin)
+        end = dim if end is None else min(dim, end + dim if end < 0 else end)
+    return _replace(call, axis, begin, sys.maxsize if end is None else end, call.ref("src"))
+
+
+def _select_scatter(call: AtenCall) -> Value:
+    axis, index = call.axis("dim", call.rank("self")), call.args["index"]
+    if is_node(index):
+        call.unsupported("an index that is open")
+    dim = call.meta("self").shape[axis]
+    if index < 0:
+        if not isinstance(dim, int):
+            call.unsupported("an index from the end of an axis of open size")
+        index += dim
+    source = call.op("Unsqueeze", call.ref("src"), call.numbers(axis))
+    return _replace(call, axis, index, index + 1, source)
+
+
+def _replace(call: AtenCall, axis: int, begin: int, end: int, source: Ref) -> Value:
+    x, dim = call.ref("self"), call.meta("self").shape[axis]
+    parts = []
+    if begin > 0:
+        limits = [call.numbers(0), call.numbers(begin), call.numbers(axis)]
+        parts.append(call.op("Slice", x, *limits))
+    parts.append(call.cast(source, call.out_dtype))
+    if not isinstance(dim, int) or end < dim:
+        limits = [call.numbers(end), call.numbers(sys.maxsize), call.numbers(axis)]
+        parts.append(call.op("Slice", x, *limits))
+    return call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
+
+
+def _copy(call: AtenCall) -> Value:
+    """The source in the shape and element type of what it is copied to."""
+    source = call.cast(call.ref("src"), call.out_dtype)
+    if tuple(call.meta("src").shape) != tuple(call.meta("self").shape):
+        source = call.op("Expand", source, call.op("Shape", call.ref("self")))
+    return source
+
+
+def _fill(call: AtenCall) -> Value:
+    value = call.promoted("value")
+    return call.op("Expand", value, call.op("Shape", call.ref("self")))
+
+
 MAPPINGS: Mappings = {
     "aten::embedding": _embedding,
     "aten::index_select": _index_select,
@@ -90,4 +261,14 @@ MAPPINGS: Mappings = {
     "aten::index": _index,
     "aten::_unsafe_index": _index,
     "aten::take": _take,
+    "aten::as_strided": _as_strided,
+    "aten::scatter": _scatter,
+    "aten::scatter_add": lambda call: _scattered(call, {"reduction": "add"}),
+    "aten::scatter_reduce": _scatter,
+    "aten::index_put": _index_put,
+    "aten::_unsafe_index_put": _index_put,
+    "aten::slice_scatter": _slice_scatter,
+    "aten::select_scatter": _select_scatter,
+    "aten::copy": _copy,
+    "aten::fill": _fill,
 }

@@ -1,4 +1,4 @@
-"""Reductions along axes."""
+"""Reductions along axes, and sorting."""
 
 from __future__ import annotations
 
@@ -121,6 +121,23 @@ def _cumulative(call: AtenCall, op: str) -> Value:
     return call.op(op, x, axis)
 
 
+def _largest(call: AtenCall, count: Ref, axis: int, largest: bool) -> list[Ref]:
+    """Values in order, and where they stood; the smallest where not the largest."""
+    attrs = {"axis": axis, "largest": int(largest), "sorted": 1}
+    return call.emit("TopK", [call.ref("self"), count], attrs, outputs=2)
+
+
+def _top(call: AtenCall) -> Value:
+    axis = call.axis("dim", call.rank("self"))
+    return [*_largest(call, call.whole(call.args["k"]), axis, bool(call.plain("largest")))]
+
+
+def _sorted(call: AtenCall) -> list[Ref]:
+    axis = call.axis("dim", call.rank("self"))
+    every = call.op("Shape", call.ref("self"), start=axis, end=axis + 1)
+    return _largest(call, every, axis, bool(call.plain("descending")))
+
+
 MAPPINGS: Mappings = {
     "aten::mean": partial(_reduce, op="ReduceMean"),
     "aten::sum": partial(_reduce, op="ReduceSum"),
@@ -140,4 +157,7 @@ MAPPINGS: Mappings = {
     "aten::linalg_vector_norm": _norm,
     "aten::cumsum": partial(_cumulative, op="CumSum"),
     "aten::cumprod": partial(_cumulative, op="CumProd"),
+    "aten::topk": _top,
+    "aten::sort": lambda call: [*_sorted(call)],
+    "aten::argsort": lambda call: _sorted(call)[1],
 }
