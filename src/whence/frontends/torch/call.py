@@ -44,12 +44,9 @@ class Reading:
 
     graph: Graph
     sources: Sources
+    constants: ConstantPool
     values: dict[str, Value] = field(default_factory=dict)
     """By name of a node of PyTorch's graph."""
-    constants: ConstantPool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.constants = ConstantPool(self.graph)
 
 
 class AtenCall(NodeImporter):
@@ -108,13 +105,15 @@ class AtenCall(NodeImporter):
             return self.number(given, dtype)
         return self.cast(self.value(given, name), dtype)
 
-    def operand(self, name: str, dtype: DType) -> Ref:
-        """An argument that is a tensor or a number, as elements of `dtype`."""
-        return self.elements(self.args[name], dtype, name)
+    def promoted(self, name: str, dtype: DType | None = None) -> Ref:
+        """An argument that is a tensor or a number, as elements of `dtype`, or of the result's
+        type.
+        """
+        return self.elements(self.args[name], dtype or self.out_dtype, name)
 
-    def sides(self, dtype: DType) -> list[Ref]:
-        """Both operands as elements of `dtype`."""
-        return [self.operand(name, dtype) for name in ("self", "other")]
+    def sides(self, dtype: DType | None = None) -> list[Ref]:
+        """Both operands, alike."""
+        return [self.promoted(name, dtype) for name in ("self", "other")]
 
     def scaled(self, ref: Ref, name: str) -> Ref:
         """A value times the number that an argument is, which may be left out."""
@@ -122,10 +121,6 @@ class AtenCall(NodeImporter):
         if factor in (None, 1):
             return ref
         return self.op("Mul", ref, self.number(factor, self.out_dtype))
-
-    def promoted(self, name: str) -> Ref:
-        """A tensor or a number, as elements of the result's type."""
-        return self.operand(name, self.out_dtype)
 
     def known(self, given: Any) -> Any:
         """A plain number where the node that stands for it is one; else what was given."""
@@ -165,14 +160,15 @@ class AtenCall(NodeImporter):
         found = self.plain(name)
         return default if found is None else float(found)
 
-    def axis(self, name: str, rank: int) -> int:
-        """A dimension, counted from the front."""
-        return self.integer(name) % max(rank, 1)
+    def axis(self, name: str = "dim", rank: int | None = None) -> int:
+        """A dimension, counted from the front: of `self` unless a rank is given."""
+        return self.integer(name) % max(self.rank("self") if rank is None else rank, 1)
 
-    def axes(self, name: str, rank: int) -> tuple[int, ...]:
-        """Dimensions, counted from the front; all of them where none are given. A single number has
-        none, though 0 and -1 may be given for it.
+    def axes(self, name: str = "dim") -> tuple[int, ...]:
+        """Dimensions of `self`, counted from the front; all of them where none are given. A single
+        number has none, though 0 and -1 may be given for it.
         """
+        rank = self.rank("self")
         given = self.ints(name) if rank else ()
         return tuple(sorted(each % rank for each in given)) or tuple(range(rank))
 
@@ -234,9 +230,7 @@ class AtenCall(NodeImporter):
         known = [self.known(dim) for dim in dims]
         if not any(map(is_node, known)):
             return self.numbers(*map(int, known))
-        if len(dims) == 1:
-            return self.whole(dims[0])
-        return self.emit("Concat", [self.whole(dim) for dim in dims], {"axis": 0})
+        return self.concat([self.whole(dim) for dim in dims], 0)
 
     def type_of(self, ref: Ref) -> TensorType:
         kind = super().type_of(ref)
@@ -259,6 +253,14 @@ class AtenCall(NodeImporter):
 
     def reshape(self, ref: Ref, *dims: int) -> Ref:
         return self.emit("Reshape", [ref, self.numbers(*dims)])
+
+    def concat(self, parts: Sequence[Ref], axis: int) -> Ref:
+        return self.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
+
+    def sliced(self, x: Ref, axis: int, begin: Any, end: Any, step: int = 1) -> Ref:
+        """A range of an axis, whose limits may be computed from shapes."""
+        limits = [self.whole(begin), self.whole(end), self.numbers(axis), self.numbers(step)]
+        return self.op("Slice", x, *limits)
 
     def batched(self, name: str, axes: int, make: Callable[[Ref], Ref]) -> Ref:
         """What `make` makes of an argument that is a batch; one image, with so many axes beside its

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError, WhenceError
 from whence.frontends.files import without_collection
-from whence.frontends.importer import add_variable, located
+from whence.frontends.importer import ConstantPool, add_variable, located
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.torch.call import AtenCall, Reading, is_node, meta_of, scalar_dtype
 from whence.frontends.torch.operators import MAPPINGS, operator_key
@@ -77,7 +77,7 @@ def read_program(program: TracedProgram) -> Graph:
     its ledger.
     """
     graph = Graph(program.name, Ledger(program.sources.operators), Inference())
-    reading = Reading(graph, program.sources)
+    reading = Reading(graph, program.sources, ConstantPool(graph))
     with without_collection():
         _add_inputs(reading, program)
         results: Sequence[Any] = ()

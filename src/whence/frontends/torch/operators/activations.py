@@ -72,24 +72,16 @@ def _square(call: AtenCall) -> Value:
     return call.op("Mul", x, x)
 
 
-def _clip(call: AtenCall, x: Ref, low: float | None, high: float | None) -> Ref:
-    dtype = call.type_of(x).dtype
-    limits = [None if each is None else call.number(each, dtype) for each in (low, high)]
-    return call.op("Clip", x, *limits)
-
-
-def _hardtanh(call: AtenCall) -> Value:
-    low, high = call.real("min_val", -1.0), call.real("max_val", 1.0)
-    return _clip(call, call.ref("self"), low, high)
+def _clip(call: AtenCall, low: float, high: float) -> Ref:
+    dtype = call.dtype("self")
+    return call.op("Clip", call.ref("self"), call.number(low, dtype), call.number(high, dtype))
 
 
 def _clamp(call: AtenCall) -> Value:
     """With numbers or tensors as limits."""
     x = call.promoted("self")
     scalars = all(call.meta(name) is None or call.rank(name) == 0 for name in ("min", "max"))
-    limits = [
-        call.operand(name, call.out_dtype) if call.has(name) else None for name in ("min", "max")
-    ]
+    limits = [call.promoted(name) if call.has(name) else None for name in ("min", "max")]
     if scalars:
         return call.op("Clip", x, *limits)
     low, high = limits
@@ -101,8 +93,7 @@ def _clamp(call: AtenCall) -> Value:
 
 
 def _clamp_one(call: AtenCall, name: str) -> Value:
-    limit = call.operand(name, call.out_dtype)
-    return call.op("Max" if name == "min" else "Min", call.promoted("self"), limit)
+    return call.op("Max" if name == "min" else "Min", call.promoted("self"), call.promoted(name))
 
 
 def _leaky_relu(call: AtenCall) -> Value:
@@ -142,7 +133,7 @@ def _prelu(call: AtenCall) -> Value:
 
 
 def _glu(call: AtenCall) -> Value:
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     halves = call.emit("Split", [call.ref("self")], {"axis": axis, "num_outputs": 2}, outputs=2)
     return call.op("Mul", halves[0], call.op("Sigmoid", halves[1]))
 
@@ -201,8 +192,10 @@ MAPPINGS: Mappings = {
     "aten::exp2": _exp2,
     "aten::square": _square,
     "aten::gelu": _gelu,
-    "aten::hardtanh": _hardtanh,
-    "aten::relu6": lambda call: _clip(call, call.ref("self"), 0.0, 6.0),
+    "aten::hardtanh": lambda call: _clip(
+        call, call.real("min_val", -1.0), call.real("max_val", 1.0)
+    ),
+    "aten::relu6": partial(_clip, low=0.0, high=6.0),
     "aten::clamp": _clamp,
     "aten::clamp_min": partial(_clamp_one, name="min"),
     "aten::clamp_max": partial(_clamp_one, name="max"),

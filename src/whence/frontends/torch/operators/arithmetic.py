@@ -30,22 +30,22 @@ def _example(meta: object) -> object:
 def _binary(call: AtenCall, op: str, logical: str = "") -> Value:
     """`logical` is what the operator is for truth values, if there is such a thing."""
     chosen = logical if logical and call.out_dtype is DType.BOOL else op
-    return call.emit(chosen, call.sides(call.out_dtype))
+    return call.emit(chosen, call.sides())
 
 
 def _add(call: AtenCall, op: str) -> Value:
-    left, right = call.sides(call.out_dtype)
+    left, right = call.sides()
     return call.op(op, left, call.scaled(right, "alpha"))
 
 
 def _rsub(call: AtenCall) -> Value:
-    left, right = call.sides(call.out_dtype)
+    left, right = call.sides()
     return call.op("Sub", right, call.scaled(left, "alpha"))
 
 
 def _divide(call: AtenCall) -> Value:
-    left, right = call.sides(call.out_dtype)
-    mode = call.plain("rounding_mode") if "rounding_mode" in call.args else None
+    left, right = call.sides()
+    mode = call.plain("rounding_mode")
     if mode == "floor":
         return floor_quotient(call, left, right)
     quotient = call.op("Div", left, right)
@@ -61,33 +61,30 @@ def truncated(call: AtenCall, x: Ref) -> Ref:
 
 
 def _power(call: AtenCall) -> Value:
-    exponent, dtype = call.args["exponent"], call.out_dtype
+    base, exponent = call.promoted("self"), call.args["exponent"]
     if exponent == 2 and not is_node(exponent):
-        base = call.operand("self", dtype)
         return call.op("Mul", base, base)
-    return call.op("Pow", call.operand("self", dtype), call.operand("exponent", dtype))
+    return call.op("Pow", base, call.promoted("exponent"))
 
 
 def _addc(call: AtenCall, op: str) -> Value:
-    dtype = call.out_dtype
-    part = call.op(op, call.operand("tensor1", dtype), call.operand("tensor2", dtype))
-    return call.op("Add", call.operand("self", dtype), call.scaled(part, "value"))
+    part = call.op(op, call.promoted("tensor1"), call.promoted("tensor2"))
+    return call.op("Add", call.promoted("self"), call.scaled(part, "value"))
 
 
 def _lerp(call: AtenCall) -> Value:
-    dtype = call.out_dtype
-    start, end = call.operand("self", dtype), call.operand("end", dtype)
-    way = call.op("Mul", call.op("Sub", end, start), call.operand("weight", dtype))
+    start, end = call.promoted("self"), call.promoted("end")
+    way = call.op("Mul", call.op("Sub", end, start), call.promoted("weight"))
     return call.op("Add", start, way)
 
 
 def _hypotenuse(call: AtenCall) -> Value:
-    squares = [call.op("Mul", side, side) for side in call.sides(call.out_dtype)]
+    squares = [call.op("Mul", side, side) for side in call.sides()]
     return call.op("Sqrt", call.emit("Add", squares))
 
 
 def _shift(call: AtenCall, direction: str) -> Value:
-    left, right = call.sides(call.out_dtype)
+    left, right = call.sides()
     scale = call.op("Pow", call.const(np.array(2, call.out_dtype.numpy)), right)
     if direction == "left":
         return call.op("Mul", left, scale)
@@ -111,12 +108,12 @@ def _logical(call: AtenCall, op: str) -> Value:
 def _where(call: AtenCall) -> Value:
     if not call.has("self"):
         call.unsupported("the positions that a condition holds at, whose number is not known")
-    return call.op("Where", call.operand("condition", DType.BOOL), *call.sides(call.out_dtype))
+    return call.op("Where", call.promoted("condition", DType.BOOL), *call.sides())
 
 
 def _masked_fill(call: AtenCall) -> Value:
     x, value = call.ref("self"), call.promoted("value")
-    return call.op("Where", call.operand("mask", DType.BOOL), value, x)
+    return call.op("Where", call.promoted("mask", DType.BOOL), value, x)
 
 
 def _triangle(call: AtenCall, upper: int) -> Value:
@@ -132,9 +129,9 @@ MAPPINGS: Mappings = {
     "aten::mul": partial(_binary, op="Mul", logical="And"),
     "aten::div": _divide,
     "aten::true_divide": _divide,
-    "aten::floor_divide": lambda call: floor_quotient(call, *call.sides(call.out_dtype)),
-    "aten::remainder": lambda call: floor_remainder(call, *call.sides(call.out_dtype)),
-    "aten::fmod": lambda call: call.emit("Mod", call.sides(call.out_dtype), {"fmod": 1}),
+    "aten::floor_divide": lambda call: floor_quotient(call, *call.sides()),
+    "aten::remainder": lambda call: floor_remainder(call, *call.sides()),
+    "aten::fmod": lambda call: call.emit("Mod", call.sides(), {"fmod": 1}),
     "aten::pow": _power,
     "aten::maximum": partial(_binary, op="Max", logical="Or"),
     "aten::minimum": partial(_binary, op="Min", logical="And"),
@@ -161,7 +158,7 @@ MAPPINGS: Mappings = {
     "aten::logical_and": partial(_logical, op="And"),
     "aten::logical_or": partial(_logical, op="Or"),
     "aten::logical_xor": partial(_logical, op="Xor"),
-    "aten::logical_not": lambda call: call.op("Not", call.operand("self", DType.BOOL)),
+    "aten::logical_not": lambda call: call.op("Not", call.promoted("self", DType.BOOL)),
     "aten::where": _where,
     "aten::masked_fill": _masked_fill,
     "aten::tril": partial(_triangle, upper=0),

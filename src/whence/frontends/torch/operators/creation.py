@@ -50,8 +50,7 @@ def _arange(call: AtenCall) -> Value:
 
 def _eye(call: AtenCall) -> Value:
     rows = call.integer("n")
-    columns = call.integer("m", rows) if "m" in call.args else rows
-    return call.const(np.eye(rows, columns).astype(call.out_dtype.numpy))
+    return call.const(np.eye(rows, call.integer("m", rows)).astype(call.out_dtype.numpy))
 
 
 def _linspace(call: AtenCall) -> Value:

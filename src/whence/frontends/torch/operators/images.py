@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -36,7 +36,7 @@ def _maxima(call: AtenCall, rank: int, attrs: dict[str, Attr]) -> Value:
 
 def _average_pool(call: AtenCall, rank: int) -> Value:
     attrs = _windows(call, rank)
-    divisor = call.plain("divisor_override") if "divisor_override" in call.args else None
+    divisor = call.plain("divisor_override")
     attrs["count_include_pad"] = int(bool(call.plain("count_include_pad")) or divisor is not None)
 
     def averages(x: Ref) -> Ref:
@@ -62,8 +62,7 @@ def _adaptive_average(call: AtenCall, rank: int) -> Value:
 def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:
     dims = call.shape("self")[-rank:]
     sizes = [dim if size is None else int(size) for size, dim in zip(wanted, dims, strict=True)]
-    if all(dim % size == 0 for dim, size in zip(dims, sizes, strict=True)):
-        step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
+    if step := _steps(dims, sizes):
         return call.op("AveragePool", x, kernel_shape=step, strides=step)
     dtype = call.out_dtype.numpy
     for axis, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
@@ -74,6 +73,14 @@ def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:
         order[axis + 2], order[-1] = order[-1], order[axis + 2]
         x = call.transpose(call.op("MatMul", call.transpose(x, order), matrix), order)
     return x
+
+
+def _steps(dims: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The windows that divide an image into so many parts; none where they are not of one size."""
+    pairs = list(zip(dims, sizes, strict=True))
+    return (
+        () if any(dim % size for dim, size in pairs) else tuple(dim // size for dim, size in pairs)
+    )
 
 
 def _averages(dim: int, size: int) -> np.ndarray:
@@ -87,38 +94,29 @@ def _averages(dim: int, size: int) -> np.ndarray:
 
 def _adaptive_max(call: AtenCall, rank: int) -> Value:
     dims, sizes = call.shape("self")[-rank:], call.ints("output_size", rank)
-    if any(dim % size for dim, size in zip(dims, sizes, strict=True)):
+    step = _steps(dims, sizes)
+    if not step:
         call.unsupported(f"windows of different sizes: {list(dims)} to {list(sizes)}")
-    step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
     return _maxima(call, rank, {"kernel_shape": step, "strides": step})
 
 
 def _convolution(call: AtenCall, transposed: bool = False) -> Value:
     """`aten.convolution` is the general case; the others name their arguments alike."""
-    if "transposed" in call.args:
-        transposed = bool(call.plain("transposed"))
     rank = call.rank("weight") - 2
-    stride, dilation = call.ints("stride", rank), call.ints("dilation", rank)
-    kernel = call.shape("weight")[2:]
+    dilation, kernel = call.ints("dilation", rank), call.shape("weight")[2:]
     padding = call.plain("padding")
-    pads = (
-        _named_padding(padding, kernel, dilation)
-        if isinstance(padding, str)
-        else (*call.ints("padding", rank), *call.ints("padding", rank))
-    )
     attrs: dict[str, Attr] = {
         "kernel_shape": kernel,
-        "strides": stride or (1,) * rank,
+        "strides": call.ints("stride", rank) or (1,) * rank,
         "dilations": dilation or (1,) * rank,
-        "pads": pads,
+        "pads": _named_padding(padding, kernel, dilation)
+        if isinstance(padding, str)
+        else call.ints("padding", rank) * 2,
         "group": call.integer("groups", 1),
     }
-    op = "Conv"
-    if transposed:
-        op = "ConvTranspose"
-        extra = call.ints("output_padding", rank)
-        if any(extra):
-            attrs["output_padding"] = extra
+    op = "ConvTranspose" if transposed or call.plain("transposed") else "Conv"
+    if op == "ConvTranspose" and any(extra := call.ints("output_padding", rank)):
+        attrs["output_padding"] = extra
     weights = [call.ref("weight"), call.optional("bias")]
     return call.batched("input", rank, lambda x: call.emit(op, [x, *weights], attrs))
 
@@ -146,15 +144,13 @@ def _resize(
         attrs["cubic_coeff_a"] = -0.5 if antialias else -0.75
     if antialias:
         attrs["antialias"] = 1
-    x = call.subject
+    attrs["axes"] = tuple(range(2, 2 + rank))
     factors = _factors(call, rank)
-    axes = tuple(range(2, 2 + rank))
-    attrs["axes"] = axes
     if factors is not None:
         scales = call.const(np.array(factors, np.float32))
-        return call.emit("Resize", [x, None, scales], attrs)
-    sizes: Ref = call.shape_value(call.args["output_size"])
-    return call.emit("Resize", [x, None, None, sizes], attrs)
+        return call.emit("Resize", [call.subject, None, scales], attrs)
+    sizes = call.shape_value(call.args["output_size"])
+    return call.emit("Resize", [call.subject, None, None, sizes], attrs)
 
 
 def _factors(call: AtenCall, rank: int) -> list[float] | None:
@@ -194,22 +190,24 @@ def _named(call: AtenCall) -> Value:
     return _pad(call, mode, call.plain("value"))
 
 
+_BY_RANK: Mapping[str, Callable[..., Value]] = {
+    "max_pool{}d": _max_pool,
+    "max_pool{}d_with_indices": _max_pool,
+    "avg_pool{}d": _average_pool,
+    "adaptive_avg_pool{}d": _adaptive_average,
+    "_adaptive_avg_pool{}d": _adaptive_average,
+    "adaptive_max_pool{}d": _adaptive_max,
+    "upsample_nearest{}d": partial(_resize, mode="nearest"),
+    "_upsample_nearest_exact{}d": partial(_resize, mode="nearest", exact=True),
+}
+"""Those that are there for images of one, two and three axes."""
+
 MAPPINGS: Mappings = {
-    "aten::max_pool1d": partial(_max_pool, rank=1),
-    "aten::max_pool2d": partial(_max_pool, rank=2),
-    "aten::max_pool3d": partial(_max_pool, rank=3),
-    "aten::max_pool2d_with_indices": partial(_max_pool, rank=2),
-    "aten::max_pool3d_with_indices": partial(_max_pool, rank=3),
-    "aten::avg_pool1d": partial(_average_pool, rank=1),
-    "aten::avg_pool2d": partial(_average_pool, rank=2),
-    "aten::avg_pool3d": partial(_average_pool, rank=3),
-    "aten::adaptive_avg_pool1d": partial(_adaptive_average, rank=1),
-    "aten::adaptive_avg_pool2d": partial(_adaptive_average, rank=2),
-    "aten::adaptive_avg_pool3d": partial(_adaptive_average, rank=3),
-    "aten::_adaptive_avg_pool2d": partial(_adaptive_average, rank=2),
-    "aten::_adaptive_avg_pool3d": partial(_adaptive_average, rank=3),
-    "aten::adaptive_max_pool1d": partial(_adaptive_max, rank=1),
-    "aten::adaptive_max_pool2d": partial(_adaptive_max, rank=2),
+    **{
+        f"aten::{name.format(rank)}": partial(mapper, rank=rank)
+        for name, mapper in _BY_RANK.items()
+        for rank in (1, 2, 3)
+    },
     "aten::convolution": _convolution,
     "aten::conv1d": _convolution,
     "aten::conv2d": _convolution,
@@ -217,16 +215,6 @@ MAPPINGS: Mappings = {
     "aten::conv_transpose1d": partial(_convolution, transposed=True),
     "aten::conv_transpose2d": partial(_convolution, transposed=True),
     "aten::conv_transpose3d": partial(_convolution, transposed=True),
-    **{
-        f"aten::upsample_nearest{rank}d": partial(_resize, rank=rank, mode="nearest")
-        for rank in (1, 2, 3)
-    },
-    **{
-        f"aten::_upsample_nearest_exact{rank}d": partial(
-            _resize, rank=rank, mode="nearest", exact=True
-        )
-        for rank in (1, 2, 3)
-    },
     "aten::upsample_linear1d": partial(_resize, rank=1, mode="linear"),
     "aten::upsample_bilinear2d": partial(_resize, rank=2, mode="linear"),
     "aten::upsample_trilinear3d": partial(_resize, rank=3, mode="linear"),

@@ -20,30 +20,51 @@ def _embedding(call: AtenCall) -> Value:
 
 
 def _index_select(call: AtenCall) -> Value:
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     return call.op("Gather", call.ref("self"), call.ref("index"), axis=axis)
 
 
 def _gather(call: AtenCall) -> Value:
-    rank = call.rank("self")
-    if rank == 0:
+    if call.rank("self") == 0:
         call.unsupported("reading a single number by index")
     inputs = [call.ref("self"), call.ref("index")]
-    return call.emit("GatherElements", inputs, {"axis": call.axis("dim", rank)})
+    return call.emit("GatherElements", inputs, {"axis": call.axis()})
+
+
+def _indices(call: AtenCall) -> tuple[list[int], list[Any]]:
+    """The axes that are indexed, and what each is indexed by."""
+    given = call.args["indices"]
+    axes = [axis for axis, each in enumerate(given) if each is not None]
+    return axes, [given[axis] for axis in axes]
+
+
+def _is_mask(index: Any) -> bool:
+    return dtype_of(meta_of(index).dtype) is DType.BOOL
 
 
 def _index(call: AtenCall) -> Value:
     """x[i, :, j]: tensors of indices for some axes, which broadcast against each other."""
-    given: Sequence[Any] = call.args["indices"]
-    axes = [axis for axis, each in enumerate(given) if each is not None]
-    for axis in axes:
-        if dtype_of(meta_of(given[axis]).dtype) is DType.BOOL:
-            call.unsupported("a mask as index, which leaves open how many elements it picks")
+    axes, indices = _indices(call)
+    if any(map(_is_mask, indices)):
+        call.unsupported("a mask as index, which leaves open how many elements it picks")
     x = call.ref("self")
     if len(axes) == 1:
-        index = call.value(given[axes[0]])
-        return call.op("Gather", x, index, axis=axes[0])
-    return _gather_nd(call, x, axes, [given[axis] for axis in axes])
+        return call.op("Gather", x, call.value(indices[0]), axis=axes[0])
+    others = [axis for axis in range(call.rank("self")) if axis not in axes]
+    tuples, before = _index_tuples(call, indices)
+    found = call.op("GatherND", call.transpose(x, [*axes, *others]), tuples)
+    # What the indices give stands where they stood if they stood together, else in front.
+    lead = axes[0] if _are_together(axes) else 0
+    order = [
+        *range(before, before + lead),
+        *range(before),
+        *range(before + lead, before + len(others)),
+    ]
+    return call.transpose(found, order)
+
+
+def _are_together(axes: Sequence[int]) -> bool:
+    return axes[-1] - axes[0] == len(axes) - 1
 
 
 def _index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
@@ -61,25 +82,7 @@ def _index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
         for zero in zeros[1:]:
             total = call.op("Add", total, zero)
         refs = [call.op("Add", ref, total) for ref in refs]
-    parts = [call.op("Unsqueeze", ref, call.numbers(-1)) for ref in refs]
-    return (parts[0] if len(parts) == 1 else call.emit("Concat", parts, {"axis": -1})), rank
-
-
-def _gather_nd(call: AtenCall, x: Ref, axes: list[int], indices: Sequence[Any]) -> Ref:
-    rank = call.rank("self")
-    others = [axis for axis in range(rank) if axis not in axes]
-    tuples, before = _index_tuples(call, indices)
-    found = call.op("GatherND", call.transpose(x, [*axes, *others]), tuples)
-    # What the indices give stands where they stood if they stood together, else in front.
-    if axes != list(range(axes[0], axes[-1] + 1)) or axes[0] == 0:
-        return found
-    lead = axes[0]
-    order = [
-        *range(before, before + lead),
-        *range(before),
-        *range(before + lead, before + len(others)),
-    ]
-    return call.transpose(found, order)
+    return call.concat([call.op("Unsqueeze", ref, call.numbers(-1)) for ref in refs], -1), rank
 
 
 def _take(call: AtenCall) -> Value:
@@ -141,7 +144,7 @@ _REDUCTIONS = {
 
 
 def _scatter(call: AtenCall) -> Value:
-    reduce = call.plain("reduce") if "reduce" in call.args else None
+    reduce = call.plain("reduce")
     if reduce is None:
         return _scattered(call, {})
     if reduce not in _REDUCTIONS or call.args.get("include_self") is False:
@@ -150,52 +153,44 @@ def _scatter(call: AtenCall) -> Value:
 
 
 def _scattered(call: AtenCall, attrs: dict[str, Attr]) -> Value:
-    axis, index = call.axis("dim", call.rank("self")), call.ref("index")
+    axis, index = call.axis(), call.ref("index")
     if call.has("src"):
         update = call.ref("src")
         if tuple(call.meta("src").shape) != tuple(call.meta("index").shape):
-            update = _corner(call, update, index, call.rank("index"))
+            # PyTorch reads as much of the source as there are indices.
+            rank = call.rank("index")
+            begin, axes = call.numbers(*[0] * rank), call.numbers(*range(rank))
+            update = call.op("Slice", update, begin, call.op("Shape", index), axes)
     else:
-        shape = call.op("Shape", index)
-        update = call.op("Expand", call.promoted("value"), shape)
+        update = call.op("Expand", call.promoted("value"), call.op("Shape", index))
     inputs = [call.ref("self"), index, update]
     return call.emit("ScatterElements", inputs, {"axis": axis, **attrs})
 
 
-def _corner(call: AtenCall, update: Ref, index: Ref, rank: int) -> Ref:
-    """PyTorch reads as much of the source as there are indices."""
-    begin = call.numbers(*[0] * rank)
-    axes = call.numbers(*range(rank))
-    return call.op("Slice", update, begin, call.op("Shape", index), axes)
-
-
 def _index_put(call: AtenCall) -> Value:
     """x[i, j] = values."""
-    given: list[Any] = list(call.args["indices"])
-    x, values, dtype = call.ref("self"), call.ref("values"), call.out_dtype
-    axes = [axis for axis, each in enumerate(given) if each is not None]
-    if len(axes) == 1 and dtype_of(meta_of(given[axes[0]]).dtype) is DType.BOOL:
+    axes, indices = _indices(call)
+    x, values, rank = call.ref("self"), call.ref("values"), call.rank("self")
+    if len(axes) == 1 and _is_mask(indices[0]):
         if call.plain("accumulate") or call.rank("values"):
             call.unsupported("several values written where a mask holds")
-        mask = call.value(given[axes[0]])
-        missing = call.rank("self") - len(meta_of(given[axes[0]]).shape)
         if axes[0]:
             call.unsupported("a mask for an axis that is not the first")
-        if missing:
+        mask = call.value(indices[0])
+        if missing := rank - len(meta_of(indices[0]).shape):
             mask = call.op("Unsqueeze", mask, call.numbers(*range(-missing, 0)))
         return call.op("Where", mask, values, x)
-    if any(dtype_of(meta_of(given[axis]).dtype) is DType.BOOL for axis in axes):
+    if any(map(_is_mask, indices)):
         call.unsupported("masks among indices")
-    rank = call.rank("self")
     others = [axis for axis in range(rank) if axis not in axes]
+    if axes[0] and _are_together(axes) and call.rank("values") > len(others):
+        call.unsupported("values for axes that are not the first")
     order = [*axes, *others]
     transposed = call.transpose(x, order)
-    tuples, _ = _index_tuples(call, [given[axis] for axis in axes])
+    tuples, _ = _index_tuples(call, indices)
     # What is written has the shape of what would be read.
     read = call.op("GatherND", transposed, tuples)
-    if axes[0] and axes == list(range(axes[0], axes[-1] + 1)) and call.rank("values") > len(others):
-        call.unsupported("values for axes that are not the first")
-    update = call.op("Expand", call.cast(values, dtype), call.op("Shape", read))
+    update = call.op("Expand", call.cast(values, call.out_dtype), call.op("Shape", read))
     attrs = {"reduction": "add"} if call.plain("accumulate") else {}
     written = call.emit("ScatterND", [transposed, tuples, update], attrs)
     back = [order.index(axis) for axis in range(rank)]
@@ -204,11 +199,11 @@ def _index_put(call: AtenCall) -> Value:
 
 def _slice_scatter(call: AtenCall) -> Value:
     """x with a range of an axis written: what is before it, the source, what is after it."""
-    axis, size = call.axis("dim", call.rank("self")), call.meta("self").shape
+    axis = call.axis()
     begin, end = call.args.get("start") or 0, call.args.get("end")
     if call.integer("step", 1) != 1 or is_node(begin) or is_node(end):
         call.unsupported("a range with a step, or of open size")
-    dim = size[axis]
+    dim = call.meta("self").shape[axis]
     if isinstance(dim, int):
         begin = max(0, begin + dim if begin < 0 else begin)
         end = dim if end is None else min(dim, end + dim if end < 0 else end)
@@ -216,7 +211,7 @@ def _slice_scatter(call: AtenCall) -> Value:
 
 
 def _select_scatter(call: AtenCall) -> Value:
-    axis, index = call.axis("dim", call.rank("self")), call.args["index"]
+    axis, index = call.axis(), call.args["index"]
     if is_node(index):
         call.unsupported("an index that is open")
     dim = call.meta("self").shape[axis]
@@ -230,15 +225,12 @@ def _select_scatter(call: AtenCall) -> Value:
 
 def _replace(call: AtenCall, axis: int, begin: int, end: int, source: Ref) -> Value:
     x, dim = call.ref("self"), call.meta("self").shape[axis]
-    parts = []
+    parts = [call.cast(source, call.out_dtype)]
     if begin > 0:
-        limits = [call.numbers(0), call.numbers(begin), call.numbers(axis)]
-        parts.append(call.op("Slice", x, *limits))
-    parts.append(call.cast(source, call.out_dtype))
+        parts.insert(0, call.sliced(x, axis, 0, begin))
     if not isinstance(dim, int) or end < dim:
-        limits = [call.numbers(end), call.numbers(sys.maxsize), call.numbers(axis)]
-        parts.append(call.op("Slice", x, *limits))
-    return call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
+        parts.append(call.sliced(x, axis, end, sys.maxsize))
+    return call.concat(parts, axis)
 
 
 def _copy(call: AtenCall) -> Value:
@@ -250,8 +242,7 @@ def _copy(call: AtenCall) -> Value:
 
 
 def _fill(call: AtenCall) -> Value:
-    value = call.promoted("value")
-    return call.op("Expand", value, call.op("Shape", call.ref("self")))
+    return call.op("Expand", call.promoted("value"), call.op("Shape", call.ref("self")))
 
 
 MAPPINGS: Mappings = {

@@ -38,7 +38,7 @@ def _reshape(call: AtenCall, x: Ref, dims: Any) -> Value:
 
 def _flatten(call: AtenCall) -> Value:
     rank = call.rank("self")
-    begin, end = call.axis("start_dim", rank), call.axis("end_dim", rank)
+    begin, end = call.axis("start_dim"), call.axis("end_dim")
     dims = [*[0] * begin, -1]
     if end == rank - 1:
         return call.reshape(call.ref("self"), *dims)
@@ -48,7 +48,7 @@ def _flatten(call: AtenCall) -> Value:
 
 def _unflatten(call: AtenCall) -> Value:
     rank = call.rank("self")
-    axis, sizes = call.axis("dim", rank), call.args["sizes"]
+    axis, sizes = call.axis(), call.args["sizes"]
     if not all(isinstance(size, int) for size in sizes) and axis != rank - 1:
         call.unsupported("sizes that are open, of an axis that is not the last")
     shape = call.meta("self").shape
@@ -66,7 +66,7 @@ def _transpose(call: AtenCall) -> Value:
     rank = call.rank("self")
     order = list(range(rank))
     if rank:
-        first, second = call.axis("dim0", rank), call.axis("dim1", rank)
+        first, second = call.axis("dim0"), call.axis("dim1")
         order[first], order[second] = order[second], order[first]
     return call.transpose(call.ref("self"), order)
 
@@ -95,8 +95,7 @@ def _unsqueeze(call: AtenCall) -> Value:
 
 def _squeeze(call: AtenCall) -> Value:
     shape = call.meta("self").shape
-    given = call.axes("dim", len(shape)) if call.has("dim") else tuple(range(len(shape)))
-    axes = [axis for axis in given if isinstance(shape[axis], int) and shape[axis] == 1]
+    axes = [axis for axis in call.axes() if isinstance(shape[axis], int) and shape[axis] == 1]
     x = call.ref("self")
     return call.op("Squeeze", x, call.numbers(*axes)) if axes else x
 
@@ -117,30 +116,24 @@ def _repeat(call: AtenCall) -> Value:
 
 
 def _slice(call: AtenCall) -> Value:
-    rank = call.rank("self")
-    axis, step = call.axis("dim", rank), call.integer("step", 1)
+    axis, step = call.axis(), call.integer("step", 1)
     begin, end = call.args.get("start"), call.args.get("end")
     begin = 0 if begin is None else begin
     end = sys.maxsize if end is None else end
-    return _sliced(call, call.ref("self"), axis, begin, end, step)
-
-
-def _sliced(call: AtenCall, x: Ref, axis: int, begin: Any, end: Any, step: int = 1) -> Ref:
-    limits = [call.whole(begin), call.whole(end), call.numbers(axis), call.numbers(step)]
-    return call.op("Slice", x, *limits)
+    return call.sliced(call.ref("self"), axis, begin, end, step)
 
 
 def _narrow(call: AtenCall) -> Value:
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     begin = call.args["start"]
     length = call.args["length"]
     if is_node(begin) or is_node(length):
         call.unsupported("a part of open size")
-    return _sliced(call, call.ref("self"), axis, begin, begin + length)
+    return call.sliced(call.ref("self"), axis, begin, begin + length)
 
 
 def _select(call: AtenCall) -> Value:
-    axis, index = call.axis("dim", call.rank("self")), call.args["index"]
+    axis, index = call.axis(), call.args["index"]
     where = call.reshape(call.whole(index)) if is_node(index) else call.value(int(index))
     return call.op("Gather", call.ref("self"), where, axis=axis)
 
@@ -157,7 +150,7 @@ def _concat(call: AtenCall) -> Value:
     if not parts:
         parts = [call.cast(call.value(each), dtype) for each in given]
     axis = call.axis("dim", call.out_rank)
-    return call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
+    return call.concat(parts, axis)
 
 
 def _stack(call: AtenCall) -> Value:
@@ -165,12 +158,12 @@ def _stack(call: AtenCall) -> Value:
     where = call.numbers(axis)
     dtype = call.out_dtype
     parts = [call.op("Unsqueeze", call.cast(ref, dtype), where) for ref in call.refs("tensors")]
-    return call.emit("Concat", parts, {"axis": axis}) if len(parts) > 1 else parts[0]
+    return call.concat(parts, axis)
 
 
 def _split(call: AtenCall) -> Value:
     """By the sizes that PyTorch found the parts to have."""
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     sizes = [meta.shape[axis] for meta in call.out_meta]
     if not all(isinstance(size, int) for size in sizes):
         call.unsupported("parts of open size")
@@ -181,7 +174,7 @@ def _split(call: AtenCall) -> Value:
 
 
 def _unbind(call: AtenCall) -> Value:
-    axis, count = call.axis("dim", call.rank("self")), len(call.out_meta)
+    axis, count = call.axis(), len(call.out_meta)
     x, where = call.ref("self"), call.numbers(axis)
     parts = (
         call.emit("Split", [x], {"axis": axis, "num_outputs": count}, outputs=count)
@@ -192,7 +185,7 @@ def _unbind(call: AtenCall) -> Value:
 
 
 def _flip(call: AtenCall) -> Value:
-    axes = call.axes("dims", call.rank("self"))
+    axes = call.axes("dims")
     count = len(axes)
     inputs = [
         call.ref("self"),
@@ -219,8 +212,8 @@ def _roll(call: AtenCall) -> Value:
             shift = shift % size if size else 0
         if shift == 0:
             continue
-        tail = _sliced(call, x, axis, -shift, sys.maxsize)
-        head = _sliced(call, x, axis, 0, -shift)
+        tail = call.sliced(x, axis, -shift, sys.maxsize)
+        head = call.sliced(x, axis, 0, -shift)
         x = call.op("Concat", tail, head, axis=axis)
     if flat:
         x = call.op("Reshape", x, call.op("Shape", call.ref("self")))
@@ -235,7 +228,7 @@ def _pixel_shuffle(call: AtenCall) -> Value:
 def _unfold(call: AtenCall) -> Value:
     """Windows along an axis, as a new last axis."""
     rank = call.rank("self")
-    axis = call.axis("dimension", rank)
+    axis = call.axis("dimension")
     size, step = call.integer("size"), call.integer("step", 1)
     length = call.shape("self")[axis]
     count = (length - size) // step + 1
@@ -243,10 +236,6 @@ def _unfold(call: AtenCall) -> Value:
     windows = call.op("Gather", call.ref("self"), call.const(where), axis=axis)
     order = [*(each for each in range(rank + 1) if each != axis + 1), axis + 1]
     return call.transpose(windows, order)
-
-
-def _cast_like(call: AtenCall) -> Value:
-    return call.promoted("self")
 
 
 def _real_of(call: AtenCall) -> Value:
@@ -269,9 +258,9 @@ MAPPINGS: Mappings = {
     "aten::real": _real_of,
     "aten::resolve_conj": _same,
     "aten::resolve_neg": _same,
-    "aten::_to_copy": _cast_like,
-    "aten::to": _cast_like,
-    "aten::type_as": _cast_like,
+    "aten::_to_copy": lambda call: call.promoted("self"),
+    "aten::to": lambda call: call.promoted("self"),
+    "aten::type_as": lambda call: call.promoted("self"),
     "aten::view": _view,
     "aten::_unsafe_view": _view,
     "aten::reshape": _view,

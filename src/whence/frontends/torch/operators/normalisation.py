@@ -11,7 +11,7 @@ from whence.types import DType
 
 def _batch_norm(call: AtenCall) -> Value:
     for name in ("training", "use_input_stats"):
-        if name in call.args and call.plain(name):
+        if call.plain(name):
             call.unsupported(
                 "it normalises by the batch's own statistics, as in training; call .eval() first"
             )

@@ -55,9 +55,7 @@ def _layers(call: AtenCall, op: str, first: Sequence[Ref]) -> tuple[Ref, tuple[R
         x, finals = _layer(call, op, x, own, states)
         for kept, final in zip(last, finals, strict=True):
             kept.append(final)
-    whole = tuple(
-        parts[0] if len(parts) == 1 else call.emit("Concat", parts, {"axis": 0}) for parts in last
-    )
+    whole = tuple(call.concat(parts, 0) for parts in last)
     return (call.transpose(x, swap) if call.plain("batch_first") else x), whole
 
 
@@ -101,8 +99,7 @@ def _ordered(call: AtenCall, op: str, weight: Ref) -> Ref:
 
 
 def _stacked(call: AtenCall, parts: Sequence[Ref]) -> Ref:
-    apart = [call.op("Unsqueeze", part, call.numbers(0)) for part in parts]
-    return apart[0] if len(apart) == 1 else call.emit("Concat", apart, {"axis": 0})
+    return call.concat([call.op("Unsqueeze", part, call.numbers(0)) for part in parts], 0)
 
 
 MAPPINGS: Mappings = {"aten::lstm": _lstm, "aten::gru": _gru}

@@ -11,17 +11,12 @@ from whence.ops.definition import Attr
 from whence.types import DType
 
 
-def _axes(call: AtenCall) -> tuple[int, ...]:
-    rank = call.rank("self")
-    return call.axes("dim", rank) if "dim" in call.args else tuple(range(rank))
-
-
 def _keep(call: AtenCall) -> dict[str, Attr]:
-    return {"keepdims": int(bool(call.plain("keepdim"))) if "keepdim" in call.args else 0}
+    return {"keepdims": int(bool(call.plain("keepdim")))}
 
 
 def _reduce(call: AtenCall, op: str) -> Value:
-    x, axes = call.promoted("self"), _axes(call)
+    x, axes = call.promoted("self"), call.axes()
     if not axes:
         # A single number is its own sum, mean and maximum.
         return call.op("Identity", x)
@@ -37,9 +32,8 @@ def _extreme(call: AtenCall, reduce: str, position: str) -> Value:
         op = "Max" if reduce == "ReduceMax" else "Min"
         return call.op(op, x, call.promoted("other"))
     if "dim" not in call.args:
-        axes = tuple(range(call.rank("self")))
-        return call.op(reduce, x, call.numbers(*axes), keepdims=0)
-    axis, keep = call.axis("dim", call.rank("self")), _keep(call)
+        return call.op(reduce, x, call.numbers(*call.axes()), keepdims=0)
+    axis, keep = call.axis(), _keep(call)
     value = call.emit(reduce, [x, call.numbers(axis)], keep)
     where = call.op(position, x, axis=axis, **keep)
     return [value, where]
@@ -52,18 +46,14 @@ def _position(call: AtenCall, op: str) -> Value:
             call.unsupported("the position in everything, with all axes kept")
         flat = call.reshape(x, -1)
         return call.op(op, flat, axis=0, keepdims=0)
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     return call.op(op, x, axis=axis, **_keep(call))
 
 
 def _truth(call: AtenCall, op: str) -> Value:
     """Any or all: the largest or smallest of zeros and ones."""
     x = call.cast(call.cast(call.ref("self"), DType.BOOL), DType.I32)
-    axes = (
-        (call.axis("dim", call.rank("self")),)
-        if isinstance(call.args.get("dim"), int)
-        else _axes(call)
-    )
+    axes = call.axes()
     if not axes:
         return call.cast(x, DType.BOOL)
     return call.cast(call.emit(op, [x, call.numbers(*axes)], _keep(call)), DType.BOOL)
@@ -78,7 +68,7 @@ def _count(call: AtenCall, axes: tuple[int, ...]) -> int:
 
 def _variance(call: AtenCall) -> tuple[Ref, Ref]:
     """The variance and the mean."""
-    x, axes, dtype = call.ref("self"), _axes(call), call.out_dtype
+    x, axes, dtype = call.ref("self"), call.axes(), call.out_dtype
     where = call.numbers(*axes)
     mean = call.op("ReduceMean", x, where, keepdims=1)
     centred = call.op("Sub", x, mean)
@@ -96,8 +86,7 @@ def _variance(call: AtenCall) -> tuple[Ref, Ref]:
 def _correction(call: AtenCall) -> float:
     if "unbiased" in call.args:
         return 1.0 if call.plain("unbiased") else 0.0
-    given = call.plain("correction") if "correction" in call.args else 1
-    return 1.0 if given is None else float(given)
+    return call.real("correction", 1.0)
 
 
 def _norm(call: AtenCall) -> Value:
@@ -109,16 +98,14 @@ def _norm(call: AtenCall) -> Value:
         call.unsupported(f"a norm of order {order:g}")
     x = call.promoted("self")
     x = call.op("Abs", x) if math.isinf(order) else x
-    return call.emit(ops[order], [x, call.numbers(*_axes(call))], _keep(call))
+    return call.emit(ops[order], [x, call.numbers(*call.axes())], _keep(call))
 
 
 def _cumulative(call: AtenCall, op: str) -> Value:
     x = call.promoted("self")
-    rank = call.rank("self")
-    if rank == 0:
+    if call.rank("self") == 0:
         return call.op("Identity", x)
-    axis = call.reshape(call.numbers(call.axis("dim", rank)))
-    return call.op(op, x, axis)
+    return call.op(op, x, call.reshape(call.numbers(call.axis())))
 
 
 def _largest(call: AtenCall, count: Ref, axis: int, largest: bool) -> list[Ref]:
@@ -128,12 +115,12 @@ def _largest(call: AtenCall, count: Ref, axis: int, largest: bool) -> list[Ref]:
 
 
 def _top(call: AtenCall) -> Value:
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     return [*_largest(call, call.whole(call.args["k"]), axis, bool(call.plain("largest")))]
 
 
 def _sorted(call: AtenCall) -> list[Ref]:
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     every = call.op("Shape", call.ref("self"), start=axis, end=axis + 1)
     return _largest(call, every, axis, bool(call.plain("descending")))
 

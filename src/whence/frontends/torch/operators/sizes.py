@@ -15,7 +15,7 @@ from whence.types import DType
 def _size(call: AtenCall) -> Value:
     if not call.has("dim"):
         call.unsupported("a whole shape as one value")
-    axis = call.axis("dim", call.rank("self"))
+    axis = call.axis()
     fixed = call.meta("self").shape[axis]
     if isinstance(fixed, int):
         return fixed
