@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, as_named
-from whence.frontends.onnx.upgrades.renamed import grid_sample
+from whence.frontends.onnx.upgrades.attributes import grid_sample
 
 
 def _range(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:

@@ -1,4 +1,4 @@
-"""Attributes that later opsets made inputs."""
+"""Attributes that later opsets made inputs, and names and defaults that they changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite, as_named
 from whence.types import DType
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
@@ -98,6 +98,21 @@ def _dft(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     ]
 
 
+_GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def grid_sample(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    mode = record.text("mode", "bilinear")
+    return [record.with_(attrs={**record.attrs, "mode": _GRID_MODES.get(mode, mode)})]
+
+
+def _roi_align(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+    """Before opset 16 there was no half-pixel shift of the regions."""
+    return [
+        record.with_(attrs={**record.attrs, "coordinate_transformation_mode": "output_half_pixel"})
+    ]
+
+
 ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Squeeze", 13, partial(_ints_to_input, attribute="axes")),
     Adapter("Unsqueeze", 13, partial(_ints_to_input, attribute="axes")),
@@ -115,4 +130,7 @@ ADAPTERS: tuple[Adapter, ...] = (
     Adapter("Dropout", 10, _dropout_mask),
     Adapter("Dropout", 12, _dropout),
     Adapter("DFT", 20, _dft),
+    Adapter("Scatter", 11, partial(as_named, op="ScatterElements")),
+    Adapter("GridSample", 20, grid_sample),
+    Adapter("RoiAlign", 16, _roi_align),
 )
