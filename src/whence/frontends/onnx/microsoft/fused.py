@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
-from whence.frontends.onnx.upgrades.softmax import flattened
+from whence.frontends.onnx.upgrades.softmax import as_result, flattened
 from whence.ops.definition import Attr
 
 
@@ -23,11 +24,9 @@ def _bias_gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 
 def _fast_gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    data = (
-        build.op("Add", record.required(0), record.input(1))
-        if record.input(1)
-        else record.required(0)
-    )
+    data = record.required(0)
+    if record.input(1):
+        data = build.op("Add", data, record.input(1))
     return build.result("Gelu", data, approximate="tanh")
 
 
@@ -41,12 +40,10 @@ def _quick_gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 
 def _bias_softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    data = build.op("Add", record.required(0), record.required(1))
-    axis = record.integer("axis", 1)
-    shape = build.shape(record.required(0))
-    if shape is not None and axis in (-1, len(shape) - 1):
-        return build.result("Softmax", data, axis=-1)
-    return flattened(build, "Softmax", data, axis)
+    data, axis = record.required(0), record.integer("axis", 1)
+    biased = build.op("Add", data, record.required(1))
+    flattened(build, "Softmax", biased, axis, build.shape(data))
+    return as_result(build)
 
 
 def _bias_dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -72,10 +69,21 @@ def _bitmask_dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return [record.with_(op="Dropout", outputs=record.outputs[:1])]
 
 
-def apply_activation(
-    build: Rewrite, data: str, activation: str, params: Sequence[float]
-) -> list[OpRecord]:
-    """The activation that a fused operator names; numbers in ONNX Runtime's order."""
+_NUMBERS = ("activation_alpha", "activation_beta", "activation_gamma")
+_ACTIVATION = ("activation", "activation_params", *_NUMBERS)
+
+
+def _activated(build: Rewrite, data: str) -> list[OpRecord]:
+    """The activation that a fused operator names, with its numbers in ONNX Runtime's order: a list,
+    or attributes of their own.
+    """
+    record = build.record
+    activation = record.text("activation", "")
+    params = record.numbers("activation_params") or tuple(
+        record.number(name, 0.0) for name in _NUMBERS if name in record.attrs
+    )
+    if not activation:
+        return as_result(build)
     if activation in ("Relu", "Sigmoid", "Tanh"):
         return build.result(activation, data)
     if activation == "LeakyRelu":
@@ -86,70 +94,43 @@ def apply_activation(
     if activation == "Clip" and len(params) == 2:
         low, high = (build.constant(np.array(bound, np.float32)) for bound in params)
         return build.result("Clip", data, low, high)
-    raise build.record.unsupported(f"activation {quoted(activation)} with {len(params)} numbers")
+    raise record.unsupported(f"activation {quoted(activation)} with {len(params)} numbers")
 
 
-def channels_first(build: Rewrite, data: str, rank: int) -> str:
-    """Moves the last dimension behind the first."""
-    return build.op("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1)))
+def with_channels_second(
+    build: Rewrite, data: str, make: Callable[[str], str], *, are_last: bool = True
+) -> str:
+    """What `make` makes of images, whose channels are brought from the end and back."""
+    if not are_last:
+        return make(data)
+    rank = build.known_rank(build.record.required(0))
+    made = make(build.op("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1))))
+    return build.op("Transpose", made, perm=(0, *range(2, rank), 1))
 
 
-def channels_last(rank: int) -> tuple[int, ...]:
-    """The order that moves the second dimension to the end."""
-    return (0, *range(2, rank), 1)
-
-
-_ACTIVATION = ("activation", "activation_params")
-
-
-def _fused_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
+def _fused_conv(record: OpRecord, build: Rewrite, are_last: bool = False) -> Sequence[OpRecord]:
     """activation(conv(x, w, b) + z)"""
-    attrs = record.attrs_without(*_ACTIVATION)
-    *_, bias, addend = record.operands(4)
-    data = build.op("Conv", record.required(0), record.required(1), bias, **attrs)
-    return _activated(build, build.op("Add", data, addend) if addend else data)
-
-
-def _activated(build: Rewrite, data: str) -> list[OpRecord]:
-    record = build.record
-    activation = record.text("activation", "")
-    if activation:
-        return apply_activation(build, data, activation, record.numbers("activation_params") or ())
-    # Nothing follows: the operator made last makes the result itself.
-    build.records[-1].outputs = [record.output(0)]
-    build.records[-1].name = record.name
-    return build.records
-
-
-def _nhwc_fused_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    rank = build.known_rank(record.required(0))
     attrs = record.attrs_without(*_ACTIVATION, "channels_last")
     *_, bias, addend = record.operands(4)
-    data = channels_first(build, record.required(0), rank)
-    data = build.op("Conv", data, record.required(1), bias, **attrs)
-    data = build.op("Transpose", data, perm=channels_last(rank))
+    data = with_channels_second(
+        build,
+        record.required(0),
+        lambda data: build.op("Conv", data, record.required(1), bias, **attrs),
+        are_last=are_last,
+    )
     return _activated(build, build.op("Add", data, addend) if addend else data)
 
 
 def _nhwc_max_pool(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    rank = build.known_rank(record.required(0))
-    data = build.op("MaxPool", channels_first(build, record.required(0), rank), **record.attrs)
-    return build.result("Transpose", data, perm=channels_last(rank))
-
-
-_NUMBERS = ("activation_alpha", "activation_beta", "activation_gamma")
-
-
-def _with_numbers(build: Rewrite, data: str) -> list[OpRecord]:
-    """The activation whose numbers are attributes of their own."""
-    record = build.record
-    params = [record.number(name, 0.0) for name in _NUMBERS if name in record.attrs]
-    return apply_activation(build, data, record.text("activation", ""), params)
+    with_channels_second(
+        build, record.required(0), lambda data: build.op("MaxPool", data, **record.attrs)
+    )
+    return as_result(build)
 
 
 def _fused_gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    attrs = record.attrs_without("activation", *_NUMBERS)
-    return _with_numbers(build, build.op("Gemm", *record.inputs, **attrs))
+    attrs = record.attrs_without(*_ACTIVATION)
+    return _activated(build, build.op("Gemm", *record.inputs, **attrs))
 
 
 def _fused_mat_mul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -166,7 +147,7 @@ def _fused_mat_mul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data, alpha = build.op("MatMul", left, right), record.number("alpha", 1.0)
     if alpha != 1.0:
         data = build.op("Mul", data, build.like(alpha, record.required(0)))
-    return _with_numbers(build, data) if record.text("activation", "") else _activated(build, data)
+    return _activated(build, data)
 
 
 def _transposed(build: Rewrite, data: str, batch: int, last: int) -> str:
@@ -195,7 +176,7 @@ ADAPTERS: tuple[Adapter, ...] = (
     Adapter("FusedMatMul", EVERY_OPSET, _fused_mat_mul),
     Adapter("FusedMatMulActivation", EVERY_OPSET, _fused_mat_mul),
     Adapter("TransposeMatMul", EVERY_OPSET, _fused_mat_mul),
-    Adapter("NhwcConv", EVERY_OPSET, _nhwc_fused_conv),
-    Adapter("NhwcFusedConv", EVERY_OPSET, _nhwc_fused_conv),
+    Adapter("NhwcConv", EVERY_OPSET, partial(_fused_conv, are_last=True)),
+    Adapter("NhwcFusedConv", EVERY_OPSET, partial(_fused_conv, are_last=True)),
     Adapter("NhwcMaxPool", EVERY_OPSET, _nhwc_max_pool),
 )

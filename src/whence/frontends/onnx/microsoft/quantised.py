@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from whence.frontends.onnx.microsoft.fused import channels_first, channels_last
+from whence.frontends.onnx.microsoft.fused import with_channels_second
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, as_named
 from whence.frontends.onnx.upgrades.quantised import qlinear_conv
-from whence.frontends.onnx.upgrades.softmax import flattened
+from whence.frontends.onnx.upgrades.softmax import as_result, flattened
 from whence.ops.definition import Attr
 from whence.types import DType
 
@@ -49,14 +49,13 @@ def _unary(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
 
 
 def _pool(record: OpRecord, build: Rewrite, op: str) -> Sequence[OpRecord]:
-    last = bool(record.integer("channels_last", 0))
-    data = _real(build, 0)
-    rank = build.known_rank(record.required(0)) if last else 0
-    if last:
-        data = channels_first(build, data, rank)
-    data = build.op(op, data, **record.attrs_without("channels_last"))
-    if last:
-        data = build.op("Transpose", data, perm=channels_last(rank))
+    attrs = record.attrs_without("channels_last")
+    data = with_channels_second(
+        build,
+        _real(build, 0),
+        lambda data: build.op(op, data, **attrs),
+        are_last=bool(record.integer("channels_last", 0)),
+    )
     return _quantise(build, data)
 
 
@@ -68,24 +67,9 @@ def _concat(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 def _softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     axis = record.integer("axis", -1)
     if record.integer("opset", 13) >= 13:
-        data = build.op("Softmax", _real(build, 0), axis=axis)
-    else:
-        # The coerced form states its result under the record's output; here that is an inner value.
-        inner = Rewrite(
-            record.with_(outputs=[build.scope.fresh(f"{record.name}/softmax")]), build.scope
-        )
-        shape = build.shape(record.required(0))
-        rank = len(shape) if shape is not None else None
-        build.records.extend(
-            flattened(
-                inner,
-                "Softmax",
-                _real(build, 0),
-                -1 if rank is not None and axis == rank - 1 else axis,
-            )
-        )
-        data = inner.record.outputs[0]
-    return _quantise(build, data)
+        return _quantise(build, build.op("Softmax", _real(build, 0), axis=axis))
+    shape = build.shape(record.required(0))
+    return _quantise(build, flattened(build, "Softmax", _real(build, 0), axis, shape))
 
 
 def _where(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
@@ -105,18 +89,18 @@ def _reduce_mean(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 
 def _conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    attrs = record.attrs_without("channels_last")
-    if not record.integer("channels_last", 0):
-        return qlinear_conv(record.with_(attrs=attrs), build)
-    rank = build.known_rank(record.required(0))
-    inner = build.scope.fresh(f"{record.name}/QLinearConv")
-    plain = record.with_(
-        inputs=[channels_first(build, record.required(0), rank), *record.inputs[1:]],
-        outputs=[inner],
-        attrs=attrs,
-    )
-    build.records.extend(qlinear_conv(plain, Rewrite(plain, build.scope)))
-    return build.result("Transpose", inner, perm=channels_last(rank))
+    def convolved(data: str) -> str:
+        plain = record.with_(
+            inputs=[data, *record.inputs[1:]],
+            outputs=[build.scope.fresh(f"{record.name}/QLinearConv")],
+            attrs=record.attrs_without("channels_last"),
+        )
+        build.records.extend(qlinear_conv(plain, Rewrite(plain, build.scope)))
+        return plain.outputs[0]
+
+    are_last = bool(record.integer("channels_last", 0))
+    with_channels_second(build, record.required(0), convolved, are_last=are_last)
+    return as_result(build)
 
 
 def _gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:

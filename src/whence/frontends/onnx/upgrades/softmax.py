@@ -5,26 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite
+from whence.types import Shape
 
 
-def flattened(build: Rewrite, op: str, data: str, axis: int) -> list[OpRecord]:
+def flattened(build: Rewrite, op: str, data: str, axis: int, shape: Shape | None) -> str:
     """`op` over everything from `axis` on, as one dimension. When at most one of those dimensions
     is not 1, it is `op` over that one.
     """
-    shape = build.shape(data)
     if axis == -1:
-        return build.result(op, data, axis=-1)
+        return build.op(op, data, axis=-1)
     if shape is not None:
         first = axis + len(shape) if axis < 0 else axis
         wide = [index for index in range(first, len(shape)) if shape[index] != 1]
         if len(wide) <= 1:
-            return build.result(op, data, axis=wide[0] if wide else len(shape) - 1)
+            return build.op(op, data, axis=wide[0] if wide else len(shape) - 1)
     matrix = build.op(op, build.op("Flatten", data, axis=axis), axis=-1)
-    return build.result("Reshape", matrix, build.op("Shape", data))
+    return build.op("Reshape", matrix, build.op("Shape", data))
+
+
+def as_result(build: Rewrite) -> list[OpRecord]:
+    """Everything built, of which what was made last is the record's result."""
+    build.records[-1].outputs = [build.record.output(0)]
+    build.records[-1].name = build.record.name
+    return build.records
 
 
 def _coerced(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
-    return flattened(build, record.op, record.required(0), record.integer("axis", 1))
+    data = record.required(0)
+    flattened(build, record.op, data, record.integer("axis", 1), build.shape(data))
+    return as_result(build)
 
 
 ADAPTERS: tuple[Adapter, ...] = tuple(
