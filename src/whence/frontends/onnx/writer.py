@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from onnx import (
@@ -54,13 +53,8 @@ _LOWEST_IR = 10
 _LARGE = 1_500_000_000
 _SMALL_TENSOR = 1024
 _ALIGNMENT = 4096
-_Application: TypeAlias = tuple[
-    str, Mapping[str, Attr], Sequence[ValueType | None], Sequence[ValueType]
-]
-"""Operator, attributes, input types, output types."""
 _CHANNELS_LAST = frozenset(definition.name for definition in CHANNELS_LAST)
-_SUPERNODES = frozenset(definition.name for definition in SUPERNODES) | _CHANNELS_LAST
-"""The operators that are written as several of ONNX."""
+_SUPERNODES = frozenset(definition.name for definition in SUPERNODES)
 
 
 def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int = _LARGE) -> None:
@@ -167,37 +161,33 @@ def _opsets(graph: Graph) -> dict[str, int]:
         for node in nested:
             if node.op in BOUNDARY:
                 continue
-            for op, attrs, inputs, outputs in _plain_operators(nested, node):
-                domain, _ = split_name(op)
-                opsets[domain] = max(
-                    opsets.get(domain, 1), lowest_opset(op, attrs, inputs, outputs)
-                )
+            types = _input_types(nested, node)
+            for step in _steps(node, types):
+                inputs = [
+                    types[slot.index] if isinstance(slot, Arg) else node.type
+                    for slot in step.inputs
+                ]
+                domain, _ = split_name(step.op)
+                # All steps of several have one output, of one type.
+                needed = lowest_opset(step.op, step.attrs, inputs, node.outputs)
+                opsets[domain] = max(opsets.get(domain, 1), needed)
     return opsets
 
 
-def _plain_operators(graph: Graph, node: Node) -> list[_Application]:
-    """The operators of ONNX that a node is written as."""
-    inputs = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
-    if node.op in _SUPERNODES:
-        plain: list[_Application] = []
-        for step in _steps(node, inputs):
-            arguments = [
-                inputs[slot.index] if isinstance(slot, Arg) else node.type for slot in step.inputs
-            ]
-            plain.append((step.op, step.attrs, arguments, [node.type]))
-        return plain
-    formal = len(inputs) - _captures(node)
-    return [(node.op, _written_attrs(node), inputs[:formal], node.outputs)]
-
-
-def _written_attrs(node: Node) -> dict[str, Attr]:
-    return {key: value for key, value in node.attrs.items() if key not in OWN_ATTRIBUTES}
+def _input_types(graph: Graph, node: Node) -> list[ValueType | None]:
+    return [None if ref is None else graph.type_of(ref) for ref in node.inputs]
 
 
 def _steps(node: Node, types: Sequence[ValueType | None]) -> list[ExpandedOp]:
-    """The operators of ONNX that say the same as one of ours."""
-    if node.op not in _CHANNELS_LAST:
+    """The operators of ONNX that a node is written as: itself, or those that say the same as one of
+    ours.
+    """
+    if node.op in _SUPERNODES:
         return expand(node.op, node.attrs, types)
+    if node.op not in _CHANNELS_LAST:
+        attrs = {key: value for key, value in node.attrs.items() if key not in OWN_ATTRIBUTES}
+        formal = len(node.inputs) - _captures(node)
+        return [ExpandedOp(node.op, tuple(map(Arg, range(formal))), attrs)]
     first = types[0]
     rank = first.rank if isinstance(first, TensorType) else None
     if rank is None:
@@ -266,7 +256,7 @@ class _GraphWriter:
         graph, writing = self._graph, self._writing
         for node in graph.inputs:
             outside = self._captured.get(node.id)
-            self._names[node.ref()] = outside if outside is not None else self._end_name(node)
+            self._names[node.ref()] = outside if outside is not None else self._end_name(node.name)
             if outside is None:
                 self._proto.input.append(_value_info(self._names[node.ref()], node.type))
         for node in graph.variables:
@@ -278,7 +268,7 @@ class _GraphWriter:
             ref = node.inputs[0]
             if ref is None:
                 raise UnsupportedError(f"the graph's output {quoted(node.name)} reads nothing")
-            name = node.name if self._keeps_names else writing.values.take(_result_name(node))
+            name = self._end_name(_result_name(node))
             if node.op == "Assign":
                 variable = graph.variable(str(node.attrs["variable"]))
                 writing.state.append((self._names[variable.ref()], name))
@@ -289,8 +279,8 @@ class _GraphWriter:
                 self._names[ref] = name
         return copies
 
-    def _end_name(self, node: Node) -> str:
-        return node.name if self._keeps_names else self._writing.values.take(node.name)
+    def _end_name(self, name: str) -> str:
+        return name if self._keeps_names else self._writing.values.take(name)
 
     def _const(self, node: Node) -> None:
         if node.value is None:
@@ -322,15 +312,22 @@ class _GraphWriter:
         outputs = [self._output_name(node, index) for index in range(len(node.outputs))]
         inputs = ["" if ref is None else self._names[ref] for ref in node.inputs]
         origins = self._origins(node)
-        if node.op in _SUPERNODES:
-            self._supernode(node, inputs, outputs[0], origins)
-            return
-        formal = len(inputs) - _captures(node)
-        proto = self._node(
-            node.op, node.name, inputs[:formal], outputs, _written_attrs(node), origins
-        )
+        steps = _steps(node, _input_types(self._graph, node))
+        results = [self._writing.values.take(f"{node.name}/{step.op}") for step in steps[:-1]]
+        for step, made in zip(steps, [*([name] for name in results), outputs], strict=True):
+            arguments = [
+                inputs[slot.index]
+                if isinstance(slot, Arg)
+                else results[slot.step]
+                if isinstance(slot, Result)
+                else self._scalar(node, slot.value)
+                for slot in step.inputs
+            ]
+            name = node.name if made is outputs else made[0]
+            proto = self._node(step.op, name, arguments, made, step.attrs, origins)
+        captured = inputs[len(inputs) - _captures(node) :]
         for name, body in node.bodies.items():
-            self._body(proto, name, body, inputs[formal:], keeps_names=is_extension(node.op))
+            self._body(proto, name, body, captured, keeps_names=is_extension(node.op))
 
     def _origins(self, node: Node) -> OriginMetadata:
         folded = self._writing.folded.get(node.id, NO_ORIGIN)
@@ -342,32 +339,6 @@ class _GraphWriter:
             base = node.name or f"{node.op}_{node.id}"
             self._names[ref] = self._writing.values.take(base if index == 0 else f"{base}_{index}")
         return self._names[ref]
-
-    def _supernode(
-        self, node: Node, inputs: Sequence[str], output: str, origins: OriginMetadata
-    ) -> None:
-        types = [None if ref is None else self._graph.type_of(ref) for ref in node.inputs]
-        steps = _steps(node, types)
-        results: list[str] = []
-        for number, step in enumerate(steps):
-            arguments: list[str] = []
-            for slot in step.inputs:
-                if isinstance(slot, Arg):
-                    arguments.append(inputs[slot.index])
-                elif isinstance(slot, Result):
-                    arguments.append(results[slot.step])
-                else:
-                    arguments.append(self._scalar(node, slot.value))
-            last = number == len(steps) - 1
-            results.append(output if last else self._writing.values.take(f"{node.name}/{step.op}"))
-            self._node(
-                step.op,
-                node.name if last else results[-1],
-                arguments,
-                [results[-1]],
-                step.attrs,
-                origins,
-            )
 
     def _scalar(self, node: Node, value: float) -> str:
         dtype = node.type.dtype if isinstance(node.type, TensorType) else DType.F32
@@ -382,7 +353,7 @@ class _GraphWriter:
         body: Graph,
         captured: Sequence[str],
         *,
-        keeps_names: bool = False,
+        keeps_names: bool,
     ) -> None:
         attribute = proto.attribute.add()
         attribute.name, attribute.type = name, AttributeProto.GRAPH
