@@ -78,7 +78,7 @@ def _sized_read(path: str | Path | Any, shapes: Shapes | None, dims: Dims) -> Gr
 
 
 def _read(path: str | Path | Any, shapes: Shapes | None) -> Graph:
-    from whence.frontends.objects import read_object
+    from whence.frontends.registry import find_reader, read_object
 
     if not isinstance(path, str | os.PathLike):
         return sized(read_object(path, shapes), shapes)
@@ -87,8 +87,6 @@ def _read(path: str | Path | Any, shapes: Shapes | None) -> Graph:
         raise ModelError(f"'{path}': no such file")
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; name the model file in it")
-    from whence.frontends.registry import find_reader
-
     return sized(find_reader(path)(path, shapes=shapes), shapes)
 
 

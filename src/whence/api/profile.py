@@ -63,7 +63,7 @@ def profile_model(
     from whence.attribution.measure import profile_executable
     from whence.attribution.sample_inputs import working_inputs
     from whence.attribution.torch_module import is_compiled_by_torch
-    from whence.frontends.objects import is_torch_module
+    from whence.frontends.registry import is_torch_module
     from whence.graph import Graph
     from whence.report.files import WRITERS
     from whence.report.html.page import page

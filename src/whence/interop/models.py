@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from whence.errors import InputError
-from whence.frontends.objects import is_exported_program, is_torch_module, read_object
+from whence.frontends.registry import is_exported_program, is_torch_module, read_object
 from whence.graph import Graph
 from whence.runtime.executable import Executable
 from whence.types import Dim
