@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from whence.ops.binding import Port
     from whence.runtime.engine import Engine
 
-NO_STATE: StatePairs = MappingProxyType({})
-NO_AXES: OutputAxes = MappingProxyType({})
-
 
 class CompileOptions(NamedTuple):
     """How a model is compiled, besides for which engine."""
@@ -35,8 +32,8 @@ class CompileOptions(NamedTuple):
     """For the sizes of each call, not for all that the model leaves open."""
     hot: bool = False
     """Also for sizes that much time is spent in, in the background."""
-    state: StatePairs = NO_STATE
-    only_last: OutputAxes = NO_AXES
+    state: StatePairs = MappingProxyType({})
+    only_last: OutputAxes = MappingProxyType({})
 
 
 def opened_shapes(

@@ -83,6 +83,11 @@ def array_of(tensor: Any) -> np.ndarray:
     return _dense(array)
 
 
+def as_array(value: Any) -> np.ndarray:
+    """A tensor's elements, or an array or number as it is."""
+    return array_of(value) if hasattr(value, "data_ptr") else np.asarray(value)
+
+
 def _dense(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array) if array.ndim else array
 

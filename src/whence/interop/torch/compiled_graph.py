@@ -12,15 +12,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from whence.frontends.torch.dynamo import trace_graph
 from whence.frontends.torch.reader import read_program
-from whence.frontends.torch.tensors import array_of, tensor_of
+from whence.frontends.torch.tensors import as_array, tensor_of
 from whence.graph import Graph
+from whence.interop.torch.effects import shared_results
 from whence.interop.torch.parameters import ParameterState
-from whence.interop.torch.recording import GraphRun, present_recording
-from whence.interop.torch.shared_results import shared_results
+from whence.interop.torch.recording import RECORDING, GraphRun
 from whence.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -74,9 +72,9 @@ class CompiledGraph:
         if last is None or not last[0].is_of(args):
             last = self._find(args)
         compiled = last[1]
-        inputs = [_array(args[index]) for index in compiled.inputs]
+        inputs = [as_array(args[index]) for index in compiled.inputs]
         del args
-        record = present_recording()
+        record = RECORDING.get()
         began = 0 if record is None else time.monotonic_ns()
         outputs = compiled.executable(*inputs)
         if record is not None:
@@ -168,7 +166,3 @@ def _is_made(result: Any) -> bool:
 
 def _is_tensor(result: Any) -> bool:
     return _is_made(result) and hasattr(result.meta.get("val"), "shape")
-
-
-def _array(value: Any) -> np.ndarray:
-    return array_of(value) if hasattr(value, "data_ptr") else np.asarray(value)

@@ -7,7 +7,7 @@ to effects on arguments, aliases and views itself; a graph that has none is call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import InputError
@@ -49,13 +49,12 @@ def compile_graph_module(
         return made
 
     wrapped = aot_module_simplified(
-        module, example_inputs, fw_compiler=compiler, decompositions=_table()
+        module,
+        example_inputs,
+        fw_compiler=compiler,
+        decompositions=dict(decompositions().items()),
     )
     return called_directly[0].run if called_directly else wrapped
-
-
-def _table() -> Mapping[Any, Any]:
-    return dict(decompositions().items())
 
 
 def _names_of_inputs(lowered: FxGraph, names: Sequence[str]) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from whence.errors import InputError
-from whence.frontends.torch.tensors import array_of, tensor_of
+from whence.frontends.torch.tensors import as_array, tensor_of
 from whence.ops.definition import Value
 from whence.runtime.executable import Executable
 
@@ -72,11 +70,11 @@ class TorchExecutable(Executable):
             self._takes_leaves
             and not kwargs
             and len(args) == len(self._arguments)
-            and all(map(is_tensor, args))
+            and all(map(_is_tensor, args))
         )
         if not is_plain:
             leaves, spec = _pytree.tree_flatten((args, kwargs))
-            if not any(map(is_tensor, leaves)):
+            if not any(map(_is_tensor, leaves)):
                 return super().__call__(*args, **kwargs)
             if spec != self._in_spec:
                 leaves = self._by_argument(args, kwargs)
@@ -135,9 +133,13 @@ class TorchExecutable(Executable):
         return given
 
     def _results(self, outputs: Sequence[Value]) -> list[Any]:
-        made = iter(outputs)
+        made: Iterator[Any] = iter(outputs)
         return [
-            leaf.value if leaf.is_constant else as_given(next(made), is_number=leaf.is_number)
+            leaf.value
+            if leaf.is_constant
+            else next(made).item()
+            if leaf.is_number
+            else tensor_of(next(made))
             for leaf in self._made
         ]
 
@@ -159,17 +161,8 @@ def _leaves_of(
     )
 
 
-def is_tensor(value: Value) -> bool:
+def _is_tensor(value: Value) -> bool:
     """Is it a tensor of PyTorch?"""
     import torch
 
     return isinstance(value, torch.Tensor)
-
-
-def as_array(value: Value) -> np.ndarray:
-    return array_of(value) if is_tensor(value) else np.asarray(value)
-
-
-def as_given(value: Any, *, is_number: bool) -> Any:
-    """A result as PyTorch has it: a tensor, or a plain number."""
-    return value.item() if is_number else tensor_of(value)

@@ -34,21 +34,17 @@ class GraphRecording:
     """Of the wall time, what was spent in compiled graphs."""
 
 
-_RECORDING: ContextVar[GraphRecording | None] = ContextVar("whence_recording", default=None)
+RECORDING: ContextVar[GraphRecording | None] = ContextVar("whence_recording", default=None)
 
 
 @contextmanager
 def recording(*, keep_inputs: bool = True) -> Iterator[GraphRecording]:
     """Note every graph that runs meanwhile, in this thread."""
     found = GraphRecording(keep_inputs)
-    token = _RECORDING.set(found)
+    token = RECORDING.set(found)
     begin = time.monotonic_ns()
     try:
         yield found
     finally:
         found.wall_ns = time.monotonic_ns() - begin
-        _RECORDING.reset(token)
-
-
-def present_recording() -> GraphRecording | None:
-    return _RECORDING.get()
+        RECORDING.reset(token)
