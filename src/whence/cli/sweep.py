@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -117,16 +118,14 @@ def sweep_command(
 
 @contextmanager
 def _runner(on: str) -> Iterator[Runner]:
+    """What measures: this machine, or a cluster that is let go of afterwards."""
     if not on:
         yield run_here
         return
     from whence.fleet.ray_runner import RayRunner
 
-    cluster = RayRunner(on)
-    try:
+    with closing(RayRunner(on)) as cluster:
         yield cluster.run
-    finally:
-        cluster.close()
 
 
 def _with_bar(

@@ -32,7 +32,7 @@ def scan_of_one_text(
     outer: NodeBuilder,
     record: OpRecord,
     body: Graph,
-    types: tuple[Sequence[ValueType], Sequence[ValueType]],
+    types: Sequence[ValueType],
     captured: Mapping[str, Ref],
 ) -> Graph:
     """The body that runs for every text: a Scan over its states and its rows, which the lengths cut
@@ -46,8 +46,7 @@ def scan_of_one_text(
         for kind, part in (("state", states), ("scan", scans))
         for index in range(len(part))
     ]
-    kinds = [*types[0], *types[1]]
-    for name, kind in zip(names, kinds, strict=True):
+    for name, kind in zip(names, types, strict=True):
         build.add_input(name, kind)
     rows = names[len(states) :]
     results = [f"result_{index}" for index in range(len(body.outputs))]
@@ -67,7 +66,7 @@ def scan_of_one_text(
     if (directions := record.integers("directions")) is not None:
         attrs["scan_input_directions"] = directions
     inner_types = body.output_types
-    count = None if lengths else row_length(types[1][0], 0)
+    count = None if lengths else row_length(types[len(states)], 0)
     scan = record.with_(inputs=[*names[: len(states)], *rows], outputs=inner, attrs=attrs)
     helper = graph.new_id()
     build.append(

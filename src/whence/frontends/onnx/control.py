@@ -73,7 +73,7 @@ class _Control:
         self._planned = planned
         self._origins = origins
         self.captured, self._constants = _outer_values(build, record, planned.values())
-        self.inputs = [build.type_of(name) or UNKNOWN if name else None for name in record.inputs]
+        self.inputs = [build.type_of(name) or UNKNOWN for name in record.inputs]
 
     def body(self, name: str, given: Sequence[ValueType]) -> Graph:
         """Make one of the graphs; its own inputs have the given types."""
@@ -127,14 +127,9 @@ class _Control:
                 f"{record} has {len(record.outputs)} outputs, its graph makes {len(types)}"
             )
         # The number of outputs is part of the meaning here, so none is trimmed.
-        full = record.with_(
-            outputs=[
-                *record.outputs,
-                *(build.fresh(record.name) for _ in range(len(types) - len(record.outputs))),
-            ]
-        )
+        names = [record.output(index) or build.fresh(record.name) for index in range(len(types))]
+        full = record.with_(outputs=names)
         full.domain = record.domain if keep_domain else ""
-        full.outputs = [name or build.fresh(record.name) for name in full.outputs]
         main = record.source or build.graph.new_id()
         build.sign(main, self._origins)
         build.append(
@@ -188,7 +183,7 @@ def _loop(control: _Control) -> None:
     """
     record = control.record
     record.inputs.extend("" for _ in range(2 - len(record.inputs)))
-    start = [UNKNOWN if kind is None else kind for kind in control.inputs[2:]]
+    start = control.inputs[2:]
     body, kinds = _steady_body(control, start)
     carried, scanned = kinds[: len(start)], kinds[len(start) :]
     # A loop that never runs yields what it started with.
@@ -247,7 +242,7 @@ def _scan(control: _Control) -> None:
     n_states = len(record.inputs) - n_scans
     if n_scans < 1 or n_states < 0:
         raise ModelError(f"{record} has {len(record.inputs)} inputs, of which it scans {n_scans}")
-    kinds = [UNKNOWN if kind is None else kind for kind in control.inputs]
+    kinds = control.inputs
     axes = record.integers("scan_input_axes") or (0,) * n_scans
     scans = list(zip(kinds[n_states:], axes, strict=False))
     rows = [row_type(*each) for each in scans]
@@ -269,15 +264,12 @@ def _scan(control: _Control) -> None:
 def _batched_scan(control: _Control) -> None:
     record, build = control.record, control.build
     lengths, states, scans = split_inputs(record)
-    kinds = [build.type_of(name) or UNKNOWN for name in (*states, *scans)]
-    texts = [row_type(kind, 0) for kind in kinds]
+    texts = [row_type(kind, 0) for kind in control.inputs[1:]]
     rows = [row_type(kind, 0) for kind in texts[len(states) :]]
     body = control.body("body", [*texts[: len(states)], *rows])
     made = body.output_types
-    text = scan_of_one_text(
-        build, record, body, (texts[: len(states)], texts[len(states) :]), control.captured
-    )
-    batch, count = row_length(kinds[0], 0), row_length(texts[len(states)], 0)
+    text = scan_of_one_text(build, record, body, texts, control.captured)
+    batch, count = row_length(control.inputs[1], 0), row_length(texts[len(states)], 0)
     inputs = [*states, *scans, *([lengths] if lengths else [])]
     control.record = record.with_(inputs=inputs, attrs={"num_scan_inputs": len(inputs)})
     control.finish(
@@ -305,10 +297,7 @@ def _search(
 
 
 def _sequence_map(control: _Control) -> None:
-    items = [
-        kind.element if isinstance(kind, SequenceType) else kind or UNKNOWN
-        for kind in control.inputs
-    ]
+    items = [kind.element if isinstance(kind, SequenceType) else kind for kind in control.inputs]
     body = control.body("body", items)
     control.finish({"body": body}, [SequenceType(kind) for kind in body.output_types])
 

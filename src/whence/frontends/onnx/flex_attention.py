@@ -59,12 +59,11 @@ def add_flex_attention(
     result = stage.op("MatMul", weights, value)
     if grouped:
         result = stage.op("Reshape", result, _shape(stage, result, (0, groups * shared), 3))
-    stage.result("Identity" if precision is dtype else "Cast", result, **_cast(precision, dtype))
+    if precision is dtype:
+        stage.result("Identity", result)
+    else:
+        stage.result("Cast", result, to=int(dtype))
     _flush(build, stage, main, origins, last=True)
-
-
-def _cast(precision: DType, dtype: DType) -> dict[str, int]:
-    return {} if precision is dtype else {"to": int(dtype)}
 
 
 def _scale(stage: Rewrite) -> float:

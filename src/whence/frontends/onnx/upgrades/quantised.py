@@ -14,20 +14,20 @@ from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.ops.definition import Attr
 
 
-def _are_known(
-    record: OpRecord, build: Rewrite, scales: Sequence[int], zero_points: Sequence[int]
-) -> bool:
-    """Are these inputs constants: the scales float32, for a tensor or for one axis of it?"""
-    for index in (*scales, *zero_points):
-        value = build.scope.value_of(record.required(index))
-        if value is None or value.ndim > 1 or (index in scales and value.dtype != np.float32):
-            return False
-    return True
+def _are_known(record: OpRecord, build: Rewrite) -> bool:
+    """Are scales and zero points of both operands and of the result constants: the scales float32,
+    for a tensor or for one axis of it?
+    """
+    values = [build.scope.value_of(record.required(index)) for index in (1, 4, 6, 2, 5, 7)]
+    return all(
+        value is not None and value.ndim <= 1 and (index >= 3 or value.dtype == np.float32)
+        for index, value in enumerate(values)
+    )
 
 
 def qlinear_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """y = quantise(conv(dequantise(x), dequantise(w), b · x scale · w scale))."""
-    if not _are_known(record, build, (1, 4, 6), (2, 5, 7)):
+    if not _are_known(record, build):
         return [record.with_()]
     x = build.op("DequantizeLinear", *record.inputs[0:3])
     w = build.op("DequantizeLinear", *record.inputs[3:6], axis=0)
@@ -52,7 +52,7 @@ def qlinear_conv(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 
 def _qlinear_matmul(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     """y = quantise(dequantise(a) · dequantise(b)); scales by row of a and y, by column of b."""
-    if not _are_known(record, build, (1, 4, 6), (2, 5, 7)):
+    if not _are_known(record, build):
         return [record.with_()]
     rows: dict[str, Attr] = {"axis": -2}
     a = build.op("DequantizeLinear", *record.inputs[0:3], **rows)
