@@ -12,8 +12,7 @@ import pytest
 from tests.cli.conftest import Whence
 from whence.attribution.read import read_profile
 from whence.cli import demo_model
-from whence.cli.demo_model import Recogniser
-from whence.cli.picture import draw, read_pgm
+from whence.cli.demo_model import Recogniser, draw, read_pgm
 from whence.errors import InputError
 
 

@@ -1,5 +1,5 @@
-"""The model that the demonstration runs: a trained text recogniser out of a package, or one that
-is here already.
+"""What the demonstration runs: a trained text recogniser out of a package and a picture of a word,
+or a model that is here already.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from whence.codegen.cache import default_folder
-from whence.errors import ModelError
+from whence.errors import InputError, ModelError
 from whence.frontends.onnx.random_weights import with_random_weights
 
 PACKAGE = "rapidocr-onnxruntime==1.4.4"
@@ -25,6 +25,10 @@ SHA256 = "48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b"
 LICENCE = "Apache-2.0"
 _FILE = "ppocrv4_rec.onnx"
 _DOWNLOAD_SECONDS = 60
+WORD = Path(__file__).with_name("word.pgm")
+_KIND = b"P5"
+# Shades from paper to ink, two pixels above each other in a character: upper, lower.
+_BLOCKS = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +118,35 @@ def packaged_squeezenet(folder: Path) -> Path:
     path = folder / "squeezenet_random.onnx"
     onnx.save(with_random_weights(onnx.load(file)), path)
     return path
+
+
+def read_pgm(file: Path) -> np.ndarray:
+    """The pixels of a grey picture in the binary form of Netpbm, bytes by row and column."""
+    try:
+        kind, size, _, data = file.read_bytes().split(b"\n", 3)
+        width, height = map(int, size.split())
+        if kind != _KIND:
+            raise ValueError(f"it begins with {kind!r}, not {_KIND!r}")
+        return np.frombuffer(data, np.uint8).reshape(height, width)
+    except ValueError as error:
+        raise InputError(f"'{file}' is not a PGM file: {error}") from error
+
+
+def draw(pixels: np.ndarray, columns: int) -> list[str]:
+    """The picture, dark on light, in lines of at most so many characters."""
+    height, width = pixels.shape
+    step = -(-width // columns)
+    rows, cells = height // step // 2 * 2, width // step
+    means = pixels[: rows * step, : cells * step].reshape(rows, step, cells, step).mean((1, 3))
+    dark = means < (float(pixels.min()) + float(pixels.max())) / 2
+    lines = [
+        "".join(_BLOCKS[bool(upper), bool(lower)] for upper, lower in zip(*pair, strict=True))
+        for pair in zip(dark[::2], dark[1::2], strict=True)
+    ]
+    return [line.rstrip() for line in lines]
+
+
+def as_input(pixels: np.ndarray) -> np.ndarray:
+    """A batch of one picture with three channels between -1 and 1, as text recognisers take it."""
+    grey = (pixels.astype(np.float32) / 255 - 0.5) / 0.5
+    return np.ascontiguousarray(np.broadcast_to(grey, (1, 3, *grey.shape)))
