@@ -266,12 +266,10 @@ def value_type(proto: TypeProto) -> ValueType | None:
             _dtype(tensor.elem_type),
             tuple(_dim(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None,
         )
-    if kind == "sequence_type":
-        element = value_type(proto.sequence_type.elem_type)
-        return None if element is None else SequenceType(element)
-    if kind == "optional_type":
-        element = value_type(proto.optional_type.elem_type)
-        return None if element is None else OptionalType(element)
+    if kind in ("sequence_type", "optional_type"):
+        element = value_type(getattr(proto, kind).elem_type)
+        container = SequenceType if kind == "sequence_type" else OptionalType
+        return None if element is None else container(element)
     if kind == "map_type":
         element = value_type(proto.map_type.value_type)
         return None if element is None else MapType(_dtype(proto.map_type.key_type), element)

@@ -13,12 +13,12 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 from onnx import defs
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.families import tables
+from whence.frontends.families import joined, tables
 from whence.frontends.naming import quoted
 from whence.frontends.onnx import classical, microsoft, upgrades
 from whence.frontends.onnx.microsoft.search import MICROSOFT
@@ -36,15 +36,18 @@ def _by_operator(adapters: Iterable[Adapter]) -> Mapping[str, tuple[Adapter, ...
     return MappingProxyType(table)
 
 
-def _adapters(package: ModuleType) -> Iterable[Adapter]:
-    return chain.from_iterable(tables(package.__name__, package.__path__, "ADAPTERS"))
-
-
 _ADAPTERS: Mapping[str, Mapping[str, tuple[Adapter, ...]]] = MappingProxyType(
     {
-        "": _by_operator(_adapters(upgrades)),
+        "": _by_operator(
+            chain.from_iterable(tables(upgrades.__name__, upgrades.__path__, "ADAPTERS"))
+        ),
         "ai.onnx.ml": _by_operator(classical.ADAPTERS),
-        MICROSOFT: _by_operator(_adapters(microsoft)),
+        MICROSOFT: {
+            op: (Adapter(op, EVERY_OPSET, restate),)
+            for op, restate in joined(
+                microsoft.__name__, microsoft.__path__, "RESTATEMENTS"
+            ).items()
+        },
     }
 )
 

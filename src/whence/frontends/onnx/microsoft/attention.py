@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from whence.frontends.onnx.microsoft.cache import by_beam, lengthened, places, write
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import OpRecord, Restate, Rewrite
 from whence.types import Dim, DType
 
 
@@ -254,8 +254,8 @@ def counted_positions(build: Rewrite, data: str, first: str, length_axis: int) -
     return build.op("Expand", counted, full)
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("Attention", EVERY_OPSET, _attention),
-    Adapter("MultiHeadAttention", EVERY_OPSET, _multi_head_attention),
-    Adapter("RotaryEmbedding", EVERY_OPSET, _rotary_embedding),
-)
+RESTATEMENTS: Mapping[str, Restate] = {
+    "Attention": _attention,
+    "MultiHeadAttention": _multi_head_attention,
+    "RotaryEmbedding": _rotary_embedding,
+}

@@ -7,12 +7,12 @@ elements, other axes) is said in operators of ONNX.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from whence.errors import ModelError
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import OpRecord, Restate, Rewrite
 from whence.ops.definition import Attr
 from whence.ops.quantised.blockwise import unpack
 from whence.types import DType
@@ -171,7 +171,7 @@ def _unpacked(build: Rewrite, packed: str, bits: int) -> str:
     return build.op("Reshape", build.op("Concat", *lanes, axis=-1), shape)
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("GatherBlockQuantized", EVERY_OPSET, _gather_block_quantised),
-    Adapter("MatMulNBits", EVERY_OPSET, _mat_mul_n_bits),
-)
+RESTATEMENTS: Mapping[str, Restate] = {
+    "GatherBlockQuantized": _gather_block_quantised,
+    "MatMulNBits": _mat_mul_n_bits,
+}

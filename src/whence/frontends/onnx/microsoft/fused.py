@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import OpRecord, Restate, Rewrite
 from whence.frontends.onnx.upgrades.softmax import as_result, flattened
 from whence.ops.definition import Attr
 
@@ -163,20 +163,20 @@ def _transposed(build: Rewrite, data: str, batch: int, last: int) -> str:
     return data if order == list(range(rank)) else build.op("Transpose", data, perm=tuple(order))
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("Gelu", EVERY_OPSET, _gelu),
-    Adapter("BiasGelu", EVERY_OPSET, _bias_gelu),
-    Adapter("FastGelu", EVERY_OPSET, _fast_gelu),
-    Adapter("QuickGelu", EVERY_OPSET, _quick_gelu),
-    Adapter("BiasSoftmax", EVERY_OPSET, _bias_softmax),
-    Adapter("BiasDropout", EVERY_OPSET, _bias_dropout),
-    Adapter("BitmaskDropout", EVERY_OPSET, _bitmask_dropout),
-    Adapter("FusedConv", EVERY_OPSET, _fused_conv),
-    Adapter("FusedGemm", EVERY_OPSET, _fused_gemm),
-    Adapter("FusedMatMul", EVERY_OPSET, _fused_mat_mul),
-    Adapter("FusedMatMulActivation", EVERY_OPSET, _fused_mat_mul),
-    Adapter("TransposeMatMul", EVERY_OPSET, _fused_mat_mul),
-    Adapter("NhwcConv", EVERY_OPSET, partial(_fused_conv, are_last=True)),
-    Adapter("NhwcFusedConv", EVERY_OPSET, partial(_fused_conv, are_last=True)),
-    Adapter("NhwcMaxPool", EVERY_OPSET, _nhwc_max_pool),
-)
+RESTATEMENTS: Mapping[str, Restate] = {
+    "Gelu": _gelu,
+    "BiasGelu": _bias_gelu,
+    "FastGelu": _fast_gelu,
+    "QuickGelu": _quick_gelu,
+    "BiasSoftmax": _bias_softmax,
+    "BiasDropout": _bias_dropout,
+    "BitmaskDropout": _bitmask_dropout,
+    "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
+    "FusedMatMul": _fused_mat_mul,
+    "FusedMatMulActivation": _fused_mat_mul,
+    "TransposeMatMul": _fused_mat_mul,
+    "NhwcConv": partial(_fused_conv, are_last=True),
+    "NhwcFusedConv": partial(_fused_conv, are_last=True),
+    "NhwcMaxPool": _nhwc_max_pool,
+}

@@ -7,11 +7,11 @@ In single precision, and without a bias or a sink, it stays what it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from whence.frontends.onnx.microsoft.attention import lowest, scale_of, split_heads
 from whence.frontends.onnx.microsoft.cache import lengthened, places, write
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import OpRecord, Restate, Rewrite
 from whence.ops.definition import Attr
 from whence.types import DType
 
@@ -225,6 +225,6 @@ def _visible(build: Rewrite, rows: str, last: str, key: str, window: int) -> str
     )
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("GroupQueryAttention", EVERY_OPSET, _group_query_attention),
-)
+RESTATEMENTS: Mapping[str, Restate] = {
+    "GroupQueryAttention": _group_query_attention,
+}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, as_named
+from whence.frontends.onnx.record import OpRecord, Restate, Rewrite, as_named
 from whence.frontends.onnx.upgrades.attributes import grid_sample
 
 
@@ -50,13 +50,13 @@ def _pairwise_distance(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     return build.result("Sqrt", build.op("Max", squared, build.like(0, left)))
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("Pad", EVERY_OPSET, as_named),
-    Adapter("GatherND", EVERY_OPSET, as_named),
-    Adapter("Trilu", EVERY_OPSET, as_named),
-    Adapter("Range", EVERY_OPSET, _range),
-    Adapter("ExpandDims", EVERY_OPSET, _expand_dims),
-    Adapter("Unique", EVERY_OPSET, _unique),
-    Adapter("CDist", EVERY_OPSET, _pairwise_distance),
-    Adapter("GridSample", EVERY_OPSET, grid_sample),
-)
+RESTATEMENTS: Mapping[str, Restate] = {
+    "Pad": as_named,
+    "GatherND": as_named,
+    "Trilu": as_named,
+    "Range": _range,
+    "ExpandDims": _expand_dims,
+    "Unique": _unique,
+    "CDist": _pairwise_distance,
+    "GridSample": grid_sample,
+}

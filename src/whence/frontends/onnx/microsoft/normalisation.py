@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
+from whence.frontends.onnx.record import OpRecord, Restate, Rewrite
 from whence.frontends.onnx.upgrades.experimental import root_mean_square
 from whence.frontends.onnx.upgrades.normalisation import layer_norm_of_mixed_types
 from whence.types import DType
@@ -91,10 +91,10 @@ def _embed_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     )
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("LayerNormalization", EVERY_OPSET, _layer_norm),
-    Adapter("SimplifiedLayerNormalization", EVERY_OPSET, root_mean_square),
-    Adapter("SkipLayerNormalization", EVERY_OPSET, _skip_layer_norm),
-    Adapter("SkipSimplifiedLayerNormalization", EVERY_OPSET, _skip_simplified_layer_norm),
-    Adapter("EmbedLayerNormalization", EVERY_OPSET, _embed_layer_norm),
-)
+RESTATEMENTS: Mapping[str, Restate] = {
+    "LayerNormalization": _layer_norm,
+    "SimplifiedLayerNormalization": root_mean_square,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_simplified_layer_norm,
+    "EmbedLayerNormalization": _embed_layer_norm,
+}

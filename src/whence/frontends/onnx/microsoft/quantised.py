@@ -4,11 +4,11 @@ weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from whence.frontends.onnx.microsoft.fused import with_channels_second
-from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, as_named
+from whence.frontends.onnx.record import OpRecord, Restate, Rewrite, as_named
 from whence.frontends.onnx.upgrades.quantised import qlinear_conv
 from whence.frontends.onnx.upgrades.softmax import as_result, flattened
 from whence.ops.definition import Attr
@@ -184,22 +184,22 @@ def _real_weights(build: Rewrite, quantised: str, scale: str, zero: str) -> str:
     )
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("QuantizeLinear", EVERY_OPSET, as_named),
-    Adapter("DequantizeLinear", EVERY_OPSET, as_named),
-    Adapter("QLinearAdd", EVERY_OPSET, partial(_binary, op="Add")),
-    Adapter("QLinearMul", EVERY_OPSET, partial(_binary, op="Mul")),
-    Adapter("QLinearSigmoid", EVERY_OPSET, partial(_unary, op="Sigmoid")),
-    Adapter("QLinearLeakyRelu", EVERY_OPSET, partial(_unary, op="LeakyRelu")),
-    Adapter("QLinearAveragePool", EVERY_OPSET, partial(_pool, op="AveragePool")),
-    Adapter("QLinearGlobalAveragePool", EVERY_OPSET, partial(_pool, op="GlobalAveragePool")),
-    Adapter("QLinearConcat", EVERY_OPSET, _concat),
-    Adapter("QLinearSoftmax", EVERY_OPSET, _softmax),
-    Adapter("QLinearWhere", EVERY_OPSET, _where),
-    Adapter("QLinearReduceMean", EVERY_OPSET, _reduce_mean),
-    Adapter("QLinearConv", EVERY_OPSET, _conv),
-    Adapter("QGemm", EVERY_OPSET, _gemm),
-    Adapter("MatMulIntegerToFloat", EVERY_OPSET, _mat_mul_integer_to_float),
-    Adapter("DynamicQuantizeMatMul", EVERY_OPSET, _dynamic_quantise_mat_mul),
-    Adapter("DynamicQuantizeLSTM", EVERY_OPSET, _dynamic_quantise_lstm),
-)
+RESTATEMENTS: Mapping[str, Restate] = {
+    "QuantizeLinear": as_named,
+    "DequantizeLinear": as_named,
+    "QLinearAdd": partial(_binary, op="Add"),
+    "QLinearMul": partial(_binary, op="Mul"),
+    "QLinearSigmoid": partial(_unary, op="Sigmoid"),
+    "QLinearLeakyRelu": partial(_unary, op="LeakyRelu"),
+    "QLinearAveragePool": partial(_pool, op="AveragePool"),
+    "QLinearGlobalAveragePool": partial(_pool, op="GlobalAveragePool"),
+    "QLinearConcat": _concat,
+    "QLinearSoftmax": _softmax,
+    "QLinearWhere": _where,
+    "QLinearReduceMean": _reduce_mean,
+    "QLinearConv": _conv,
+    "QGemm": _gemm,
+    "MatMulIntegerToFloat": _mat_mul_integer_to_float,
+    "DynamicQuantizeMatMul": _dynamic_quantise_mat_mul,
+    "DynamicQuantizeLSTM": _dynamic_quantise_lstm,
+}
