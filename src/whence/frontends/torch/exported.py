@@ -78,22 +78,17 @@ def read_exported(
     """The graph of an exported program. `dimensions` says what the user calls the symbols in its
     shapes.
     """
-    return read_program(trace_exported(program, name=name, dimensions=dimensions))
-
-
-def trace_exported(
-    program: Any, *, name: str = "", dimensions: Mapping[str, str] | None = None
-) -> TracedProgram:
-    traced = program.graph
     with _quiet():
         lowered = program.run_decompositions(decompositions())
-    return TracedProgram(
-        name or "torch.export",
-        lowered.graph,
-        find_sources(traced, lowered.graph),
-        tuple(_inputs(lowered)),
-        tuple(_outputs(lowered)),
-        dict(dimensions or {}),
+    return read_program(
+        TracedProgram(
+            name or "torch.export",
+            lowered.graph,
+            find_sources(program.graph, lowered.graph),
+            tuple(_inputs(lowered)),
+            tuple(_outputs(lowered)),
+            dict(dimensions or {}),
+        )
     )
 
 

@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from whence.errors import InputError, UnsupportedError
@@ -111,10 +110,9 @@ def tensor_of(array: np.ndarray) -> Any:
         array = array.copy()
     if array.dtype.isbuiltin == _OF_NUMPY:
         return torch.from_numpy(array)
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     kind = DType.of(array)
-    if kind in _AS_INTEGERS:
-        name = next(each for each, dtype in _NAMES.items() if dtype is kind)
-        return torch.from_numpy(array.view(np.int8)).view(getattr(torch, name))
-    return torch.from_numpy(array)
+    integers = _AS_INTEGERS.get(kind)
+    if integers is None:
+        return torch.from_numpy(array)
+    name = next(each for each, dtype in _NAMES.items() if dtype is kind)
+    return torch.from_numpy(array.view(integers)).view(getattr(torch, name))
