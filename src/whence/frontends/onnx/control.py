@@ -13,7 +13,6 @@ import numpy as np
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.batched_scan import scan_of_one_text, split_inputs
 from whence.frontends.onnx.builder import NodeBuilder, build_graph
 from whence.frontends.onnx.flex_attention import PREVIEW, add_flex_attention
 from whence.frontends.onnx.microsoft.search import (
@@ -24,12 +23,14 @@ from whence.frontends.onnx.microsoft.search import (
     search_types,
 )
 from whence.frontends.onnx.plan import PlannedGraph
-from whence.frontends.onnx.record import OpRecord
-from whence.frontends.origin_metadata import OriginMetadata
+from whence.frontends.onnx.record import OpRecord, Rewrite
+from whence.frontends.origin_metadata import LOAD, OriginMetadata
 from whence.graph.graph import Graph
 from whence.graph.iterations import row_length, row_type, stacked_type
 from whence.graph.merge import common, with_declared_elements, without_shapes
 from whence.graph.node import Ref
+from whence.ops.definition import Attr
+from whence.provenance import EdgeKind
 from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
 
 
@@ -262,13 +263,16 @@ def _scan(control: _Control) -> None:
 
 
 def _batched_scan(control: _Control) -> None:
-    record, build = control.record, control.build
-    lengths, states, scans = split_inputs(record)
+    """The Scan of opset 8, which scans every text of a batch: as a Scan over the batch whose body is
+    a Scan as it is since opset 9.
+    """
+    record = control.record
+    lengths, states, scans = _split_inputs(record)
     texts = [row_type(kind, 0) for kind in control.inputs[1:]]
     rows = [row_type(kind, 0) for kind in texts[len(states) :]]
     body = control.body("body", [*texts[: len(states)], *rows])
     made = body.output_types
-    text = scan_of_one_text(build, record, body, texts, control.captured)
+    text = _scan_of_one_text(control, body, texts)
     batch, count = row_length(control.inputs[1], 0), row_length(texts[len(states)], 0)
     inputs = [*states, *scans, *([lengths] if lengths else [])]
     control.record = record.with_(inputs=inputs, attrs={"num_scan_inputs": len(inputs)})
@@ -279,6 +283,81 @@ def _batched_scan(control: _Control) -> None:
             *(stacked_type(stacked_type(kind, count), batch) for kind in made[len(states) :]),
         ],
     )
+
+
+def _split_inputs(record: OpRecord) -> tuple[str, list[str], list[str]]:
+    """The lengths of the texts, if given; the states; what is scanned."""
+    n_scans, given = record.integer("num_scan_inputs", 0), record.inputs[1:]
+    if not 1 <= n_scans <= len(given):
+        raise ModelError(f"{record} has {len(record.inputs)} inputs, of which it scans {n_scans}")
+    return record.inputs[0], given[:-n_scans], given[-n_scans:]
+
+
+def _scan_of_one_text(control: _Control, body: Graph, types: Sequence[ValueType]) -> Graph:
+    """The body that runs for every text: a Scan over its states and its rows, which the lengths cut
+    short; results are filled up with zeros.
+    """
+    outer, record, captured = control.build, control.record, control.captured
+    lengths, states, scans = _split_inputs(record)
+    graph = Graph(f"{record.name}/text", outer.graph.ledger, outer.graph.inference)
+    build = NodeBuilder(outer.reading, graph, outer.upgrader, nested=True)
+    names = [
+        f"{kind}_{index}"
+        for kind, part in (("state", states), ("scan", scans))
+        for index in range(len(part))
+    ]
+    for name, kind in zip(names, types, strict=True):
+        build.add_input(name, kind)
+    rows = names[len(states) :]
+    results = [f"result_{index}" for index in range(len(body.outputs))]
+    inner = results
+    stage = Rewrite(record, build)
+    if lengths:
+        build.add_input("length", row_type(outer.type_of(lengths) or UNKNOWN, 0))
+        zero = stage.ints(0)
+        end = stage.op("Unsqueeze", "length", zero)
+        rows = [stage.op("Slice", name, zero, end, zero) for name in rows]
+        inner = [*results[: len(states)], *(f"{name}_cut" for name in results[len(states) :])]
+    for name, ref in captured.items():
+        build.add_input(f"{name}\0outer", outer.graph.type_of(ref))
+    _append_helpers(build, stage)
+    captures = [node.ref() for node in graph.inputs[len(graph.inputs) - len(captured) :]]
+    attrs: dict[str, Attr] = {"num_scan_inputs": len(scans)}
+    if (directions := record.integers("directions")) is not None:
+        attrs["scan_input_directions"] = directions
+    inner_types = body.output_types
+    count = None if lengths else row_length(types[len(states)], 0)
+    scan = record.with_(inputs=[*names[: len(states)], *rows], outputs=inner, attrs=attrs)
+    helper = graph.new_id()
+    build.append(
+        scan,
+        helper,
+        frozenset((record.source,)),
+        captures=captures,
+        bodies={"body": body},
+        types=[
+            *inner_types[: len(states)],
+            *(stacked_type(kind, count) for kind in inner_types[len(states) :]),
+        ],
+    )
+    graph.ledger.record(helper, [(record.source, EdgeKind.LOWER)], LOAD, _BATCHED_RULE)
+    if lengths:
+        full = stage.op("Shape", names[len(states)], start=0, end=1)
+        pads = stage.op("Concat", zero, stage.op("Sub", full, end), axis=0)
+        for cut, name in zip(inner[len(states) :], results[len(states) :], strict=True):
+            # Only the first axis is filled up, whatever the rank.
+            stage.into([name], "Pad", cut, pads, "", zero)
+        _append_helpers(build, stage)
+    for name in results:
+        build.add_output(name)
+    return graph
+
+
+def _append_helpers(build: NodeBuilder, stage: Rewrite) -> None:
+    """Make the operators that help the one of the file."""
+    source = stage.record.source
+    build.append_all(stage.records, source, frozenset((source,)), _BATCHED_RULE)
+    stage.records.clear()
 
 
 def _search(
@@ -304,4 +383,5 @@ def _sequence_map(control: _Control) -> None:
 
 _SCAN_WITHOUT_BATCH = 9
 """Since this opset, Scan knows no batch."""
+_BATCHED_RULE = "Scan of opset 8 as a Scan of Scans"
 _KINDS = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
