@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -122,20 +122,19 @@ class _ModelFile:
 
     def program(self, inputs: CallShapes) -> Program:
         """The program for inputs of these shapes."""
-        opened = opened_shapes(self._inputs, inputs, self._engine, self._options)
-        if not self._options.tune and (found := self._stored(opened, inputs)) is not None:
+        if not self._options.tune and (found := self._stored(inputs)) is not None:
             return found
-        if self._compiled_elsewhere(inputs) and (found := self._stored(opened, inputs)) is not None:
+        if self._compiled_elsewhere(inputs) and (found := self._stored(inputs)) is not None:
             return found
         program, shapes, closed = build_open(
-            partial(opened_shapes, self._inputs, inputs, self._engine, self._options),
+            partial(self._opened, inputs),
             lambda shapes: build(
                 self._graph(shapes), self._engine, self._options, self._cached.store_weights
             ),
         )
         if self._cached.is_unchanged():
             if closed:
-                self._cached.store_closed(opened, sorted(closed))
+                self._cached.store_closed(self._opened(inputs), sorted(closed))
             self._cached.store_program(shapes, program, self._number(shapes))
         elif self._fresh is None or inputs != self._declared:
             raise ModelError(
@@ -157,9 +156,12 @@ class _ModelFile:
 
         return program
 
-    def _stored(self, opened: CallShapes, inputs: CallShapes) -> Program | None:
+    def _opened(self, inputs: CallShapes, closed: Collection[str] = ()) -> CallShapes:
+        return opened_shapes(self._inputs, inputs, self._engine, self._options, closed)
+
+    def _stored(self, inputs: CallShapes) -> Program | None:
         """What was compiled before and serves inputs of these shapes."""
-        opened = self._stored_as(opened, inputs)
+        opened = self._stored_as(inputs)
         for number in itertools.count():
             program = self._cached.program(opened, number)
             if program is None or program.template is None:
@@ -169,10 +171,9 @@ class _ModelFile:
                 return program.at(sizes)
         return None
 
-    def _stored_as(self, opened: CallShapes, inputs: CallShapes) -> CallShapes:
+    def _stored_as(self, inputs: CallShapes) -> CallShapes:
         """The shapes that programs for these are stored under."""
-        closed = self._cached.closed(opened)
-        return opened_shapes(self._inputs, inputs, self._engine, self._options, closed)
+        return self._opened(inputs, self._cached.closed(self._opened(inputs)))
 
     def _number(self, opened: CallShapes) -> int:
         """How many programs were stored for shapes that are open like this: the next one's."""
@@ -220,9 +221,7 @@ class _ModelFile:
         """
         from whence.building.subprocess_call import call_in_subprocess
 
-        opened = opened_shapes(self._inputs, inputs, self._engine, self._options)
-        shapes = self._stored_as(opened, inputs)
-        if self._elsewhere is None or not self._cached.can_store(shapes):
+        if self._elsewhere is None or not self._cached.can_store(self._stored_as(inputs)):
             self._elsewhere = None
             return False
         engine, options = self._engine, self._options

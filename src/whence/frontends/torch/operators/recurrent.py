@@ -51,18 +51,15 @@ def _layers(call: AtenCall, op: str, first: Sequence[Ref]) -> tuple[Ref, tuple[R
         own = [
             weights[each * (begin + way) : each * (begin + way + 1)] for way in range(directions)
         ]
-        states = [_part(call, state, begin, begin + directions, count) for state in first]
+        states = [
+            state if count == 1 else call.sliced(state, 0, begin, begin + directions)
+            for state in first
+        ]
         x, finals = _layer(call, op, x, own, states)
         for kept, final in zip(last, finals, strict=True):
             kept.append(final)
     whole = tuple(call.concat(parts, 0) for parts in last)
     return (call.transpose(x, swap) if call.plain("batch_first") else x), whole
-
-
-def _part(call: AtenCall, state: Ref, begin: int, end: int, layers: int) -> Ref:
-    if layers == 1:
-        return state
-    return call.op("Slice", state, call.numbers(begin), call.numbers(end), call.numbers(0))
 
 
 def _layer(
