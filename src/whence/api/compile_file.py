@@ -190,13 +190,8 @@ class _ModelFile:
         fresh, self._fresh = self._fresh, None
         if fresh is None:
             return
-        # Nobody else holds this graph, and programs have the constants in a form of their own.
-        for node in fresh:
-            if node.is_const:
-                node.value = None
+        _store_interface(self._cached, fresh)
         return_freed_memory()
-        if self._cached.is_unchanged():
-            self._cached.store_interface(fresh)
 
     def _graph(self, inputs: CallShapes) -> Graph:
         shapes = self._options.shapes
@@ -285,9 +280,16 @@ def file_shapes(
     graph = load(digest.path)
     shapes = shapes_with(graph, dims, options.shapes)
     cached.note_files(graph)
+    _store_interface(cached, graph)
+    return shapes
+
+
+def _store_interface(cached: CachedModel, graph: Graph) -> None:
+    """Store what a model takes. Nobody else holds its graph, and programs have its constants in a
+    form of their own.
+    """
     for node in graph:
         if node.is_const:
             node.value = None
     if cached.is_unchanged():
         cached.store_interface(graph)
-    return shapes

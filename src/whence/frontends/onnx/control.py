@@ -45,18 +45,18 @@ def add_control(
         add_flex_attention(build, record, bodies, origins)
         return
     if record.domain == MICROSOFT and record.op in SEARCHES:
-        _search(build, record, bodies, origins)
-        return
-    if record.domain or record.op not in _KINDS:
+        wanted, make = search_graphs(record, bodies), _search
+    elif record.domain or record.op not in _KINDS:
         raise UnsupportedError(f"{record}: whence knows no operator of this type that holds graphs")
-    batched = record.op == "Scan" and build.upgrader.opsets.get("", 1) < _SCAN_WITHOUT_BATCH
-    (record,) = build.upgrader(record, build)
-    wanted = ("then_branch", "else_branch") if record.op == "If" else ("body",)
-    missing = [name for name in wanted if name not in bodies]
-    if missing:
-        raise ModelError(f"{record} lacks its graph '{missing[0]}'")
-    control = _Control(build, record, {name: bodies[name] for name in wanted}, origins)
-    (_batched_scan if batched else _KINDS[record.op])(control)
+    else:
+        batched = record.op == "Scan" and build.upgrader.opsets.get("", 1) < _SCAN_WITHOUT_BATCH
+        make = _batched_scan if batched else _KINDS[record.op]
+        (record,) = build.upgrader(record, build)
+        wanted = ["then_branch", "else_branch"] if record.op == "If" else ["body"]
+        missing = [name for name in wanted if name not in bodies]
+        if missing:
+            raise ModelError(f"{record} lacks its graph '{missing[0]}'")
+    make(_Control(build, record, {name: bodies[name] for name in wanted}, origins))
 
 
 class _Control:
@@ -71,14 +71,14 @@ class _Control:
     ) -> None:
         self.build = build
         self.record = record
-        self._planned = planned
+        self.planned = planned
         self._origins = origins
         self.captured, self._constants = _outer_values(build, record, planned.values())
         self.inputs = [build.type_of(name) or UNKNOWN for name in record.inputs]
 
     def body(self, name: str, given: Sequence[ValueType]) -> Graph:
         """Make one of the graphs; its own inputs have the given types."""
-        planned, build = self._planned[name], self.build
+        planned, build = self.planned[name], self.build
         proto = planned.proto
         if len(proto.input) != len(given):
             raise ModelError(
@@ -111,7 +111,7 @@ class _Control:
         """The types of a loop's iteration number and condition: numbers, or lists of one number
         where the graph declares them so.
         """
-        declared = self.build.reading.declared(self._planned["body"].proto.input[:2])
+        declared = self.build.reading.declared(self.planned["body"].proto.input[:2])
         ranks = [kind.rank for kind in declared.values() if isinstance(kind, TensorType)]
         ranks += [0] * (2 - len(ranks))
         return [
@@ -119,9 +119,7 @@ class _Control:
             for dtype, rank in zip((DType.I64, DType.BOOL), ranks, strict=True)
         ]
 
-    def finish(
-        self, bodies: Mapping[str, Graph], types: Sequence[ValueType], *, keep_domain: bool = False
-    ) -> None:
+    def finish(self, bodies: Mapping[str, Graph], types: Sequence[ValueType]) -> None:
         record, build = self.record, self.build
         if len(record.outputs) > len(types):
             raise ModelError(
@@ -130,7 +128,7 @@ class _Control:
         # The number of outputs is part of the meaning here, so none is trimmed.
         names = [record.output(index) or build.fresh(record.name) for index in range(len(types))]
         full = record.with_(outputs=names)
-        full.domain = record.domain if keep_domain else ""
+        full.domain = record.domain
         main = record.source or build.graph.new_id()
         build.sign(main, self._origins)
         build.append(
@@ -360,19 +358,14 @@ def _append_helpers(build: NodeBuilder, stage: Rewrite) -> None:
     stage.records.clear()
 
 
-def _search(
-    build: NodeBuilder,
-    record: OpRecord,
-    bodies: Mapping[str, PlannedGraph],
-    origins: OriginMetadata | None,
-) -> None:
+def _search(control: _Control) -> None:
     """Generating text: the decoder is made for any number of tokens."""
-    wanted = search_graphs(record, bodies)
-    control = _Control(build, record, {name: bodies[name] for name in wanted}, origins)
+    record = control.record
     graphs = {
-        name: control.body(name, decoder_inputs(record, bodies[name].proto)) for name in wanted
+        name: control.body(name, decoder_inputs(record, planned.proto))
+        for name, planned in control.planned.items()
     }
-    control.finish(graphs, search_types(record, control.inputs), keep_domain=True)
+    control.finish(graphs, search_types(record, control.inputs))
 
 
 def _sequence_map(control: _Control) -> None:

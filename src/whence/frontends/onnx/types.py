@@ -55,8 +55,7 @@ class TensorReader:
         self, path: Path | None, raw_bytes: Callable[[bytes], np.ndarray] = _bytes_of
     ) -> None:
         self._path, self._raw_bytes = path, raw_bytes
-        self._maps: dict[Path, np.ndarray] = {}
-        self._statuses: dict[Path, os.stat_result] = {}
+        self._maps: dict[Path, tuple[np.ndarray, os.stat_result]] = {}
         self.files: dict[Path, os.stat_result] = {}
         """The external files that were read so far, as `Graph.files`."""
         self._sparse_bytes = self._sparse_held = 0
@@ -176,18 +175,19 @@ class TensorReader:
         if path not in self._maps:
             try:
                 status = path.stat()
-                self._maps[path] = (
+                data = (
                     np.memmap(path, np.uint8, mode="r") if status.st_size else np.empty(0, np.uint8)
                 )
-                self._statuses[path] = status
+                self._maps[path] = data, status
             except (OSError, ValueError) as error:
                 raise ModelError(
                     f"{label} is in the external file {quoted(location)}, which cannot be read:"
                     f" {error}"
                 ) from None
         # By the name that the model has for it: what is a link may lead to another file later.
-        self.files.setdefault(self._path.parent / location, self._statuses[path])
-        return self._maps[path]
+        data, status = self._maps[path]
+        self.files.setdefault(self._path.parent / location, status)
+        return data
 
 
 def _inside_folder(model: Path, location: str, label: str) -> Path:

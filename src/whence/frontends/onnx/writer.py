@@ -79,25 +79,21 @@ class ExternalWeights:
             for node in nested
             if node.value is not None
         }
-        self._path = (
-            model.with_name(model.name + ".data") if sum(distinct.values()) > limit else None
+        self._file = (
+            model.with_name(model.name + ".data").open("wb")
+            if sum(distinct.values()) > limit
+            else None
         )
-        self._file = None if self._path is None else self._path.open("wb")
 
     def place(self, proto: TensorProto, array: np.ndarray) -> bool:
         """Store a tensor beside the model and note where; `False` when it belongs inside."""
-        if (
-            self._file is None
-            or self._path is None
-            or array.nbytes < _SMALL_TENSOR
-            or array.dtype == np.object_
-        ):
+        if self._file is None or array.nbytes < _SMALL_TENSOR or array.dtype == np.object_:
             return False
         raw = tensor_proto(array, "").raw_data
         self._file.write(b"\0" * (-self._file.tell() % _ALIGNMENT))
         proto.data_location = TensorProto.EXTERNAL
         for key, value in (
-            ("location", self._path.name),
+            ("location", Path(self._file.name).name),
             ("offset", str(self._file.tell())),
             ("length", str(len(raw))),
         ):

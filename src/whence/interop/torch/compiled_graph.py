@@ -12,8 +12,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.frontends.torch.dynamo import trace_graph
-from whence.frontends.torch.reader import read_program
+from whence.frontends.torch.reader import (
+    InputKind,
+    TracedInput,
+    TracedOutput,
+    TracedProgram,
+    read_program,
+)
+from whence.frontends.torch.sources import find_sources
 from whence.frontends.torch.tensors import as_array, tensor_of
 from whence.graph import Graph
 from whence.interop.torch.effects import shared_results
@@ -112,7 +118,19 @@ class CompiledGraph:
 
     def _compile(self, args: Sequence[Any]) -> _Compiled:
         parameters = {index: args[index] for index in self._constants}
-        program = trace_graph(self._name, self._traced, self._lowered, self._names, parameters)
+        program = TracedProgram(
+            self._name,
+            self._lowered,
+            find_sources(self._traced, self._lowered),
+            tuple(
+                TracedInput(InputKind.CONSTANT, name, as_array(parameters[index]))
+                if index in parameters
+                else TracedInput(InputKind.GIVEN, name)
+                for index, name in enumerate(self._names)
+            ),
+            tuple(TracedOutput(f"output_{index}") for index in range(len(self._results))),
+            {},
+        )
         executable = self._compile_graph(read_program(program))
         taken = {port.name for port in executable.inputs}
         inputs = [

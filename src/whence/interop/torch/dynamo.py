@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import InputError
+from whence.frontends.naming import UniqueNames
 from whence.frontends.program_place import line_of
-from whence.frontends.torch.dynamo import input_names
 from whence.frontends.torch.exported import decompositions
+from whence.frontends.torch.sources import dotted
 from whence.interop.torch.compiled_graph import CompiledGraph, CompileGraph
 from whence.interop.torch.effects import input_positions, is_free_of_effects, written_inputs
 
@@ -28,7 +29,7 @@ def compile_graph_module(
     """What a backend of `torch.compile` returns: a function of the graph's inputs."""
     from torch._functorch.aot_autograd import aot_module_simplified
 
-    names = input_names(module)
+    names = _input_names(module)
     _refuse_training(names, example_inputs)
     traced, why = module.graph, _ending(module)
     called_directly: list[CompiledGraph] = []
@@ -55,6 +56,26 @@ def compile_graph_module(
         decompositions=dict(decompositions().items()),
     )
     return called_directly[0].run if called_directly else wrapped
+
+
+def _input_names(module: GraphModule) -> list[str]:
+    """What the user calls the inputs of a graph of `torch.compile`: `x`,
+    `layer1.0.conv1.weight`.
+    """
+    names = UniqueNames()
+    found = []
+    for node in module.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        source = getattr(node, "_dynamo_source", None)
+        wanted = dotted(_text(source.name)) if source is not None else ""
+        found.append(names.take(wanted or node.name))
+    return found
+
+
+def _text(name: Any) -> str:
+    """A source's name is a property in some versions of PyTorch, and a method in others."""
+    return str(name() if callable(name) else name)
 
 
 def _names_of_inputs(lowered: FxGraph, names: Sequence[str]) -> list[str]:

@@ -53,7 +53,7 @@ def _bias_dropout(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     attrs: dict[str, Attr] = {"seed": record.integer("seed", 0)} if "seed" in record.attrs else {}
     dropped = build.scope.fresh(f"{record.name}/kept") if residual else record.output(0)
     build.into(
-        [dropped, record.output(1)] if record.output(1) else [dropped],
+        [dropped, record.output(1)],
         "Dropout",
         data,
         ratio,

@@ -26,11 +26,8 @@ def _skip_sum(build: Rewrite, bias: str) -> str:
 def _skip_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     *_, beta, bias = record.operands(5)
     total = _skip_sum(build, bias)
-    outputs = [record.output(0), record.output(1), record.output(2)]
-    while not outputs[-1]:
-        outputs.pop()
     build.into(
-        outputs,
+        [record.output(index) for index in range(3)],
         "LayerNormalization",
         total,
         record.required(2),
