@@ -11,38 +11,12 @@ import numpy as np
 from whence.errors import InputError, UnsupportedError
 from whence.types import DType
 
+# PyTorch calls element types as NumPy does; those that share a byte it has no tensors of.
 _NAMES = {
-    "float32": DType.F32,
-    "float64": DType.F64,
-    "float16": DType.F16,
-    "bfloat16": DType.BF16,
-    "int8": DType.I8,
-    "int16": DType.I16,
-    "int32": DType.I32,
-    "int64": DType.I64,
-    "uint8": DType.U8,
-    "uint16": DType.U16,
-    "uint32": DType.U32,
-    "uint64": DType.U64,
-    "bool": DType.BOOL,
-    "complex64": DType.C64,
-    "complex128": DType.C128,
-    "float8_e4m3fn": DType.F8E4M3FN,
-    "float8_e4m3fnuz": DType.F8E4M3FNUZ,
-    "float8_e5m2": DType.F8E5M2,
-    "float8_e5m2fnuz": DType.F8E5M2FNUZ,
+    dtype.numpy.name: dtype
+    for dtype in DType
+    if dtype not in (DType.UNDEFINED, DType.STRING) and dtype.bits >= 8
 }
-# Element types that NumPy itself does not have travel as whole numbers of the same width.
-_AS_INTEGERS = {
-    DType.BF16: "int16",
-    DType.F8E4M3FN: "int8",
-    DType.F8E4M3FNUZ: "int8",
-    DType.F8E5M2: "int8",
-    DType.F8E5M2FNUZ: "int8",
-}
-
-_OF_NUMPY = 1
-"""What `isbuiltin` of an element type is that comes with NumPy."""
 
 
 def dtype_of(dtype: Any) -> DType:
@@ -74,12 +48,11 @@ def array_of(tensor: Any) -> np.ndarray:
         raise UnsupportedError(f"a tensor is {tensor.layout}; whence reads dense tensors")
     tensor = tensor.detach().resolve_conj().resolve_neg()
     dtype = dtype_of(tensor.dtype)
-    integers = _AS_INTEGERS.get(dtype)
-    if integers is not None:
-        array = tensor.contiguous().view(getattr(torch, integers)).numpy().view(dtype.numpy)
-    else:
-        array = tensor.numpy()
-    return _dense(array)
+    if not _is_of_numpy(dtype.numpy):
+        # Such elements travel as whole numbers of the same width.
+        whole = getattr(torch, f"int{dtype.bits}")
+        return _dense(tensor.contiguous().view(whole).numpy().view(dtype.numpy))
+    return _dense(tensor.numpy())
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -97,8 +70,13 @@ def _dtypes_of_numpy() -> frozenset[Any]:
     import torch
 
     return frozenset(
-        getattr(torch, name) for name, dtype in _NAMES.items() if dtype not in _AS_INTEGERS
+        getattr(torch, name) for name, dtype in _NAMES.items() if _is_of_numpy(dtype.numpy)
     )
+
+
+def _is_of_numpy(dtype: np.dtype[Any]) -> bool:
+    """Does the element type come with NumPy itself?"""
+    return dtype.isbuiltin == 1
 
 
 def tensor_of(array: np.ndarray) -> Any:
@@ -108,11 +86,7 @@ def tensor_of(array: np.ndarray) -> Any:
     if not array.flags.writeable:
         # PyTorch has no tensors that cannot be written to, and warns.
         array = array.copy()
-    if array.dtype.isbuiltin == _OF_NUMPY:
+    if _is_of_numpy(array.dtype):
         return torch.from_numpy(array)
-    kind = DType.of(array)
-    integers = _AS_INTEGERS.get(kind)
-    if integers is None:
-        return torch.from_numpy(array)
-    name = next(each for each, dtype in _NAMES.items() if dtype is kind)
-    return torch.from_numpy(array.view(integers)).view(getattr(torch, name))
+    whole = torch.from_numpy(array.view(f"int{8 * array.itemsize}"))
+    return whole.view(getattr(torch, array.dtype.name))
