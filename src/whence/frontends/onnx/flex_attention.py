@@ -33,6 +33,20 @@ def add_flex_attention(
     main = record.source or build.graph.new_id()
     build.sign(main, origins)
     stage = Rewrite(record, build)
+
+    def flush(*, last: bool = False) -> None:
+        """Append what is built so far. The operator that makes the result stands for the file's."""
+        keeper = len(stage.records) - 1 if last else None
+        origin = build.origin_of(record, origins)
+        build.append_all(stage.records, main, origin, _RULE, keeper)
+        stage.records.clear()
+
+    def modified(name: str, data: str) -> str:
+        if name not in bodies:
+            return data
+        flush()
+        return _made_by(build, record, bodies[name], data)
+
     query, key, value = (record.required(index) for index in range(3))
     groups, shared = _heads(stage, query, key)
     dtype = stage.dtype(query) or DType.F32
@@ -51,9 +65,8 @@ def add_flex_attention(
     if precision is not dtype:
         scores = stage.cast(scores, precision)
         value = stage.cast(value, precision)
-    scores = _modified(build, stage, bodies.get("score_mod"), scores, main, origins)
-    weights = stage.op("Softmax", scores, axis=-1)
-    weights = _modified(build, stage, bodies.get("prob_mod"), weights, main, origins)
+    scores = modified("score_mod", scores)
+    weights = modified("prob_mod", stage.op("Softmax", scores, axis=-1))
     if grouped:
         weights = stage.op("Reshape", weights, _shape(stage, weights, (0, groups, shared), 2))
     result = stage.op("MatMul", weights, value)
@@ -63,7 +76,7 @@ def add_flex_attention(
         stage.result("Identity", result)
     else:
         stage.result("Cast", result, to=int(dtype))
-    _flush(build, stage, main, origins, last=True)
+    flush(last=True)
 
 
 def _scale(stage: Rewrite) -> float:
@@ -91,21 +104,11 @@ def _shape(stage: Rewrite, data: str, first: tuple[int, ...], rest: int) -> str:
     return stage.op("Concat", stage.ints(*first), stage.op("Shape", data, start=rest), axis=0)
 
 
-def _modified(
-    build: NodeBuilder,
-    stage: Rewrite,
-    graph: PlannedGraph | None,
-    data: str,
-    main: int,
-    origins: OriginMetadata | None,
-) -> str:
+def _made_by(build: NodeBuilder, record: OpRecord, graph: PlannedGraph, data: str) -> str:
     """What a graph of the file makes of a value: its operators take their place here."""
-    if graph is None:
-        return data
-    _flush(build, stage, main, origins)
     proto = graph.proto
     if len(proto.input) != 1 or len(proto.output) != 1:
-        raise ModelError(f"{stage.record}: its graphs should have one input and one output")
+        raise ModelError(f"{record}: its graphs should have one input and one output")
     body = NodeBuilder(build.reading, build.graph, build.upgrader, nested=True)
     body.values = {name: build.values[name] for name in graph.free if name in build.values}
     for tensor in proto.initializer:
@@ -117,23 +120,8 @@ def _modified(
     made = body.values.get(proto.output[0].name)
     if made is None:
         raise ModelError(
-            f"{stage.record}: the output {quoted(proto.output[0].name)} is made by nothing in its"
-            " graph"
+            f"{record}: the output {quoted(proto.output[0].name)} is made by nothing in its graph"
         )
-    name = build.fresh(f"{stage.record.name}/modified")
+    name = build.fresh(f"{record.name}/modified")
     build.values[name] = made
     return name
-
-
-def _flush(
-    build: NodeBuilder,
-    stage: Rewrite,
-    main: int,
-    origins: OriginMetadata | None,
-    *,
-    last: bool = False,
-) -> None:
-    """Append what is built so far. The operator that makes the result stands for the file's."""
-    origin = build.origin_of(stage.record, origins)
-    build.append_all(stage.records, main, origin, _RULE, len(stage.records) - 1 if last else None)
-    stage.records.clear()

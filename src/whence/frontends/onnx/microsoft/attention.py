@@ -228,26 +228,24 @@ def _rotary_embedding(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
         raise record.unsupported("a scale of the positions")
     rank = build.known_rank(data)
     if build.rank(positions) == 1:
-        positions = counted_positions(build, data, positions, length_axis=1 if rank == 3 else 2)
+        positions = _counted_positions(build, data, positions, length_axis=1 if rank == 3 else 2)
     attrs = {
         name: record.integer(name, 0)
         for name in ("interleaved", "num_heads", "rotary_embedding_dim")
         if name in record.attrs
     }
     if rank == 3 and not attrs.get("num_heads"):
-        attrs["num_heads"] = _heads_from_cache(build, data, record.required(2))
+        # Without a number of heads, a head is as wide as the cache says.
+        width, half = (
+            build.known_dim(each, -1, "the number of heads") for each in (data, record.required(2))
+        )
+        attrs["num_heads"] = width // (2 * half)
     return build.result(
         "RotaryEmbedding", data, record.required(2), record.required(3), positions, **attrs
     )
 
 
-def _heads_from_cache(build: Rewrite, data: str, cosines: str) -> int:
-    """Without a number of heads, a head is as wide as the cache says."""
-    width, half = (build.known_dim(each, -1, "the number of heads") for each in (data, cosines))
-    return width // (2 * half)
-
-
-def counted_positions(build: Rewrite, data: str, first: str, length_axis: int) -> str:
+def _counted_positions(build: Rewrite, data: str, first: str, length_axis: int) -> str:
     """`first`, `first` + 1, ... for each word of each text: [batch, length]"""
     counted = build.op("Add", build.counted(build.dim(data, length_axis)), first)
     full = build.op("Concat", build.dim(data, 0), build.dim(data, length_axis), axis=0)

@@ -55,9 +55,8 @@ def _group_query_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecor
         key, value = (
             build.op("Slice", data, build.ints(0), total, build.ints(2)) for data in (key, value)
         )
-    scale = scale_of(record, size)
     visible = _visible(build, rows, last, key, record.integer("local_window_size", -1))
-    return _attend(build, (query, key, value), heads, groups, size, scale, visible)
+    return _attend(build, (query, key, value), heads, groups, size, visible)
 
 
 def _is_plain(build: Rewrite) -> bool:
@@ -137,20 +136,14 @@ def _attend(
     heads: int,
     groups: int,
     size: int,
-    scale: float,
     visible: str,
 ) -> list[OpRecord]:
     """Queries as [batch, groups, heads, length, size]: keys of a group are broadcast."""
     record, data = build.record, build.record.required(0)
     query, key, value = parts
-    query = build.op("Mul", query, build.like(scale, data))
-    query = build.op(
-        "Reshape",
-        query,
-        build.op(
-            "Concat", build.dim(data, 0), build.ints(groups, heads // groups, -1, size), axis=0
-        ),
-    )
+    query = build.op("Mul", query, build.like(scale_of(record, size), data))
+    apart = build.ints(groups, heads // groups, -1, size)
+    query = build.op("Reshape", query, build.op("Concat", build.dim(data, 0), apart, axis=0))
     key, value = (build.op("Unsqueeze", each, build.ints(2)) for each in (key, value))
     scores = build.op("MatMul", query, build.op("Transpose", key, perm=(0, 1, 2, 4, 3)))
     cap = record.number("softcap", 0.0)
@@ -160,13 +153,17 @@ def _attend(
     if record.input(10):
         # The bias is the same for all heads, or there is one for each: its second dimension splits
         # like the queries'.
-        shape = build.shape(record.input(10))
+        bias = record.input(10)
+        shape = build.shape(bias)
         single = shape is not None and shape[1] == 1
-        bias = build.op(
-            "Reshape",
-            record.input(10),
-            build.op("Concat", *_bias_shape(build, single, groups, heads), axis=0),
+        split = build.op(
+            "Concat",
+            build.op("Shape", bias, start=0, end=1),
+            build.ints(1, 1) if single else build.ints(groups, heads // groups),
+            build.op("Shape", bias, start=2),
+            axis=0,
         )
+        bias = build.op("Reshape", bias, split)
         scores = build.op("Add", scores, bias)
     weights = _weights(build, build.op("Where", visible, scores, lowest(build)), heads, groups)
     context = build.op(
@@ -175,16 +172,6 @@ def _attend(
     return build.result(
         "Reshape", build.op("Transpose", context, perm=(0, 2, 1, 3)), build.ints(0, 0, -1)
     )
-
-
-def _bias_shape(build: Rewrite, single: bool, groups: int, heads: int) -> list[str]:
-    bias = build.record.input(10)
-    ends = build.op("Shape", bias, start=2)
-    return [
-        build.op("Shape", bias, start=0, end=1),
-        build.ints(1, 1) if single else build.ints(groups, heads // groups),
-        ends,
-    ]
 
 
 def _weights(build: Rewrite, scores: str, heads: int, groups: int) -> str:
