@@ -28,8 +28,11 @@ def from_object(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
 ) -> ModelObject:
     is_module = is_torch_module(model)
-    if not is_module:
-        _refuse_examples(args, kwargs, dynamic_shapes)
+    if not is_module and any(each is not None for each in (args, kwargs, dynamic_shapes)):
+        raise InputError(
+            "example inputs and dynamic_shapes are for a module of PyTorch; any other model says"
+            " itself what it takes (shapes= fixes the shapes it leaves open)"
+        )
     if not is_module and not is_exported_program(model):
         graph = model if isinstance(model, Graph) else read_object(model, shapes)
         return ModelObject(graph, lambda compiled: compiled)
@@ -47,11 +50,3 @@ def from_object(
     name = type(model).__name__ if is_module else ""
     graph = read_exported(program, name=name, dimensions=names)
     return ModelObject(graph, lambda compiled: TorchExecutable.of(compiled, program))
-
-
-def _refuse_examples(args: object, kwargs: object, dynamic_shapes: object) -> None:
-    if args is not None or kwargs is not None or dynamic_shapes is not None:
-        raise InputError(
-            "example inputs and dynamic_shapes are for a module of PyTorch; any other model says"
-            " itself what it takes (shapes= fixes the shapes it leaves open)"
-        )

@@ -209,12 +209,10 @@ MAPPINGS: Mappings = {
         for rank in (1, 2, 3)
     },
     "aten::convolution": _convolution,
-    "aten::conv1d": _convolution,
-    "aten::conv2d": _convolution,
-    "aten::conv3d": _convolution,
-    "aten::conv_transpose1d": partial(_convolution, transposed=True),
-    "aten::conv_transpose2d": partial(_convolution, transposed=True),
-    "aten::conv_transpose3d": partial(_convolution, transposed=True),
+    **{f"aten::conv{rank}d": _convolution for rank in (1, 2, 3)},
+    **{
+        f"aten::conv_transpose{rank}d": partial(_convolution, transposed=True) for rank in (1, 2, 3)
+    },
     "aten::upsample_linear1d": partial(_resize, rank=1, mode="linear"),
     "aten::upsample_bilinear2d": partial(_resize, rank=2, mode="linear"),
     "aten::upsample_trilinear3d": partial(_resize, rank=3, mode="linear"),

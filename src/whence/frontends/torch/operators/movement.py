@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 
-from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node
-from whence.graph.node import Ref
+from whence.frontends.torch.call import AtenCall, Mappings, Value, is_node, meta_of
 from whence.ops.definition import Attr
 from whence.types import DType
 
@@ -28,12 +26,8 @@ def _view(call: AtenCall) -> Value:
     if "dtype" in call.args and "size" not in call.args:
         call.unsupported("the same bytes as another element type")
     dims = call.args["size" if "size" in call.args else "shape"]
-    return _reshape(call, call.ref("self"), dims)
-
-
-def _reshape(call: AtenCall, x: Ref, dims: Any) -> Value:
     attrs: dict[str, Attr] = {"allowzero": 1} if any(dim == 0 for dim in dims) else {}
-    return call.emit("Reshape", [x, call.shape_value(dims)], attrs)
+    return call.emit("Reshape", [call.ref("self"), call.shape_value(dims)], attrs)
 
 
 def _flatten(call: AtenCall) -> Value:
@@ -124,12 +118,10 @@ def _slice(call: AtenCall) -> Value:
 
 
 def _narrow(call: AtenCall) -> Value:
-    axis = call.axis()
-    begin = call.args["start"]
-    length = call.args["length"]
+    begin, length = call.args["start"], call.args["length"]
     if is_node(begin) or is_node(length):
         call.unsupported("a part of open size")
-    return call.sliced(call.ref("self"), axis, begin, begin + length)
+    return call.sliced(call.ref("self"), call.axis(), begin, begin + length)
 
 
 def _select(call: AtenCall) -> Value:
@@ -139,26 +131,17 @@ def _select(call: AtenCall) -> Value:
 
 
 def _concat(call: AtenCall) -> Value:
-    given = call.args["tensors"]
-    dtype = call.out_dtype
+    tensors = call.args["tensors"]
     # PyTorch passes over empty lists of any rank.
-    parts = [
-        call.cast(call.value(each), dtype)
-        for each in given
-        if tuple(each.meta["val"].shape) != (0,)
-    ]
-    if not parts:
-        parts = [call.cast(call.value(each), dtype) for each in given]
-    axis = call.axis("dim", call.out_rank)
-    return call.concat(parts, axis)
+    given = [each for each in tensors if tuple(meta_of(each).shape) != (0,)] or tensors
+    parts = [call.cast(call.value(each), call.out_dtype) for each in given]
+    return call.concat(parts, call.axis("dim", call.out_rank))
 
 
 def _stack(call: AtenCall) -> Value:
     axis = call.axis("dim", call.out_rank)
-    where = call.numbers(axis)
-    dtype = call.out_dtype
-    parts = [call.op("Unsqueeze", call.cast(ref, dtype), where) for ref in call.refs("tensors")]
-    return call.concat(parts, axis)
+    refs = [call.cast(ref, call.out_dtype) for ref in call.refs("tensors")]
+    return call.concat([call.op("Unsqueeze", ref, call.numbers(axis)) for ref in refs], axis)
 
 
 def _split(call: AtenCall) -> Value:

@@ -6,6 +6,7 @@ import numpy as np
 
 from whence.frontends.torch.call import AtenCall, Mappings, Value
 from whence.graph.node import Ref
+from whence.ops.definition import Attr
 from whence.types import DType
 
 
@@ -54,28 +55,23 @@ def _rms_norm(call: AtenCall) -> Value:
     return call.alone(y)
 
 
+def _by_channel(call: AtenCall, op: str, **attrs: Attr) -> Value:
+    """With a weight and a bias for each channel."""
+    scale, bias = _affine(call, int(call.meta("input").shape[1]))
+    epsilon = call.real("eps", 1e-5)
+    return call.alone(call.op(op, call.ref("input"), scale, bias, epsilon=epsilon, **attrs))
+
+
 def _group_norm(call: AtenCall) -> Value:
     """Two variants, with the number of groups under different names."""
     groups = call.integer("num_groups" if "num_groups" in call.args else "group")
-    channels = call.meta("input").shape[1]
-    scale, bias = _affine(call, int(channels))
-    y = call.op(
-        "GroupNormalization",
-        call.ref("input"),
-        scale,
-        bias,
-        num_groups=groups,
-        epsilon=call.real("eps", 1e-5),
-    )
-    return call.alone(y)
+    return _by_channel(call, "GroupNormalization", num_groups=groups)
 
 
 def _instance_norm(call: AtenCall) -> Value:
     if not call.plain("use_input_stats"):
         return _batch_norm(call)
-    scale, bias = _affine(call, int(call.meta("input").shape[1]))
-    attrs = {"epsilon": call.real("eps", 1e-5)}
-    return call.emit("InstanceNormalization", [call.ref("input"), scale, bias], attrs)
+    return _by_channel(call, "InstanceNormalization")
 
 
 MAPPINGS: Mappings = {
