@@ -82,7 +82,7 @@ def _read(path: str | Path | Any, shapes: Shapes | None) -> Graph:
 
     if not isinstance(path, str | os.PathLike):
         return sized(read_object(path, shapes), shapes)
-    path = _as_path(path, "a model file is named by a path")
+    path = Path(path)
     if not path.exists():
         raise ModelError(f"'{path}': no such file")
     if path.is_dir():
@@ -164,12 +164,6 @@ def sized(graph: Graph, shapes: Shapes | None) -> Graph:
     return fix_input_shapes(graph, shapes)
 
 
-def _as_path(path: object, wanted: str) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"{wanted}, not by {type(path).__name__}")
-    return Path(path)
-
-
 def check_graph_argument(graph: object, wanted: str) -> None:
     from whence.graph import Graph
 
@@ -181,6 +175,16 @@ WRITTEN = (".onnx", ".tflite", ".circle")
 """What `save` writes, by the file's ending."""
 
 
+def written_suffix(path: Path) -> str:
+    """The ending of a file that `save` writes."""
+    suffix = path.suffix.lower()
+    if suffix not in WRITTEN:
+        raise UnsupportedError(
+            f"'{path}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
+        )
+    return suffix
+
+
 def save(graph: Graph, path: str | Path) -> None:
     """Write the graph as an ONNX, TFLite or Circle model, by the file's ending. Each operator of
     the file carries its origins.
@@ -188,34 +192,26 @@ def save(graph: Graph, path: str | Path) -> None:
         >>> graph = whence.prepare(whence.load("model.onnx"), portable=True)
         >>> whence.save(graph, "smaller.onnx")
     """
-    from whence.frontends.files import without_collection
-
     check_graph_argument(graph, "what is saved is a graph, as whence.load gives it")
-    path = _as_path(path, "where to save it is named by a path")
-    match path.suffix.lower():
-        case ".onnx":
-            from whence.frontends.onnx.writer import write_onnx
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"where to save it is named by a path, not by {type(path).__name__}")
+    path = Path(path)
+    suffix = written_suffix(path)
+    is_onnx = suffix == ".onnx"
+    if not is_onnx or any(op == "Call" or op.startswith("ChannelsLast") for op in graph.op_counts):
+        from whence.frontends.files import without_collection
+        from whence.passes.manager import run_passes
+        from whence.passes.pipeline import CHANNELS_FIRST, CHANNELS_LAST
 
-            if any(op == "Call" or op.startswith("ChannelsLast") for op in graph.op_counts):
-                from whence.passes.manager import run_passes
-                from whence.passes.pipeline import CHANNELS_FIRST
+        # The graph stays as it is: where the format wants channels is no business of the caller's.
+        graph = graph.copy()
+        with without_collection():
+            run_passes(graph, CHANNELS_FIRST if is_onnx else CHANNELS_LAST)
+    if is_onnx:
+        from whence.frontends.onnx.writer import write_onnx
 
-                graph = graph.copy()
-                with without_collection():
-                    run_passes(graph, CHANNELS_FIRST)
-            write_onnx(graph, path)
-        case ".tflite" | ".circle" as suffix:
-            from whence.frontends.tflite.writer import write_circle, write_tflite
-            from whence.passes.manager import run_passes
-            from whence.passes.pipeline import CHANNELS_LAST
+        write_onnx(graph, path)
+    else:
+        from whence.frontends.tflite.writer import write_circle, write_tflite
 
-            # The graph stays as it is: that the format wants channels last is no business of the
-            # caller's.
-            graph = graph.copy()
-            with without_collection():
-                run_passes(graph, CHANNELS_LAST)
-            (write_tflite if suffix == ".tflite" else write_circle)(graph, path)
-        case _:
-            raise UnsupportedError(
-                f"'{path}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
-            )
+        (write_tflite if suffix == ".tflite" else write_circle)(graph, path)

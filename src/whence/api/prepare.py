@@ -72,15 +72,14 @@ def prepare_again(
         from whence.graph import Graph
         from whence.passes.shapes.propagate_types import fix_input_shapes
 
-        source = model if isinstance(model, Graph) else load(model, shapes=shapes)
-        if is_static(source):
-            return prepare(source.copy() if source is model else source, engine=engine)
-        return prepare(
-            fix_input_shapes(source.copy(), inputs)
-            if isinstance(model, Graph)
-            else load(model, shapes={**(shapes or {}), **inputs}),
-            engine=engine,
-        )
+        graph = model.copy() if isinstance(model, Graph) else load(model, shapes=shapes)
+        if not is_static(graph):
+            graph = (
+                fix_input_shapes(graph, inputs)
+                if isinstance(model, Graph)
+                else load(model, shapes={**(shapes or {}), **inputs})
+            )
+        return prepare(graph, engine=engine)
 
     return again
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from whence.api import WRITTEN, save
+from whence.api import save
+from whence.api.files import written_suffix
 from whence.cli.console import out, prepare_with_bar, progress, safe
 from whence.cli.options import ModelPath
 from whence.cli.shapes import DimOption, ShapeOption, load_with_bar, parse_sizes
-from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.outcomes import coverage
 from whence.graph.state import BOUNDARY
@@ -32,10 +32,7 @@ def convert(
     [dim]whence why small.onnx /layer1/bn1[/dim]             still speaks of model.onnx
     [dim]whence convert model.tflite -o model.circle[/dim]   with luci's tables in it
     """
-    if output.suffix.lower() not in WRITTEN:
-        raise UnsupportedError(
-            f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
-        )
+    written_suffix(output)
     graph = load_with_bar(model, parse_sizes(shape, dim, model))
     before = len(graph.ledger.sources)
     prepare_with_bar(graph, portable=True)
