@@ -117,23 +117,22 @@ def to_model(graph: Graph, weights: ExternalWeights | None = None) -> ModelProto
     model = ModelProto(
         ir_version=max(_LOWEST_IR, helper.find_min_ir_version_for(opsets, ignore_unknown=True)),
         producer_name="whence",
+        domain=graph.metadata.get("onnx.domain", ""),
+        doc_string=graph.metadata.get("onnx.doc_string", ""),
         graph=proto,
+        opset_import=opsets,
     )
-    model.opset_import.extend(opsets)
-    model.domain, model.doc_string = (
-        graph.metadata.get("onnx.domain", ""),
-        graph.metadata.get("onnx.doc_string", ""),
-    )
-    for key, value in graph.metadata.items():
-        if not key.startswith(("onnx.", "whence.")):
-            model.metadata_props.add(key=key, value=value)
+    properties = {
+        key: value
+        for key, value in graph.metadata.items()
+        if not key.startswith(("onnx.", "whence."))
+    }
     if writing.state:
-        model.metadata_props.add(key=STATE, value=json.dumps(writing.state))
-    model.metadata_props.add(key=SOURCES, value=write_sources(graph.ledger.sources))
-    model.metadata_props.add(key=TOMBSTONES, value=write_tombstones(graph.ledger.tombstones))
-    model.metadata_props.add(
-        key=HISTORY, value=write_history(graph.ledger.edges, graph.ledger.n_sources)
-    )
+        properties[STATE] = json.dumps(writing.state)
+    properties[SOURCES] = write_sources(graph.ledger.sources)
+    properties[TOMBSTONES] = write_tombstones(graph.ledger.tombstones)
+    properties[HISTORY] = write_history(graph.ledger.edges, graph.ledger.n_sources)
+    helper.set_metadata_props(model, properties)
     return model
 
 
@@ -292,7 +291,7 @@ class _GraphWriter:
         origins = write_origin_metadata(*self._origins(node)) if node.origin else {}
         self._tensor(name, node.value, origins)
 
-    def _tensor(self, name: str, array: np.ndarray, origins: Mapping[str, str]) -> None:
+    def _tensor(self, name: str, array: np.ndarray, origins: dict[str, str]) -> None:
         weights = self._writing.weights
         proto = self._proto.initializer.add()
         proto.name = name
@@ -301,8 +300,7 @@ class _GraphWriter:
             proto.dims.extend(array.shape)
         else:
             proto.CopyFrom(tensor_proto(array, name))
-        for key, value in origins.items():
-            proto.metadata_props.add(key=key, value=value)
+        helper.set_metadata_props(proto, origins)
 
     def _operator(self, node: Node) -> None:
         outputs = [self._output_name(node, index) for index in range(len(node.outputs))]
@@ -351,8 +349,7 @@ class _GraphWriter:
         *,
         keeps_names: bool,
     ) -> None:
-        attribute = proto.attribute.add()
-        attribute.name, attribute.type = name, AttributeProto.GRAPH
+        attribute = proto.attribute.add(name=name, type=AttributeProto.GRAPH)
         attribute.g.name = body.name or name
         ends = body.inputs[len(body.inputs) - len(captured) :]
         outside = {node.id: value for node, value in zip(ends, captured, strict=True)}
@@ -370,18 +367,16 @@ class _GraphWriter:
         origins: OriginMetadata,
     ) -> NodeProto:
         domain, plain = split_name(op)
-        proto: NodeProto = self._proto.node.add()
-        proto.op_type, proto.domain, proto.name = (
-            plain,
-            domain,
-            self._writing.nodes.take(name or plain),
+        proto: NodeProto = self._proto.node.add(
+            op_type=plain,
+            domain=domain,
+            name=self._writing.nodes.take(name or plain),
+            input=inputs,
+            output=outputs,
         )
-        proto.input.extend(inputs)
-        proto.output.extend(outputs)
         for key, value in attributes_at(op, attrs, self._writing.opsets[domain]).items():
             write_attribute(proto, key, value)
-        for key, text in write_origin_metadata(*origins).items():
-            proto.metadata_props.add(key=key, value=text)
+        helper.set_metadata_props(proto, write_origin_metadata(*origins))
         return proto
 
 
