@@ -150,34 +150,17 @@ def _not(call: AtenCall) -> Value:
     return call.op(op, call.ref("self"))
 
 
+_ALIKE = (
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Erf", "Exp",
+    "HardSwish", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Selu", "Sigmoid", "Sign", "Sin",
+    "Sinh", "Sqrt", "Tan", "Tanh",
+)  # fmt: skip
+"""What both call the same, but for capital letters."""
+
 MAPPINGS: Mappings = {
-    "aten::relu": partial(_plain, op="Relu"),
-    "aten::sigmoid": partial(_plain, op="Sigmoid"),
-    "aten::tanh": partial(_plain, op="Tanh"),
+    **{f"aten::{op.lower()}": partial(_plain, op=op) for op in _ALIKE},
     "aten::silu": partial(_plain, op="Swish"),
-    "aten::mish": partial(_plain, op="Mish"),
-    "aten::hardswish": partial(_plain, op="HardSwish"),
-    "aten::selu": partial(_plain, op="Selu"),
-    "aten::erf": partial(_plain, op="Erf"),
-    "aten::exp": partial(_plain, op="Exp"),
-    "aten::log": partial(_plain, op="Log"),
-    "aten::sqrt": partial(_plain, op="Sqrt"),
-    "aten::reciprocal": partial(_plain, op="Reciprocal"),
-    "aten::neg": partial(_plain, op="Neg"),
-    "aten::abs": partial(_plain, op="Abs"),
-    "aten::sign": partial(_plain, op="Sign"),
     "aten::sgn": partial(_plain, op="Sign"),
-    "aten::sin": partial(_plain, op="Sin"),
-    "aten::cos": partial(_plain, op="Cos"),
-    "aten::tan": partial(_plain, op="Tan"),
-    "aten::asin": partial(_plain, op="Asin"),
-    "aten::acos": partial(_plain, op="Acos"),
-    "aten::atan": partial(_plain, op="Atan"),
-    "aten::sinh": partial(_plain, op="Sinh"),
-    "aten::cosh": partial(_plain, op="Cosh"),
-    "aten::asinh": partial(_plain, op="Asinh"),
-    "aten::acosh": partial(_plain, op="Acosh"),
-    "aten::atanh": partial(_plain, op="Atanh"),
     "aten::isnan": partial(_exact, op="IsNaN"),
     "aten::isinf": partial(_exact, op="IsInf"),
     "aten::floor": partial(_rounding, op="Floor"),
