@@ -261,8 +261,8 @@ def _scan(control: _Control) -> None:
 
 
 def _batched_scan(control: _Control) -> None:
-    """The Scan of opset 8, which scans every text of a batch: as a Scan over the batch whose body is
-    a Scan as it is since opset 9.
+    """The Scan of opset 8, which scans every text of a batch: as a Scan over the batch whose body
+    is a Scan as it is since opset 9.
     """
     record = control.record
     lengths, states, scans = _split_inputs(record)

@@ -1,4 +1,4 @@
-"""What AOTAutograd does around a compiled graph, whether a graph needs it, and what it leaves to do.
+"""What AOTAutograd does around a compiled graph, whether a graph needs it, and what it leaves.
 
 It writes new values back to arguments, makes results that share memory with arguments, unwraps
 subclasses of tensors. In nearly all graphs of inference there is nothing to do, and it still goes

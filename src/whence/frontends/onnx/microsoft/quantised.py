@@ -1,5 +1,5 @@
-"""Operators on quantised tensors, said as dequantise, compute, quantise, and the LSTM with quantised
-weights.
+"""Operators on quantised tensors, said as dequantise, compute, quantise, and the LSTM with
+quantised weights.
 """
 
 from __future__ import annotations
