@@ -25,7 +25,7 @@ from whence.frontends.torch.sources import Sources, describe
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.graph import Graph
 from whence.graph.node import Ref
-from whence.types import DType, TensorType
+from whence.types import DType
 
 if TYPE_CHECKING:
     from torch.fx import Node as FxNode
@@ -231,11 +231,6 @@ class AtenCall(NodeImporter):
         if not any(map(is_node, known)):
             return self.numbers(*map(int, known))
         return self.concat([self.whole(dim) for dim in dims], 0)
-
-    def type_of(self, ref: Ref) -> TensorType:
-        kind = super().type_of(ref)
-        assert isinstance(kind, TensorType)
-        return kind
 
     # ---- nodes ----
 

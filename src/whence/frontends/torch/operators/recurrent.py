@@ -73,7 +73,7 @@ def _layer(
             for ways in own
         ]
         bias = _stacked(call, sides)
-    shape = call.type_of(own[0][1]).static_shape
+    shape = call.tensor_type_of(own[0][1]).static_shape
     assert shape is not None
     attrs: dict[str, Attr] = {"hidden_size": shape[1]}
     if len(own) == 2:

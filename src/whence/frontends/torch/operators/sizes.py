@@ -64,7 +64,7 @@ def _as_whole(call: AtenCall, rounding: Callable[[float], int] = int, op: str = 
     if not is_node(known):
         return rounding(known)
     number = call.value(known)
-    is_real = call.type_of(number).dtype.is_float
+    is_real = call.tensor_type_of(number).dtype.is_float
     return call.cast(call.op(op, number) if op and is_real else number, DType.I64)
 
 
