@@ -21,7 +21,7 @@ from whence.backends.opencl.generator import PREFERENCES
 from whence.building.export import export, identifier
 from whence.building.prepare import prepare_graph
 from whence.building.tuning_records import TuningRecords
-from whence.cli.console import out, progress, put, safe
+from whence.cli.console import out, progress, put
 from whence.cli.options import ModelPath, check_choice, check_folder
 from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.codegen.target import Target, usable_cores
@@ -134,12 +134,11 @@ def compile_command(
     count = sum(not step.residual for step in program.steps)
     kernels = counted(count, "kernel")
     planned, total = program.memory.arena_bytes, program.memory.total_bytes
-    console.print(safe(f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s"))
-    console.print(
-        safe(
-            f"  {kernels}, weights {_size(program.packed.nbytes)}, activations {_size(planned)} of"
-            f" {_size(total)}"
-        )
+    put(console, f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s")
+    put(
+        console,
+        f"  {kernels}, weights {_size(program.packed.nbytes)}, activations {_size(planned)} of"
+        f" {_size(total)}",
     )
     for file in files:
         put(console, f"  {file}")

@@ -37,7 +37,7 @@ from whence.cli.demo_model import (
 )
 from whence.cli.options import ThreadsOption, check_folder
 from whence.cli.why import print_history, print_kernels, print_time
-from whence.errors import InputError, ModelError
+from whence.errors import ModelError
 from whence.graph.history import history_of
 from whence.passes.equivalence import difference
 from whence.plural import counted
@@ -246,8 +246,7 @@ def _profile(executable: Executable, subject: _Subject) -> Profile:
 def _tell(console: Console, found: Profile, subject: _Subject) -> None:
     """What became of an operator that nobody would find again by eye."""
     background = found.background
-    if background is None:
-        raise InputError("the profile was read from a file")
+    assert background is not None, "it was measured just now"
     program = background.program
     source = _interesting(found, program.graph.ledger.sources)
     _say(console, f"what became of one operator: whence why {subject.named} {source.name}")
