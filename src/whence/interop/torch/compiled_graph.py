@@ -144,15 +144,14 @@ class CompiledGraph:
         if self._are_tensors:
             return [tensor_of(each) for each in outputs]
         made = iter(outputs)
-        found = []
-        for result in self._results:
-            if not _is_made(result):
-                found.append(result)
-            elif _is_tensor(result):
-                found.append(tensor_of(next(made)))
-            else:
-                found.append(next(made).item())
-        return found
+        return [
+            result
+            if not _is_made(result)
+            else tensor_of(next(made))
+            if _is_tensor(result)
+            else next(made).item()
+            for result in self._results
+        ]
 
 
 class _Compiled:
