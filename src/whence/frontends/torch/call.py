@@ -284,26 +284,27 @@ class AtenCall(NodeImporter):
         """Put what was emitted into the graph; the node that makes the result bears the number of
         the user's operator, if this is the last part of it.
         """
-        meta = self.out_meta
-        if self._is_alias:
-            pass
-        elif isinstance(result, Ref):
-            result = self._as_declared(result, meta)
-        elif isinstance(result, list):
-            kinds = meta if isinstance(meta, list | tuple) else [None] * len(result)
-            result = [
-                None if ref is None else self._as_declared(ref, kind)
-                for ref, kind in zip(result, kinds, strict=False)
+        several = isinstance(result, list)
+        values: list[Any] = list(result) if isinstance(result, list) else [result]
+        if not self._is_alias:
+            meta = self.out_meta
+            kinds = meta if several and isinstance(meta, list | tuple) else [meta] * len(values)
+            values = [
+                self._as_declared(each, kind) if isinstance(each, Ref) else each
+                for each, kind in zip(values, kinds, strict=False)
             ]
-        keeper = self.keep(_refs(result), 0)
+        keeper = self.keep([each for each in values if isinstance(each, Ref)], 0)
         if keeper is None and self._pending:
             keeper = self._pending[-1]
-        if keeper is not None and self.reading.sources.last[self.source_number] == self.node.name:
+        number = self.source_number
+        if keeper is not None and self.reading.sources.last[number] == self.node.name:
             old = keeper.id
-            self.rename(keeper, self.source_number)
-            result = _with_number(result, old, self.source_number)
+            self.rename(keeper, number)
+            values = [
+                renamed(each, old, number) if isinstance(each, Ref) else each for each in values
+            ]
         self.enter()
-        self.reading.values[self.node.name] = result
+        self.reading.values[self.node.name] = values if several else values[0]
 
     def _as_declared(self, ref: Ref, meta: Any) -> Ref:
         """The value with the element type that PyTorch says; made by a node of this operator, even
@@ -335,20 +336,6 @@ def scalar_dtype(value: Any) -> DType:
     if isinstance(value, bool) or name == "SymBool":
         return DType.BOOL
     return DType.F32 if isinstance(value, float) or name == "SymFloat" else DType.I64
-
-
-def _with_number(result: Value, old: int, number: int) -> Value:
-    if isinstance(result, Ref):
-        return renamed(result, old, number)
-    if isinstance(result, list):
-        return [renamed(ref, old, number) for ref in result]
-    return result
-
-
-def _refs(result: Value) -> list[Ref]:
-    if isinstance(result, Ref):
-        return [result]
-    return [ref for ref in result if ref is not None] if isinstance(result, list) else []
 
 
 def _named_arguments(node: FxNode) -> dict[str, Any]:
