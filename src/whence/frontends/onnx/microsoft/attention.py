@@ -114,9 +114,11 @@ def _attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
         for part in build.multi("Split", 3, packed, build.ints(*sizes), axis=-1)
     )
     if past:
-        key = build.op("Concat", build.op("Gather", past, build.scalar_int(0), axis=0), key, axis=2)
-        value = build.op(
-            "Concat", build.op("Gather", past, build.scalar_int(1), axis=0), value, axis=2
+        key, value = (
+            build.op(
+                "Concat", build.op("Gather", past, build.scalar_int(which), axis=0), new, axis=2
+            )
+            for which, new in enumerate((key, value))
         )
     if record.output(1):
         pair = [build.op("Unsqueeze", part, build.ints(0)) for part in (key, value)]
@@ -164,10 +166,8 @@ def _multi_head_attention(record: OpRecord, build: Rewrite) -> Sequence[OpRecord
     if past_length or beams:
         raise record.unsupported("a length of the past, or origins of beams, without a past")
     if past_key:
-        key, value = (
-            build.op("Concat", past_key, key, axis=2),
-            build.op("Concat", past_value, value, axis=2),
-        )
+        key = build.op("Concat", past_key, key, axis=2)
+        value = build.op("Concat", past_value, value, axis=2)
     build.give(1, key)
     build.give(2, value)
     return _attend(build, query, key, value, width // heads, bias, mask)
@@ -188,8 +188,8 @@ def _with_buffer(
     first = build.cast(first, DType.I64)
     where = places(build, length, first, key, count)
     present = [
-        write(build, record.required(index), part, where, behind=record.required(index))
-        for index, part in ((6, key), (7, value))
+        write(build, cache, part, where, behind=cache)
+        for cache, part in ((record.required(6), key), (record.required(7), value))
     ]
     for index, part in enumerate(present, 1):
         build.give(index, part)

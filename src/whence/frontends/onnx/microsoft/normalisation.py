@@ -26,15 +26,15 @@ def _skip_sum(build: Rewrite, bias: str) -> str:
 def _skip_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     *_, beta, bias = record.operands(5)
     total = _skip_sum(build, bias)
-    build.into(
-        [record.output(index) for index in range(3)],
-        "LayerNormalization",
-        total,
-        record.required(2),
-        beta,
-        axis=-1,
-        epsilon=record.number("epsilon", 1e-12),
-    )
+    outputs = [record.output(index) for index in range(3)]
+    return _normalised(build, outputs, total, record.required(2), beta)
+
+
+def _normalised(
+    build: Rewrite, outputs: Sequence[str], data: str, scale: str, beta: str
+) -> list[OpRecord]:
+    epsilon = build.record.number("epsilon", 1e-12)
+    build.into(outputs, "LayerNormalization", data, scale, beta, axis=-1, epsilon=epsilon)
     return build.records
 
 
@@ -78,14 +78,7 @@ def _embed_layer_norm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
                 build.dim(words, 0),
                 value=np.zeros(1, np.int32),
             )
-    return build.result(
-        "LayerNormalization",
-        total,
-        record.required(5),
-        beta,
-        axis=-1,
-        epsilon=record.number("epsilon", 1e-12),
-    )
+    return _normalised(build, record.outputs[:1], total, record.required(5), beta)
 
 
 RESTATEMENTS: Mapping[str, Restate] = {

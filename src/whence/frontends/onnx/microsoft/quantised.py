@@ -114,9 +114,8 @@ def _gemm(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     bias = ""
     if codes_of_bias:
         unit = build.op("Mul", record.required(1), record.required(4))
-        unit = (
-            build.op("Mul", unit, build.like(alpha, record.required(1))) if alpha != 1.0 else unit
-        )
+        if alpha != 1.0:
+            unit = build.op("Mul", unit, build.like(alpha, record.required(1)))
         bias = build.op("DequantizeLinear", codes_of_bias, unit, axis=-1)
     attrs: dict[str, Attr] = {
         "alpha": alpha,
