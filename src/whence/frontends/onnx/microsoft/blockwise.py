@@ -33,10 +33,7 @@ def _mat_mul_n_bits(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     *_, zero_points, regrouping, bias = record.operands(6)
     if regrouping:
         raise record.unsupported("weights regrouped by an index (g_idx)")
-    packed, scales = (
-        build.scope.value_of(record.required(1)),
-        build.scope.value_of(record.required(2)),
-    )
+    packed, scales = (build.scope.value_of(record.required(index)) for index in (1, 2))
     if packed is None or scales is None:
         raise record.unsupported("weights that are not constants")
     blocks = -(-depth // block)
