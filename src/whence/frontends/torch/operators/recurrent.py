@@ -13,28 +13,12 @@ from whence.ops.definition import Attr
 _ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
 
 
-def _lstm(call: AtenCall) -> Value:
-    _check(call)
-    first_h, first_c = call.refs("hx")
-    sequence, (last_h, last_c) = _layers(call, "LSTM", (first_h, first_c))
-    return [sequence, last_h, last_c]
-
-
-def _gru(call: AtenCall) -> Value:
-    _check(call)
-    sequence, (last_h,) = _layers(call, "GRU", (call.ref("hx"),))
-    return [sequence, last_h]
-
-
-def _check(call: AtenCall) -> None:
+def _layers(call: AtenCall, op: str, first: Sequence[Ref]) -> Value:
+    """The sequence after the last layer, and the last state of every layer, end to end."""
     if "batch_sizes" in call.args:
         call.unsupported("a packed sequence; pad it instead")
     if call.plain("train") and call.real("dropout") > 0:
         call.unsupported("dropout between layers, as in training; call .eval() first")
-
-
-def _layers(call: AtenCall, op: str, first: Sequence[Ref]) -> tuple[Ref, tuple[Ref, ...]]:
-    """The sequence after the last layer, and the last state of every layer, end to end."""
     directions = 2 if call.plain("bidirectional") else 1
     count, biased = call.integer("num_layers"), bool(call.plain("has_biases"))
     weights = call.refs("params")
@@ -58,8 +42,9 @@ def _layers(call: AtenCall, op: str, first: Sequence[Ref]) -> tuple[Ref, tuple[R
         x, finals = _layer(call, op, x, own, states)
         for kept, final in zip(last, finals, strict=True):
             kept.append(final)
-    whole = tuple(call.concat(parts, 0) for parts in last)
-    return (call.transpose(x, swap) if call.plain("batch_first") else x), whole
+    if call.plain("batch_first"):
+        x = call.transpose(x, swap)
+    return [x, *(call.concat(parts, 0) for parts in last)]
 
 
 def _layer(
@@ -99,4 +84,7 @@ def _stacked(call: AtenCall, parts: Sequence[Ref]) -> Ref:
     return call.concat([call.op("Unsqueeze", part, call.numbers(0)) for part in parts], 0)
 
 
-MAPPINGS: Mappings = {"aten::lstm": _lstm, "aten::gru": _gru}
+MAPPINGS: Mappings = {
+    "aten::lstm": lambda call: _layers(call, "LSTM", call.refs("hx")),
+    "aten::gru": lambda call: _layers(call, "GRU", [call.ref("hx")]),
+}
