@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import numpy as np
 
@@ -227,6 +228,8 @@ def _real_of(call: AtenCall) -> Value:
     return _same(call)
 
 
+_cast = partial(AtenCall.promoted, name="self")
+
 MAPPINGS: Mappings = {
     "aten::alias": _same,
     "aten::clone": _same,
@@ -241,9 +244,9 @@ MAPPINGS: Mappings = {
     "aten::real": _real_of,
     "aten::resolve_conj": _same,
     "aten::resolve_neg": _same,
-    "aten::_to_copy": lambda call: call.promoted("self"),
-    "aten::to": lambda call: call.promoted("self"),
-    "aten::type_as": lambda call: call.promoted("self"),
+    "aten::_to_copy": _cast,
+    "aten::to": _cast,
+    "aten::type_as": _cast,
     "aten::view": _view,
     "aten::_unsafe_view": _view,
     "aten::reshape": _view,
