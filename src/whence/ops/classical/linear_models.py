@@ -9,7 +9,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_strs
 from whence.ops.classical.scores import pair, transform, transform_single
-from whence.ops.definition import Attrs, Call, Infer, OpDef, Reference, TypeQuery, Value
+from whence.ops.definition import Attrs, Call, Check, Infer, OpDef, Reference, TypeQuery, Value
 from whence.ops.formula import sigmoid
 from whence.ops.operand import UNARY
 from whence.ops.precision import tensor
@@ -181,9 +181,12 @@ def rows_type(query: TypeQuery, columns: Dim) -> TensorType:
     return TensorType(DType.F32, (rows, columns))
 
 
-def classical(name: str, reference: Reference, infer: Infer | None = None) -> OpDef:
+def classical(
+    name: str, reference: Reference, infer: Infer | None = None, check: Check | None = None
+) -> OpDef:
     """An operator of `ai.onnx.ml` with one operand."""
-    return OpDef(f"ai.onnx.ml::{name}", infer=infer, reference=reference, operands=UNARY)
+    name = f"ai.onnx.ml::{name}"
+    return OpDef(name, infer=infer, reference=reference, operands=UNARY, check=check)
 
 
 def _linear_classes(query: TypeQuery) -> tuple[TensorType, TensorType]:

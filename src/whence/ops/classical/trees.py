@@ -11,6 +11,7 @@ from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_st
 from whence.ops.classical.linear_models import class_labels, classical, rows_type
 from whence.ops.classical.scores import pair, transform, transform_single
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
+from whence.ops.operands.checks import demand_rank, exceeds, shape_of
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import tensor_type
 from whence.types import DType, TensorType, ValueType
@@ -322,8 +323,20 @@ def _tree_ensemble_type(query: TypeQuery) -> TensorType:
     return TensorType(tensor_type(query, 0).dtype, _targets_type(query).shape)
 
 
+def _check_features(query: TypeQuery) -> None:
+    """Rows of features, or one row, of which each node of a tree looks at one."""
+    demand_rank(query, 0, 0, 2)
+    x, features = shape_of(query, 0), get_ints(query.attrs, "nodes_featureids", ())
+    if x is None or not features:
+        return
+    columns = x[-1] if x else 1
+    if min(features) < 0 or exceeds(max(features) + 1, columns):
+        wrong = min(features) if min(features) < 0 else max(features)
+        raise ModelError(f"a tree asks for feature {wrong} of {columns}")
+
+
 OPS: tuple[OpDef, ...] = (
-    classical("TreeEnsemble", _tree_ensemble, _tree_ensemble_type),
-    classical("TreeEnsembleClassifier", _classifier, _classifier_type),
-    classical("TreeEnsembleRegressor", _regressor, _targets_type),
+    classical("TreeEnsemble", _tree_ensemble, _tree_ensemble_type, _check_features),
+    classical("TreeEnsembleClassifier", _classifier, _classifier_type, _check_features),
+    classical("TreeEnsembleRegressor", _regressor, _targets_type, _check_features),
 )

@@ -19,9 +19,10 @@ from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_s
 from whence.ops.definition import Call, OpClass, OpDef, TypeQuery, Value, count, sizes
 from whence.ops.neural.activation import ACTIVATIONS, Activation
 from whence.ops.operand import named
+from whence.ops.operands.checks import demand, demand_lengths, demand_rank, shape_of
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
-from whence.types import ValueType
+from whence.types import Dim, ValueType
 
 _Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 _State: TypeAlias = tuple[np.ndarray, ...]
@@ -223,12 +224,38 @@ def _recurrent_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     return 2 * math.prod(sizes(x)[:2]) * (count(w) + count(r))
 
 
+def _check_recurrent(query: TypeQuery) -> None:
+    gates = CELLS[query.op].gates
+    x, w = shape_of(query, 0), shape_of(query, 1)
+    direction = get_str(query.attrs, "direction", "forward")
+    demand_rank(query, 0, 3, 3)
+    directions = 2 if direction == "bidirectional" else 1
+    hidden: Dim = get_int(query.attrs, "hidden_size", 0) or None
+    if hidden is None and w is not None and len(w) == 3 and isinstance(w[1], int):
+        hidden = w[1] // gates
+    if not isinstance(hidden, int) or x is None:
+        return
+    by_batch = bool(get_int(query.attrs, "layout", 0))
+    batch = x[0 if by_batch else 1]
+    state = (batch, directions, hidden) if by_batch else (directions, batch, hidden)
+    demand(query, 1, (directions, gates * hidden, x[2]), "W")
+    demand(query, 2, (directions, gates * hidden, hidden), "R")
+    demand(query, 3, (directions, 2 * gates * hidden), "B")
+    demand(query, 4, (batch,), "sequence_lens")
+    demand_lengths(query, 4, x[1 if by_batch else 0])
+    demand(query, 5, state, "initial_h")
+    if gates == 4:
+        demand(query, 6, state, "initial_c")
+        demand(query, 7, (directions, 3 * hidden), "P")
+
+
 _recurrent = partial(
     OpDef,
     classes=OpClass.RECURRENT,
     flops=_recurrent_flops,
     traits=Trait.CHECKS_INDICES,
     operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
+    check=_check_recurrent,
 )
 OPS: tuple[OpDef, ...] = (
     _recurrent("RNN", reference=lambda call: _run(call, _rnn_step, early_bias=1)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
@@ -14,7 +13,6 @@ from whence.ops.operands.checks import (
     count_of,
     demand,
     demand_broadcast,
-    demand_lengths,
     demand_numbers,
     demand_one,
     demand_rank,
@@ -210,30 +208,6 @@ def _norm_pool(query: TypeQuery) -> None:
         raise ModelError(f"p is {power!r}, and should be at least 1")
 
 
-def _recurrent(query: TypeQuery, gates: int) -> None:
-    x, w = shape_of(query, 0), shape_of(query, 1)
-    direction = get_str(query.attrs, "direction", "forward")
-    demand_rank(query, 0, 3, 3)
-    directions = 2 if direction == "bidirectional" else 1
-    hidden: Dim = get_int(query.attrs, "hidden_size", 0) or None
-    if hidden is None and w is not None and len(w) == 3 and isinstance(w[1], int):
-        hidden = w[1] // gates
-    if not isinstance(hidden, int) or x is None:
-        return
-    by_batch = bool(get_int(query.attrs, "layout", 0))
-    batch = x[0 if by_batch else 1]
-    state = (batch, directions, hidden) if by_batch else (directions, batch, hidden)
-    demand(query, 1, (directions, gates * hidden, x[2]), "W")
-    demand(query, 2, (directions, gates * hidden, hidden), "R")
-    demand(query, 3, (directions, 2 * gates * hidden), "B")
-    demand(query, 4, (batch,), "sequence_lens")
-    demand_lengths(query, 4, x[1 if by_batch else 0])
-    demand(query, 5, state, "initial_h")
-    if gates == 4:
-        demand(query, 6, state, "initial_c")
-        demand(query, 7, (directions, 3 * hidden), "P")
-
-
 RULES: Mapping[str, Check] = {
     "Conv": _conv,
     "FusedConv": _conv,
@@ -256,7 +230,4 @@ RULES: Mapping[str, Check] = {
     **dict.fromkeys(("ChannelsLastMaxPool", "ChannelsLastAveragePool"), _pool),
     **dict.fromkeys(("BlockedMaxPool", "BlockedAveragePool"), by_types),
     **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool"), _global_pool),
-    "LSTM": partial(_recurrent, gates=4),
-    "GRU": partial(_recurrent, gates=3),
-    "RNN": partial(_recurrent, gates=1),
 }

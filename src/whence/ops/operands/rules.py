@@ -20,15 +20,12 @@ from whence.ops.attributes import get_int
 from whence.ops.definition import Check, IndexedAxes, TypeQuery, Value, naming
 from whence.ops.formula import needs_reals
 from whence.ops.operands import (
-    attention,
-    classical,
     elementwise,
     images,
     movement,
     normalisation,
     products,
     quantise,
-    text,
 )
 from whence.ops.operands.attribute_choices import check_choices
 from whence.ops.operands.checks import by_types, demand_reals, shape_of
@@ -47,15 +44,12 @@ RULES: Mapping[str, Check] = {
         for name, known in REGISTRY.items()
         if known.formula is not None
     },
-    **attention.RULES,
-    **classical.RULES,
     **elementwise.RULES,
     **images.RULES,
     **movement.RULES,
     **normalisation.RULES,
     **products.RULES,
     **quantise.RULES,
-    **text.RULES,
     **{name: known.check for name, known in REGISTRY.items() if known.check is not None},
 }
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from whence.ops.attributes import get_int
 from whence.ops.definition import TypeQuery
-from whence.ops.operands.attention import HeadsOfOperand, heads_of_operand
+from whence.ops.neural.attention import HeadsOfOperand, heads_of_operand
 from whence.ops.types.spatial_rules import conv
 from whence.ops.types.type_rules import (
     const_ints,
