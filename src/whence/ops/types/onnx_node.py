@@ -114,25 +114,15 @@ def to_tensor_proto(value: np.ndarray) -> onnx.TensorProto:
 
 def to_type_proto(kind: ValueType) -> onnx.TypeProto:
     """The type as the package has it: a name is a `dim_param`, an unknown dimension empty."""
-    proto = onnx.TypeProto()
-    if isinstance(kind, TensorType):
-        proto.tensor_type.elem_type = int(kind.dtype)
-        if kind.shape is not None:
-            proto.tensor_type.shape.SetInParent()
-            for dim in kind.shape:
-                entry = proto.tensor_type.shape.dim.add()
-                if isinstance(dim, int):
-                    entry.dim_value = dim
-                elif dim is not None:
-                    entry.dim_param = dim
-    elif isinstance(kind, SequenceType):
-        proto.sequence_type.elem_type.CopyFrom(to_type_proto(kind.element))
-    elif isinstance(kind, OptionalType):
-        proto.optional_type.elem_type.CopyFrom(to_type_proto(kind.element))
-    else:
-        proto.map_type.key_type = int(kind.key)
-        proto.map_type.value_type.CopyFrom(to_type_proto(kind.value))
-    return proto
+    match kind:
+        case TensorType(dtype, shape):
+            return onnx.helper.make_tensor_type_proto(int(dtype), shape)
+        case SequenceType(element):
+            return onnx.helper.make_sequence_type_proto(to_type_proto(element))
+        case OptionalType(element):
+            return onnx.helper.make_optional_type_proto(to_type_proto(element))
+        case MapType(key, value):
+            return onnx.helper.make_map_type_proto(int(key), to_type_proto(value))
 
 
 def from_type_proto(proto: onnx.TypeProto) -> ValueType:
