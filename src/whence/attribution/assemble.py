@@ -36,8 +36,7 @@ from whence.attribution.traffic import footprint, made_for_others
 from whence.attribution.work_items import NOT_DIVIDED, work_items
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
-from whence.graph.eliminated import eliminated
-from whence.graph.outcomes import coverage, outcomes
+from whence.graph.outcomes import coverage, eliminated, outcomes
 from whence.ops.definition import Cost
 from whence.provenance import Ledger
 from whence.rates import MachineRates

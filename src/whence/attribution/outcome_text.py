@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from whence.attribution.rows import KernelParts
-from whence.graph.eliminated import Elimination
+from whence.graph.outcomes import Elimination
 from whence.provenance import Ledger, Outcome, Reason, SourceOp
 
 _MOST_NAMED = 3

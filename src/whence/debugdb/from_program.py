@@ -52,8 +52,7 @@ from whence.debugdb.rows import (
 )
 from whence.debugdb.tables import DebugDatabase
 from whence.graph import Graph, Node
-from whence.graph.eliminated import eliminated
-from whence.graph.outcomes import outcomes
+from whence.graph.outcomes import eliminated, outcomes
 from whence.kernels.ir import Member
 from whence.ops.registry import REGISTRY
 from whence.passes.pipeline import PREPARE
