@@ -9,8 +9,8 @@ import numpy as np
 
 from whence.errors import GraphError, WhenceError
 from whence.graph import Graph, Node
+from whence.graph.copying import at_hand
 from whence.graph.state import initial_state
-from whence.graph.with_sizes import at_hand
 from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
 from whence.passes.shapes.index_limits import index_limits

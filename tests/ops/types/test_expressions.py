@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from whence.extent import Dimensions
-from whence.graph.with_sizes import type_with_sizes
+from whence.graph.copying import type_with_sizes
 from whence.ops.definition import TypeQuery
 from whence.ops.tensor.shape import size_array
 from whence.ops.types.inference import infer

@@ -16,8 +16,8 @@ from whence.extent import Dimensions
 from whence.fusion import GroupLimits, find_groups, fuse
 from whence.graph import Check, Graph, check_graph
 from whence.graph.builder import GraphBuilder, Symbol
+from whence.graph.copying import with_sizes
 from whence.graph.operands import why_it_fails
-from whence.graph.with_sizes import with_sizes
 from whence.ops.binding import Port
 from whence.ops.open_dimensions import open_dimensions
 from whence.passes.manager import CheckLevel
