@@ -21,7 +21,7 @@ from whence.ops.definition import (
     Value,
 )
 from whence.ops.operand import UNARY, named
-from whence.ops.operands.checks import reals_along
+from whence.ops.operands.checks import along, demand_reals
 from whence.ops.precision import narrow, optional_tensor, rounded_once, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
@@ -191,7 +191,7 @@ _along_axis = partial(
     infer=same_type,
     operands=named("input"),
     attributes={"axis": AttributeKind.INT},
-    check=reals_along(-1),
+    check=along(-1, demand_reals),
 )
 OPS: tuple[OpDef, ...] = (
     # Opaque because of its training mode; what is left of it in inference is a Mul and an Add,

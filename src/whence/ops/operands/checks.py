@@ -4,7 +4,7 @@ and what it should be. What is not known yet is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
@@ -130,24 +130,17 @@ def axis_in(axis: int, shape: Shape | None, *, one_more: bool = False, name: str
         raise ModelError(f"{name} {axis} does not exist in a tensor of rank {len(shape)}")
 
 
-def along(default: int) -> Check:
-    """A rule for operators that work along the attribute `axis` of their first input."""
+def along(default: int, demand: Callable[[TypeQuery, int], None] | None = None) -> Check:
+    """A rule for operators that work along the attribute `axis` of their first input, of whose
+    elements more may be demanded.
+    """
 
     def rule(query: TypeQuery) -> None:
+        if demand is not None:
+            demand(query, 0)
         axis_in(get_int(query.attrs, "axis", default), shape_of(query, 0))
 
     return rule
-
-
-def reals_along(default: int) -> Check:
-    """The same for operators that only work on numbers with fractions."""
-    rule = along(default)
-
-    def reals(query: TypeQuery) -> None:
-        demand_reals(query, 0)
-        rule(query)
-
-    return reals
 
 
 def const_length(query: TypeQuery, index: int) -> int | None:

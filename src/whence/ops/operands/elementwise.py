@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from whence.errors import ModelError
@@ -21,19 +21,14 @@ from whence.types import DType
 _INTEGERS = tuple(dtype for dtype in DType if dtype.is_integer)
 
 
-def _booleans(query: TypeQuery, count: int) -> None:
-    for index in range(count):
-        demand_elements(query, index, (DType.BOOL,), "truth values")
+def _every(demand: Callable[[TypeQuery, int], None]) -> Check:
+    """A rule that demands the same of all operands."""
 
+    def rule(query: TypeQuery) -> None:
+        for index in range(len(query.types)):
+            demand(query, index)
 
-def _bits(query: TypeQuery) -> None:
-    for index in range(len(query.types)):
-        demand_elements(query, index, _INTEGERS, "integers")
-
-
-def _numbers(query: TypeQuery, count: int) -> None:
-    for index in range(count):
-        demand_numbers(query, index)
+    return rule
 
 
 def _bit_cast(query: TypeQuery) -> None:
@@ -50,13 +45,15 @@ _PLAIN = (
     "Cast", "CastLike", "IsInf", "Mean", "Pow", "RoundTo",
 )  # fmt: skip
 
+_truth = partial(demand_elements, allowed=(DType.BOOL,), what="truth values")
+_BITS = _every(partial(demand_elements, allowed=_INTEGERS, what="integers"))
+
 RULES: Mapping[str, Check] = {
     **dict.fromkeys(_PLAIN, by_types),
-    **dict.fromkeys(("And", "Or", "Xor"), partial(_booleans, count=2)),
-    **dict.fromkeys(("Not", "Where"), partial(_booleans, count=1)),
-    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _bits),
-    **dict.fromkeys(("Neg", "Sign"), partial(_numbers, count=1)),
-    **dict.fromkeys(("Sub", "Div", "Mod"), partial(_numbers, count=2)),
+    **dict.fromkeys(("And", "Or", "Xor", "Not"), _every(_truth)),
+    "Where": partial(_truth, index=0),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _BITS),
+    **dict.fromkeys(("Neg", "Sign", "Sub", "Div", "Mod"), _every(demand_numbers)),
     "BitCast": _bit_cast,
     "Gelu": partial(demand_reals, index=0),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
@@ -159,9 +160,7 @@ def _convolution_of_codes(query: TypeQuery) -> None:
         demand(query, 8, (w[0],), "the bias")
 
 
-def _window(query: TypeQuery) -> None:
-    demand_one(query, 0, "size")
-
+_WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")
 
 RULES: Mapping[str, Check] = {
     "AffineGrid": _affine_grid,
@@ -175,5 +174,5 @@ RULES: Mapping[str, Check] = {
     **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), _loss),
     **dict.fromkeys(("DFT", "STFT"), _transform),
     **dict.fromkeys(("ConvInteger", "QLinearConv"), _convolution_of_codes),
-    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), _window),
+    **dict.fromkeys(_WINDOWS, partial(demand_one, index=0, what="size")),
 }

@@ -104,14 +104,9 @@ def _constant_of_shape(query: TypeQuery) -> None:
 def _range(query: TypeQuery) -> None:
     for index, name in enumerate(("start", "limit", "delta")):
         demand_one(query, index, name)
-        value = query.value(index)
-        if (
-            name == "delta"
-            and isinstance(value, np.ndarray)
-            and value.size == 1
-            and not value.any()
-        ):
-            raise ModelError("delta is 0, and would never reach the limit")
+    delta = query.value(2)
+    if isinstance(delta, np.ndarray) and delta.size == 1 and not delta.any():
+        raise ModelError("delta is 0, and would never reach the limit")
 
 
 def _resize(query: TypeQuery) -> None:

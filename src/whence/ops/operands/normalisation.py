@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
@@ -67,10 +68,6 @@ def _local_response(query: TypeQuery) -> None:
         raise ModelError(f"size is {size}, and should be at least 1")
 
 
-def _numbers(query: TypeQuery) -> None:
-    demand_numbers(query, 0)
-
-
 def _mean_variance_normalisation(query: TypeQuery) -> None:
     """Its axes are those of a batch of images unless the attribute says others."""
     for axis in get_ints(query.attrs, "axes", (0, 2, 3)):
@@ -85,14 +82,8 @@ def _place_of_extreme(query: TypeQuery) -> None:
         raise ModelError(f"axis {axis} of {query.types[0]} has no elements to compare")
 
 
-def _hardmax(query: TypeQuery) -> None:
-    demand_numbers(query, 0)
-    along(-1)(query)
-
-
 def _top_k(query: TypeQuery) -> None:
-    demand_numbers(query, 0)
-    along(-1)(query)
+    along(-1, demand_numbers)(query)
     demand_one(query, 1, "k")
     x, k = shape_of(query, 0), const_ints(query, 1)
     if x is None or not k:
@@ -115,10 +106,10 @@ RULES: Mapping[str, Check] = {
     "RMSNormalization": _row_normalisation(1),
     "MeanVarianceNormalization": _mean_variance_normalisation,
     "LRN": _local_response,
-    "Hardmax": _hardmax,
+    "Hardmax": along(-1, demand_numbers),
     **dict.fromkeys(("ArgMax", "ArgMin"), _place_of_extreme),
     # The axes that are reduced decide the shape of the result.
     **dict.fromkeys(("ReduceMax", "ReduceMin"), by_types),
-    **dict.fromkeys(_SUMS, _numbers),
+    **dict.fromkeys(_SUMS, partial(demand_numbers, index=0)),
     "TopK": _top_k,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
@@ -189,24 +190,20 @@ def _gemm(query: TypeQuery) -> None:
         demand_same_elements(query, 2, 0)
 
 
-def _pool(query: TypeQuery) -> None:
-    demand_rank(query, 0, 3)
-    demand_numbers(query, 0)
-
-
-def _global_pool(query: TypeQuery) -> None:
-    demand_rank(query, 0, 2)
+def _pool(query: TypeQuery, fewest: int) -> None:
+    demand_rank(query, 0, fewest)
     demand_numbers(query, 0)
 
 
 def _norm_pool(query: TypeQuery) -> None:
     """(sum of |x|^p)^(1/p) of a window, or of a whole image."""
-    demand_rank(query, 0, 2 if query.op == "GlobalLpPool" else 3)
-    demand_numbers(query, 0)
+    _pool(query, fewest=2 if query.op == "GlobalLpPool" else 3)
     power = query.attrs.get("p", 2)
     if not isinstance(power, int | float) or not 1 <= power < math.inf:
         raise ModelError(f"p is {power!r}, and should be at least 1")
 
+
+_WINDOWS = ("MaxPool", "AveragePool", "ChannelsLastMaxPool", "ChannelsLastAveragePool")
 
 RULES: Mapping[str, Check] = {
     "Conv": _conv,
@@ -225,9 +222,8 @@ RULES: Mapping[str, Check] = {
     "MatMulInteger": _matmul_integer,
     "Gemm": _gemm,
     "FusedGemm": _gemm,
-    **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
+    **dict.fromkeys(_WINDOWS, partial(_pool, fewest=3)),
     **dict.fromkeys(("LpPool", "GlobalLpPool"), _norm_pool),
-    **dict.fromkeys(("ChannelsLastMaxPool", "ChannelsLastAveragePool"), _pool),
     **dict.fromkeys(("BlockedMaxPool", "BlockedAveragePool"), by_types),
-    **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool"), _global_pool),
+    **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool"), partial(_pool, fewest=2)),
 }

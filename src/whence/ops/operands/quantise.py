@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
@@ -54,14 +55,12 @@ def _parameters(query: TypeQuery, x: Shape, block: int) -> tuple[Dim, ...]:
     return (*x[:axis], blocks, *x[axis + 1 :])
 
 
-def _dynamic(query: TypeQuery) -> None:
-    demand_elements(query, 0, (DType.F32,), "single precision")
-
-
 RULES: Mapping[str, Check] = {
     "QuantizeLinear": _linear,
     "DequantizeLinear": _linear,
-    "DynamicQuantizeLinear": _dynamic,
+    "DynamicQuantizeLinear": partial(
+        demand_elements, index=0, allowed=(DType.F32,), what="single precision"
+    ),
     # Their inference looks at every operand.
     "FixedPointScale": by_types,
     "LookUp": by_types,

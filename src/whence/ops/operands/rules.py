@@ -12,6 +12,7 @@ Every operator that kernels are made of has a rule; a test sees to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -33,14 +34,9 @@ from whence.ops.registry import REGISTRY
 from whence.ops.signature import why_malformed
 from whence.types import Dim
 
-
-def _reals(query: TypeQuery) -> None:
-    demand_reals(query, 0)
-
-
 RULES: Mapping[str, Check] = {
     **{
-        name: _reals if needs_reals(known.formula) else by_types
+        name: partial(demand_reals, index=0) if needs_reals(known.formula) else by_types
         for name, known in REGISTRY.items()
         if known.formula is not None
     },
