@@ -10,12 +10,12 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_ints, get_str, get_strs
-from whence.ops.classical.linear_models import classical, floats
+from whence.ops.classical.linear_models import classical, floats, rows_of, rows_type
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
 from whence.ops.operand import named, variadic
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import same_type, tensor_type
-from whence.types import Dim, DType, TensorType
+from whence.types import DType, TensorType
 
 
 def _array_feature_extractor(call: Call) -> Value:
@@ -80,17 +80,14 @@ def _feature_vectorizer(call: Call) -> Value:
             f"inputdimensions {list(widths)} are not widths of {len(call.inputs)} inputs"
         )
     for index, value in enumerate(call.inputs):
-        x = np.asarray(value).astype(np.float32)
-        x = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], -1)
+        x = rows_of(np.asarray(value).astype(np.float32))
         width = widths[index] if widths else x.shape[1]
         columns.append(np.pad(x[:, :width], ((0, 0), (0, max(width - x.shape[1], 0)))))
     return np.concatenate(columns, axis=1)
 
 
 def _feature_vectorizer_type(query: TypeQuery) -> TensorType:
-    first = tensor_type(query, 0).shape
-    rows: Dim = None if first is None else first[0] if len(first) > 1 else 1
-    return TensorType(DType.F32, (rows, sum(get_ints(query.attrs, "inputdimensions")) or None))
+    return rows_type(query, sum(get_ints(query.attrs, "inputdimensions")) or None)
 
 
 def _one_hot_encoder(call: Call) -> Value:

@@ -17,10 +17,14 @@ from whence.ops.types.type_rules import tensor_type
 from whence.types import Dim, DType, TensorType
 
 
+def rows_of(x: np.ndarray) -> np.ndarray:
+    """An array as a matrix; a vector is one row."""
+    return x.reshape(1 if x.ndim < 2 else x.shape[0], -1)
+
+
 def features(call: Call) -> np.ndarray:
-    """Input 0 as float32 of shape [N, F]; a vector is one row."""
-    x = tensor(call, 0).astype(np.float32)
-    return x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], -1)
+    """Input 0 as float32 of shape [N, F]."""
+    return rows_of(tensor(call, 0).astype(np.float32))
 
 
 def class_labels(attrs: Attrs, integers: str = "classlabels_ints") -> np.ndarray:

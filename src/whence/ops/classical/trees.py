@@ -8,7 +8,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_strs
-from whence.ops.classical.linear_models import class_labels, classical, rows_type
+from whence.ops.classical.linear_models import class_labels, classical, rows_of, rows_type
 from whence.ops.classical.scores import pair, transform, transform_single
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
 from whence.ops.operands.checks import demand_rank, exceeds, shape_of
@@ -189,9 +189,7 @@ def _inputs(call: Call) -> np.ndarray:
     x = tensor(call, 0)
     if x.ndim > 2:
         raise ModelError(f"input 0 must be a matrix, found rank {x.ndim}")
-    return (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(
-        1 if x.ndim < 2 else x.shape[0], -1
-    )
+    return rows_of(x if x.dtype.kind == "f" else x.astype(np.float32))
 
 
 def _base_values(call: Call, scores: np.ndarray) -> np.ndarray:
