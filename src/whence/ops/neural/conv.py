@@ -99,14 +99,19 @@ def _channelwise(vector: np.ndarray, rank: int) -> np.ndarray:
     return vector.reshape(()) if vector.size == 1 else vector.reshape(-1, *(1,) * (rank - 2))
 
 
-def conv(call: Call) -> np.ndarray:
-    """Conv on inputs x, w, b? in the working type."""
-    x, w, bias = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
-    window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
-    y = convolve(x, w, window, get_int(call.attrs, "group", 1))
+def _with_bias(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """A new array with a number added to each of its channels, if there is one."""
     if bias is not None:
         y += _channelwise(widen(bias), y.ndim)
     return y
+
+
+def conv(call: Call) -> np.ndarray:
+    """Conv on inputs x, w, b? in the working type."""
+    x, w = widen(tensor(call, 0)), widen(tensor(call, 1))
+    window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
+    y = convolve(x, w, window, get_int(call.attrs, "group", 1))
+    return _with_bias(y, optional_tensor(call, 2))
 
 
 def centred_operands(
@@ -120,21 +125,20 @@ def centred_operands(
 
 
 def _integer_convolution(
-    call: Call, x_index: int, w_index: int, x_zero: np.ndarray | None, w_zero: np.ndarray | None
+    call: Call, w: np.ndarray, x_zero: np.ndarray | None, w_zero: np.ndarray | None
 ) -> np.ndarray:
-    x, w = centred_operands(tensor(call, x_index), tensor(call, w_index), x_zero, w_zero)
+    x, w = centred_operands(tensor(call, 0), w, x_zero, w_zero)
     window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
     return convolve(x, w, window, get_int(call.attrs, "group", 1))
 
 
 def _conv_integer(call: Call) -> Value:
-    return wrap_int32(
-        _integer_convolution(call, 0, 1, optional_tensor(call, 2), optional_tensor(call, 3))
-    )
+    x_zero, w_zero = optional_tensor(call, 2), optional_tensor(call, 3)
+    return wrap_int32(_integer_convolution(call, tensor(call, 1), x_zero, w_zero))
 
 
 def _qlinear_conv(call: Call) -> Value:
-    total = _integer_convolution(call, 0, 3, tensor(call, 2), tensor(call, 5))
+    total = _integer_convolution(call, tensor(call, 3), tensor(call, 2), tensor(call, 5))
     bias, y_zero = optional_tensor(call, 8), tensor(call, 7)
     if bias is not None:
         total += _channelwise(bias.astype(np.float64), total.ndim)
@@ -145,11 +149,8 @@ def _qlinear_conv(call: Call) -> Value:
 
 def conv_transpose(call: Call) -> np.ndarray:
     """ConvTranspose on inputs x, w, b? in the working type."""
-    x, w, bias = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
-    y = convolve_transposed(call, x, w)
-    if bias is not None:
-        y += _channelwise(widen(bias), y.ndim)
-    return y
+    y = convolve_transposed(call, widen(tensor(call, 0)), widen(tensor(call, 1)))
+    return _with_bias(y, optional_tensor(call, 2))
 
 
 def convolve_transposed(call: Call, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -204,33 +205,27 @@ def _col2im(call: Call) -> Value:
 
 
 def _causal_conv(call: Call) -> tuple[Value, ...]:
-    x = tensor(call, 0)
-    w = tensor(call, 1)
-    bias = optional_tensor(call, 2)
-    past = optional_tensor(call, 3)
+    x, w, past = tensor(call, 0), tensor(call, 1), optional_tensor(call, 3)
     overlap = w.shape[-1] - 1
     history = np.zeros((*x.shape[:2], overlap), dtype=x.dtype) if past is None else past
     joined = np.concatenate((history, x), axis=2)
     window = make_window(call.op, {}, joined.shape[2:], w.shape[2:])
     y = _convolve_depthwise(widen(joined), widen(w), window, x.shape[1])
-    if bias is not None:
-        y += _channelwise(widen(bias), y.ndim)
+    y = _with_bias(y, optional_tensor(call, 2))
     if get_str(call.attrs, "activation", "none") in {"silu", "swish"}:
         y = y / (1 + np.exp(-y))
     return narrow(y, x.dtype), joined[:, :, joined.shape[2] - overlap :]
 
 
 def _deform_conv(call: Call) -> Value:
-    x, w, bias = tensor(call, 0), widen(tensor(call, 1)), optional_tensor(call, 3)
+    x, w = tensor(call, 0), widen(tensor(call, 1))
     group = get_int(call.attrs, "group", 1)
     window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
     matrix = w.reshape(group, w.shape[0] // group, -1)
     y = np.empty((x.shape[0], w.shape[0], *window.output), dtype=w.dtype)
     for image, columns in enumerate(deform_columns(call, window)):
         y[image] = (matrix @ columns.reshape(group, matrix.shape[2], -1)).reshape(y.shape[1:])
-    if bias is not None:
-        y += _channelwise(widen(bias), y.ndim)
-    return narrow(y, x.dtype)
+    return narrow(_with_bias(y, optional_tensor(call, 3)), x.dtype)
 
 
 def conv_flops(query: TypeQuery, outputs: Sequence[ValueType], weight: int = 1) -> int:
