@@ -7,8 +7,6 @@ zero: 8 of 0 to 15. As `com.microsoft` defines them, so that files are read and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from whence.errors import ModelError
@@ -93,16 +91,12 @@ def _infer_matmul(query: TypeQuery) -> TensorType:
     return TensorType(a.dtype, (*a.shape[:-1], columns))
 
 
-def _check_packing(query: TypeQuery, names: Sequence[str]) -> None:
-    bits, block = get_int(query.attrs, "bits", 4), get_int(query.attrs, "block_size", 32)
+def _check_packing(bits: int, block: int) -> None:
     if bits not in BITS or block < 16 or block & (block - 1):
         raise ModelError(
             f"{bits}-bit numbers in blocks of {block}; it takes 2, 4 or 8 bits and"
             " blocks of 16, 32, 64, ..."
         )
-    for name in names:
-        if get_int(query.attrs, name, 0) < 1:
-            raise ModelError(f"{name} is {get_int(query.attrs, name, 0)}")
 
 
 def _demand_bytes(query: TypeQuery, index: int, wanted: int, what: str) -> None:
@@ -116,11 +110,14 @@ def _demand_bytes(query: TypeQuery, index: int, wanted: int, what: str) -> None:
 
 def _check_matmul(query: TypeQuery) -> None:
     """Kernels read as many bytes as K, N, bits and block_size say."""
-    _check_packing(query, ("K", "N"))
     bits, block, depth, columns = (
         get_int(query.attrs, name, default)
         for name, default in (("bits", 4), ("block_size", 32), ("K", 0), ("N", 0))
     )
+    _check_packing(bits, block)
+    for name, size in (("K", depth), ("N", columns)):
+        if size < 1:
+            raise ModelError(f"{name} is {size}")
     blocks = block_count(query.attrs)
     a = tensor_type(query, 0)
     if a.shape and isinstance(a.shape[-1], int) and a.shape[-1] != depth:
@@ -167,12 +164,9 @@ def _infer_gather(query: TypeQuery) -> TensorType:
 
 def _check_gather(query: TypeQuery) -> None:
     """The table has rows of whole bytes, and a scale for each block of them."""
-    if get_int(query.attrs, "bits", 4) not in BITS:
-        raise ModelError(f"{get_int(query.attrs, 'bits', 4)}-bit numbers")
     block, bits = get_int(query.attrs, "block_size", 128), get_int(query.attrs, "bits", 4)
     table, scales = tensor_type(query, 0), tensor_type(query, 2)
-    if block < 16 or block & (block - 1):
-        raise ModelError(f"blocks of {block}; it takes 16, 32, 64, ...")
+    _check_packing(bits, block)
     if table.dtype not in (DType.U8, DType.UNDEFINED):
         raise ModelError(f"the table is {table}, and should be bytes")
     demand_elements(query, 1, (DType.I32, DType.I64), "indices of 32 or 64 bits")
