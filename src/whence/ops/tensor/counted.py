@@ -9,6 +9,7 @@ writing them to where the last was written changes nothing (`passes/lower/bound_
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -88,11 +89,6 @@ def _rows_type(query: TypeQuery) -> TensorType:
     return TensorType(DType.U8, (count[0] if count else None,))
 
 
-def _check_rows(query: TypeQuery) -> None:
-    demand_one(query, 0, "the count")
-    demand_elements(query, 0, (DType.I64,), "int64")
-
-
 def _prefix(call: Call) -> Value:
     data, count = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
     if not 0 <= count <= len(data):
@@ -107,9 +103,9 @@ def _prefix_type(query: TypeQuery) -> TensorType:
     return TensorType(data.dtype, (count[0] if count else None, *data.shape[1:]))
 
 
-def _check_prefix(query: TypeQuery) -> None:
-    demand_one(query, 1, "the count")
-    demand_elements(query, 1, (DType.I64,), "int64")
+def _check_count(query: TypeQuery, index: int) -> None:
+    demand_one(query, index, "the count")
+    demand_elements(query, index, (DType.I64,), "int64")
 
 
 OPS: tuple[OpDef, ...] = (
@@ -124,7 +120,7 @@ OPS: tuple[OpDef, ...] = (
         infer=_prefix_type,
         reference=_prefix,
         flops=0,
-        check=_check_prefix,
+        check=partial(_check_count, index=1),
         operands=named("data", count=PARAMETER),
     ),
     # A value of so many rows that nobody reads: the size of a dimension that the data say.
@@ -133,7 +129,7 @@ OPS: tuple[OpDef, ...] = (
         infer=_rows_type,
         reference=lambda call: empty_rows(int(tensor(call, 0).reshape(-1)[0])),
         flops=0,
-        check=_check_rows,
+        check=partial(_check_count, index=0),
         operands=named(count=PARAMETER),
     ),
 )

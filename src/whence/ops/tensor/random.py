@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Unpack
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
-from whence.ops.definition import Call, Facts, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.definition import Call, OpClass, OpDef, Reference, TypeQuery, Value
 from whence.ops.operand import PARAMETER, named
 from whence.ops.operands.checks import demand_one
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
@@ -94,26 +95,23 @@ def _dropout_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return data, TensorType(DType.BOOL, data.shape)
 
 
-def _random(name: str, reference: Reference, flops: int = 1, **facts: Unpack[Facts]) -> OpDef:
-    return OpDef(name, Pattern.OPAQUE, OpClass.RANDOM, reference=reference, flops=flops, **facts)
-
-
 def _check_dropout(query: TypeQuery) -> None:
     demand_one(query, 1, "the ratio")
     demand_one(query, 2, "training_mode")
 
 
+_random = partial(OpDef, classes=OpClass.RANDOM)
+_drawn_like = partial(_random, operands=named("input"), traits=Trait.SHAPE_ONLY)
 OPS: tuple[OpDef, ...] = (
-    _random("RandomNormal", _normal),
-    _random("RandomNormalLike", _normal, operands=named("input"), traits=Trait.SHAPE_ONLY),
-    _random("RandomUniform", _uniform),
-    _random("RandomUniformLike", _uniform, operands=named("input"), traits=Trait.SHAPE_ONLY),
-    _random("Bernoulli", _bernoulli, operands=named("input")),
-    _random("Multinomial", _multinomial, operands=named("input")),
+    _random("RandomNormal", reference=_normal),
+    _drawn_like("RandomNormalLike", reference=_normal),
+    _random("RandomUniform", reference=_uniform),
+    _drawn_like("RandomUniformLike", reference=_uniform),
+    _random("Bernoulli", reference=_bernoulli, operands=named("input")),
+    _random("Multinomial", reference=_multinomial, operands=named("input")),
     # Random only in training mode; a pass that knows it is inference turns it into an identity.
-    OpDef(
+    _random(
         "Dropout",
-        classes=OpClass.RANDOM,
         infer=_dropout_type,
         reference=_dropout,
         check=_check_dropout,
