@@ -16,7 +16,6 @@ each pair it joins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from whence.fusion.explain import miss, plain_miss, shared_miss
 from whence.fusion.groups import Decision, FusibleGroups, MissedFusion, MissReason, make_groups
@@ -80,14 +79,6 @@ def may_join(source: Pattern, route: Pattern, between: Pattern, sink: Pattern, p
     return False
 
 
-@dataclass(slots=True)
-class _Region:
-    """The groups strictly between an operator and its post-dominator."""
-
-    groups: set[int]
-    pattern: Pattern
-
-
 class _Fuser:
     """Union-find over operators. A group's leader is its exit, which post-dominates all members."""
 
@@ -145,19 +136,18 @@ class _Fuser:
         if len(self.wiring.nodes[target].outputs) > 1:
             self.failures[node] = FusionFailure(MissReason.SEVERAL_OUTPUTS, target)
             return
-        region = self._between(node, sink, source, target)
-        if isinstance(region, FusionFailure):
-            self.failures[node] = region
-        elif region is not None and may_join(
-            self._pattern[source], route, region.pattern, self._pattern[target], phase
-        ):
-            for group in region.groups:
-                self._merge(group, target)
-            self._merge(source, target)
+        groups = self._between(node, sink, source, target)
+        if isinstance(groups, FusionFailure):
+            self.failures[node] = groups
+        elif groups is not None:
+            between = max((self._pattern[group] for group in groups), default=Pattern.ELEMWISE)
+            if may_join(self._pattern[source], route, between, self._pattern[target], phase):
+                for group in (*groups, source):
+                    self._merge(group, target)
 
     def _between(
         self, node: int, sink: int, source: int, target: int
-    ) -> _Region | FusionFailure | None:
+    ) -> set[int] | FusionFailure | None:
         """The groups on the paths from `node` to `sink`, or why there are too many; `None` as soon
         as one cannot be fused at all.
         """
@@ -165,7 +155,7 @@ class _Fuser:
         size = self._size[source] + self._size[target]
         if max(size, self.tree.length[node]) > self.limits.max_depth:
             return too_deep
-        region = _Region(set(), Pattern.ELEMWISE)
+        groups: set[int] = set()
         seen, stack = {sink}, [node]
         while stack:
             for reader in self.wiring.readers[stack.pop()]:
@@ -174,16 +164,15 @@ class _Fuser:
                 seen.add(reader)
                 stack.append(reader)
                 group = self._find(reader)
-                if group == target or group in region.groups:
+                if group == target or group in groups:
                     continue
                 if self._pattern[group] > Pattern.INJECTIVE:
                     return None
-                region.groups.add(group)
-                region.pattern = max(region.pattern, self._pattern[group])
+                groups.add(group)
                 size += self._size[group]
                 if size > self.limits.max_depth:
                     return too_deep
-        return region
+        return groups
 
     def _find(self, node: int) -> int:
         leader = self._leader

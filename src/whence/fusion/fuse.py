@@ -126,10 +126,8 @@ def _execution_order(
     """The roots, each group after those it reads from, and otherwise as the roots stand in the
     list.
     """
-    rank = {
-        root: index for index, root in enumerate(node.id for node in graph if node.id in members)
-    }
-    by_rank = sorted(rank, key=rank.__getitem__)
+    by_rank = [node.id for node in graph if node.id in members]
+    rank = {root: index for index, root in enumerate(by_rank)}
     readers: dict[int, set[int]] = {root: set() for root in members}
     waiting = dict.fromkeys(members, 0)
     for root, nodes in members.items():
