@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from whence.ops.types.type_rules import known_dim
 from whence.types import (
-    Dim,
     DType,
     OptionalType,
     SequenceType,
@@ -67,15 +67,7 @@ def _merge_shape(found: Shape | None, declared: Shape | None) -> Shape | None:
         return declared if found is None else found
     if found == declared or len(found) != len(declared):
         return found
-    return tuple(_merge_dim(ours, theirs) for ours, theirs in zip(found, declared, strict=True))
-
-
-def _merge_dim(found: Dim, declared: Dim) -> Dim:
-    if isinstance(found, int) or declared is None:
-        return found
-    if isinstance(declared, int) or found is None:
-        return declared
-    return found
+    return tuple(map(known_dim, found, declared))
 
 
 def common(first: ValueType, second: ValueType) -> ValueType:

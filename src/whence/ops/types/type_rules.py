@@ -15,7 +15,7 @@ import numpy as np
 from whence.errors import ModelError, UnsupportedError
 from whence.extent import Relation, decide, described, estimate, is_symbolic
 from whence.ops.attributes import get_int, get_ints
-from whence.ops.definition import TypeQuery
+from whence.ops.definition import Call, TypeQuery
 from whence.types import (
     UNKNOWN,
     Dim,
@@ -63,6 +63,11 @@ def normalise_axis(op: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ModelError(f"{op}: axis {axis} does not exist in a tensor of rank {rank}")
     return axis % rank if rank else 0
+
+
+def axis_of(operator: TypeQuery | Call, rank: int, default: int = 0) -> int:
+    """The attribute `axis` of an operator on a tensor of this rank, counted from the front."""
+    return normalise_axis(operator.op, get_int(operator.attrs, "axis", default), rank)
 
 
 def normalise_axes(op: str, axes: Iterable[int], rank: int) -> tuple[int, ...]:
@@ -131,9 +136,14 @@ def merge_dims(op: str, left: Dim, right: Dim) -> Dim:
         raise ModelError(
             f"{op}: dimensions {described(left)} and {described(right)} should be equal"
         )
-    if isinstance(left, int) or right is None:
-        return left
-    return right if isinstance(right, int) or left is None else left
+    return known_dim(left, right)
+
+
+def known_dim(first: Dim, second: Dim) -> Dim:
+    """What is known of a dimension from two sides: a number before a name, else the first."""
+    if isinstance(first, int) or second is None:
+        return first
+    return second if isinstance(second, int) or first is None else first
 
 
 def product(dims: Sequence[Dim]) -> Dim:
@@ -252,7 +262,7 @@ def concat(query: TypeQuery) -> TensorType:
     rank = len(shapes[0])
     if any(len(shape) != rank for shape in shapes):
         raise ModelError(f"inputs have different ranks, {', '.join(str(item) for item in types)}")
-    axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), rank)
+    axis = axis_of(query, rank)
     dims = list(shapes[0])
     for shape in shapes[1:]:
         dims = [
@@ -288,7 +298,7 @@ def gather(query: TypeQuery) -> TensorType:
     data, indices = tensor_type(query, 0), tensor_type(query, 1)
     if data.shape is None or indices.shape is None:
         return TensorType(data.dtype)
-    axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(data.shape))
+    axis = axis_of(query, len(data.shape))
     return TensorType(data.dtype, data.shape[:axis] + indices.shape + data.shape[axis + 1 :])
 
 
