@@ -22,7 +22,7 @@ from whence.ops.definition import (
 from whence.ops.operand import CONDITION, DATA, INDEX, named
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.traits import Trait
-from whence.ops.types.type_rules import gather, normalise_axis, same_type, tensor_type
+from whence.ops.types.type_rules import axis_of, gather, same_type, tensor_type
 from whence.types import TensorType
 
 _UFUNCS: dict[str, np.ufunc] = {
@@ -35,7 +35,7 @@ _UFUNCS: dict[str, np.ufunc] = {
 
 def _gather(call: Call) -> Value:
     x, indices = tensor(call, 0), tensor(call, 1)
-    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    axis = axis_of(call, x.ndim)
     return np.take(x, indices, axis)
 
 
@@ -49,7 +49,7 @@ def _gather_elements(call: Call) -> Value:
     x, indices = tensor(call, 0), tensor(call, 1)
     if x.ndim != indices.ndim:
         raise ModelError(f"indices of rank {indices.ndim} do not fit data of rank {x.ndim}")
-    return x[along(indices, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim))]
+    return x[along(indices, axis_of(call, x.ndim))]
 
 
 def _gather_nd(call: Call) -> Value:
@@ -96,7 +96,7 @@ def _scatter_elements(call: Call) -> Value:
             f"indices {list(indices.shape)} and updates {list(updates.shape)} do not fit"
             f" data {list(x.shape)}"
         )
-    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    axis = axis_of(call, x.ndim)
     return scatter(x, along(indices, axis), updates, get_str(call.attrs, "reduction", "none"))
 
 
@@ -111,7 +111,7 @@ def _scatter_nd(call: Call) -> Value:
 
 def _tensor_scatter(call: Call) -> Value:
     past, update, starts = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
-    axis = normalise_axis(call.op, get_int(call.attrs, "axis", -2), past.ndim)
+    axis = axis_of(call, past.ndim, -2)
     length = past.shape[axis]
     if axis == 0:
         raise ModelError("axis is 0, which is that of the batch")
@@ -133,9 +133,7 @@ def _compress(call: Call) -> Value:
     x, condition = tensor(call, 0), tensor(call, 1).reshape(-1)
     if "axis" not in call.attrs:
         return np.compress(condition, x.reshape(-1))
-    return np.compress(
-        condition, x, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
-    )
+    return np.compress(condition, x, axis_of(call, x.ndim))
 
 
 _GATHERS = (

@@ -38,9 +38,9 @@ from whence.ops.types.shape_rules import (
     unsqueeze,
 )
 from whence.ops.types.type_rules import (
+    axis_of,
     concat,
     normalise_axes,
-    normalise_axis,
     same_type,
     tensor_type,
     transpose,
@@ -105,7 +105,7 @@ def _slice(call: Call) -> Value:
 
 def _split(call: Call) -> tuple[Value, ...]:
     x, sizes = tensor(call, 0), optional_ints(call, 1)
-    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    axis = axis_of(call, x.ndim)
     if sizes is None:
         sizes = split_sizes(
             call.op, x.shape[axis], get_int(call.attrs, "num_outputs", call.n_outputs)
@@ -122,9 +122,7 @@ def split_at(x: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]
 
 def _concat(call: Call) -> Value:
     parts = [tensor(call, index) for index in range(len(call.inputs))]
-    return np.concatenate(
-        parts, normalise_axis(call.op, get_int(call.attrs, "axis", 0), parts[0].ndim)
-    )
+    return np.concatenate(parts, axis_of(call, parts[0].ndim))
 
 
 def pad(

@@ -25,6 +25,7 @@ from whence.ops.operands.checks import axis_in, demand_one, shape_of
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import (
+    axis_of,
     const_ints,
     normalise_axes,
     normalise_axis,
@@ -125,7 +126,7 @@ def _arg_type(query: TypeQuery) -> TensorType:
     data, keep = tensor_type(query, 0), bool(get_int(query.attrs, "keepdims", 1))
     if data.shape is None:
         return TensorType(DType.I64)
-    axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(data.shape))
+    axis = axis_of(query, len(data.shape))
     return TensorType(
         DType.I64, data.shape[:axis] + ((1,) if keep else ()) + data.shape[axis + 1 :]
     )
@@ -134,7 +135,7 @@ def _arg_type(query: TypeQuery) -> TensorType:
 def _arg(name: str, find: Callable[..., Any]) -> OpDef:
     def reference(call: Call) -> Value:
         x, keep = tensor(call, 0), bool(get_int(call.attrs, "keepdims", 1))
-        axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+        axis = axis_of(call, x.ndim)
         if x.size == 0 and x.shape[axis] == 0 and x.shape.count(0) > 1:
             index = np.empty_like(x, shape=x.shape[:axis] + (1,) * keep + x.shape[axis + 1 :])
         elif get_int(call.attrs, "select_last_index", 0):

@@ -15,7 +15,7 @@ from whence.ops.operand import CONDITION, DATA, INDEX, PARAMETER, UNARY, named
 from whence.ops.operands.checks import demand_elements, demand_one
 from whence.ops.precision import optional_tensor, tensor, widen
 from whence.ops.traits import Trait
-from whence.ops.types.type_rules import const_ints, normalise_axis, tensor_type
+from whence.ops.types.type_rules import axis_of, const_ints, tensor_type
 from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
 
 
@@ -37,7 +37,7 @@ def top_k(x: np.ndarray, k: int, axis: int, largest: bool) -> tuple[np.ndarray, 
 
 def _top_k(call: Call) -> tuple[Value, Value]:
     x, k = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
-    axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), x.ndim)
+    axis = axis_of(call, x.ndim, -1)
     if not 0 <= k <= x.shape[axis]:
         raise ModelError(f"k is {k}, but axis {axis} has {x.shape[axis]} elements")
     return top_k(x, k, axis, bool(get_int(call.attrs, "largest", 1)))
@@ -47,7 +47,7 @@ def _top_k_type(query: TypeQuery) -> tuple[ValueType, ...]:
     data, k = tensor_type(query, 0), const_ints(query, 1)
     if data.shape is None:
         return TensorType(data.dtype), TensorType(DType.I64)
-    axis = normalise_axis(query.op, get_int(query.attrs, "axis", -1), len(data.shape))
+    axis = axis_of(query, len(data.shape), -1)
     count: Dim = k[0] if k else None
     shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
     return TensorType(data.dtype, shape), TensorType(DType.I64, shape)
@@ -85,8 +85,8 @@ def distinct(
 
 
 def _unique(call: Call) -> tuple[Value, Value, Value, Value]:
-    x, axis = tensor(call, 0), get_int(call.attrs, "axis", 0) if "axis" in call.attrs else None
-    axis = None if axis is None else normalise_axis(call.op, axis, x.ndim)
+    x = tensor(call, 0)
+    axis = axis_of(call, x.ndim) if "axis" in call.attrs else None
     if x.dtype == np.object_:
         # NumPy orders rows only of its own text type; ONNX orders text by its bytes, as Python
         # does.
@@ -103,7 +103,7 @@ def _unique_type(query: TypeQuery) -> tuple[ValueType, ...]:
         return TensorType(x.dtype, (None,)), some, TensorType(DType.I64, (each,)), some
     if x.shape is None:
         return TensorType(x.dtype), some, some, some
-    axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(x.shape))
+    axis = axis_of(query, len(x.shape))
     parts = TensorType(x.dtype, (*x.shape[:axis], None, *x.shape[axis + 1 :]))
     return parts, some, TensorType(DType.I64, (x.shape[axis],)), some
 
@@ -114,7 +114,7 @@ def _one_hot(call: Call) -> Value:
     values = tensor(call, 2).reshape(-1)
     if depth < 0:
         raise ModelError(f"the depth is {depth}")
-    axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), indices.ndim + 1)
+    axis = axis_of(call, indices.ndim + 1, -1)
     indices = np.expand_dims(indices.astype(np.int64), axis)
     classes = np.arange(depth).reshape([-1 if at == axis else 1 for at in range(indices.ndim)])
     hot = (indices == classes) | (indices + depth == classes)

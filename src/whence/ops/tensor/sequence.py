@@ -13,7 +13,7 @@ from whence.ops.definition import Call, Facts, OpClass, OpDef, Pattern, Referenc
 from whence.ops.operand import INDEX, PARAMETER, named, variadic
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.tensor.movement import split_at
-from whence.ops.types.type_rules import identity, normalise_axis
+from whence.ops.types.type_rules import axis_of, identity
 from whence.types import UNKNOWN, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
 
 
@@ -67,7 +67,7 @@ def _concat(call: Call) -> Value:
 
 def _split(call: Call) -> Value:
     x, sizes = tensor(call, 0), optional_tensor(call, 1)
-    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    axis = axis_of(call, x.ndim)
     length = x.shape[axis]
     if sizes is None and not get_int(call.attrs, "keepdims", 1):
         return [np.take(x, at, axis) for at in range(length)]

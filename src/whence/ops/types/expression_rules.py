@@ -12,10 +12,10 @@ from whence.ops.definition import TypeQuery
 from whence.ops.neural.attention import HeadsOfOperand, heads_of_operand
 from whence.ops.types.spatial_rules import conv
 from whence.ops.types.type_rules import (
+    axis_of,
     const_ints,
     is_absent,
     normalise_axes,
-    normalise_axis,
     product,
     tensor_type,
 )
@@ -70,7 +70,7 @@ def one_hot(query: TypeQuery) -> TensorType | None:
     if indices.shape is None or depth is None or len(depth) != 1:
         return None
     rank = len(indices.shape) + 1
-    axis = normalise_axis(query.op, get_int(query.attrs, "axis", -1), rank)
+    axis = axis_of(query, rank, -1)
     shape = (*indices.shape[:axis], depth[0], *indices.shape[axis:])
     return TensorType(values.dtype, shape)
 

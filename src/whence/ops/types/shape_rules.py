@@ -14,11 +14,11 @@ from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Attrs, TypeQuery
 from whence.ops.limits import MAX_PARTS
 from whence.ops.types.type_rules import (
+    axis_of,
     broadcast_shapes,
     const_ints,
     is_absent,
     normalise_axes,
-    normalise_axis,
     product,
     tensor_type,
 )
@@ -199,7 +199,7 @@ def split(query: TypeQuery) -> tuple[ValueType, ...]:
     data = tensor_type(query, 0)
     if data.shape is None:
         return (TensorType(data.dtype),) * query.n_outputs
-    axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(data.shape))
+    axis = axis_of(query, len(data.shape))
     dim = data.shape[axis]
     sizes: tuple[Dim, ...] = (None,) * query.n_outputs
     given = const_ints(query, 1)
