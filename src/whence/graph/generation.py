@@ -46,11 +46,7 @@ class SearchOptions(NamedTuple):
 def greedy_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     """The likeliest token, again and again."""
     options = _search_options(node, inputs)
-
-    def choose(scores: np.ndarray) -> np.ndarray:
-        return np.asarray(np.argmax(scores, axis=-1))
-
-    return [_one_by_one(node, inputs, run, options, choose)]
+    return [_one_by_one(node, inputs, run, options, lambda scores: np.argmax(scores, axis=-1))]
 
 
 def sampling(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
+from whence.graph.iterations import is_true
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY
 from whence.ops.definition import Value
@@ -45,7 +44,7 @@ class RunUnit(NamedTuple):
 
 def holds(guard: Guard, value: Value) -> bool:
     """Does the guard hold when its condition is `value`?"""
-    return bool(np.asarray(value).reshape(-1)[0]) is guard.wanted
+    return is_true(value) is guard.wanted
 
 
 def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:

@@ -19,6 +19,7 @@ from whence.graph.node import Node, Ref
 from whence.graph.state import GIVEN, State, fitting, initial_state
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value, labelled
+from whence.ops.fallback import first_line
 from whence.ops.registry import evaluate
 from whence.ops.tensor.counted import empty_rows, entry_of
 from whence.types import TensorType
@@ -137,28 +138,25 @@ def evaluate_node(
         raise type(error)(labelled(f"operator {display_name(node)}", str(error))) from error
     except (
         ArithmeticError,
-        IndexError,
-        TypeError,
-        ValueError,
+        AttributeError,
+        LookupError,
         MemoryError,
         RuntimeError,
-        NotImplementedError,
-        KeyError,
-        AttributeError,
+        TypeError,
+        ValueError,
     ) as error:
         # The operator's values do not fit together; numpy says how, the user needs to know where.
         shapes = ", ".join(
             str(TensorType.of(value)) if isinstance(value, np.ndarray) else type(value).__name__
             for value in inputs
         )
-        reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"operator {display_name(node)} cannot be evaluated on ({shapes}): {reason}"
+            f"operator {display_name(node)} cannot be evaluated on ({shapes}): {first_line(error)}"
         ) from error
 
 
 def _run_if(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
-    branch = "then_branch" if bool(np.asarray(inputs[0]).reshape(-1)[0]) else "else_branch"
+    branch = "then_branch" if is_true(inputs[0]) else "else_branch"
     return run(node.bodies[branch], inputs[1:])
 
 
