@@ -65,12 +65,12 @@ def _kernel(query: TypeQuery, x: Shape | None, w: Shape) -> None:
 
 def _deform_conv(query: TypeQuery) -> None:
     """As Conv, with an offset and a weight for every tap of every group of channels."""
-    x, w, groups = shape_of(query, 0), shape_of(query, 1), get_int(query.attrs, "group", 1)
+    x, w = shape_of(query, 0), shape_of(query, 1)
     demand_rank(query, 0, 3)
     demand_rank(query, 1, 3)
     if w is None:
         return
-    divided(w[0], groups, "channels")
+    divided(w[0], get_int(query.attrs, "group", 1), "channels")
     _kernel(query, x, w)
     if any(isinstance(dim, int) and dim < 1 for dim in w[2:]):
         raise ModelError(f"weights {query.types[1]} have no taps")
@@ -79,12 +79,8 @@ def _deform_conv(query: TypeQuery) -> None:
     if x is None:
         return
     divided(x[1], parts, "channels")
-    if isinstance(w[1], int) and differ(x[1], w[1] * groups):
-        raise ModelError(
-            f"weights {query.types[1]} in {groups} groups do not fit an input {query.types[0]}"
-        )
+    places = (conv(query).shape or ())[2:]
     if taps is not None:
-        places = (conv(query).shape or ())[2:]
         demand(query, 2, (x[0], parts * taps * (len(x) - 2), *places), "the offsets")
         demand(query, 4, (x[0], parts * taps, *places), "the mask")
 
