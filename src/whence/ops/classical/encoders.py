@@ -86,10 +86,6 @@ def _feature_vectorizer(call: Call) -> Value:
     return np.concatenate(columns, axis=1)
 
 
-def _feature_vectorizer_type(query: TypeQuery) -> TensorType:
-    return rows_type(query, sum(get_ints(query.attrs, "inputdimensions")) or None)
-
-
 def _one_hot_encoder(call: Call) -> Value:
     x, texts = tensor(call, 0), get_strs(call.attrs, "cats_strings")
     known: Sequence[Any] = texts or get_ints(call.attrs, "cats_int64s")
@@ -238,7 +234,7 @@ OPS: tuple[OpDef, ...] = (
     classical("DictVectorizer", _dict_vectorizer),
     OpDef(
         "ai.onnx.ml::FeatureVectorizer",
-        infer=_feature_vectorizer_type,
+        infer=lambda query: rows_type(query, sum(get_ints(query.attrs, "inputdimensions")) or None),
         reference=_feature_vectorizer,
         operands=variadic("X"),
     ),

@@ -87,10 +87,6 @@ def block_size(op: str, attrs: Attrs) -> int:
 # ---- evaluation ----
 
 
-def _to_blocked(call: Call) -> Value:
-    return to_blocked(tensor(call, 0), block_size(call.op, call.attrs))
-
-
 def _from_blocked(call: Call) -> Value:
     return from_blocked(
         tensor(call, 0), get_int(call.attrs, "channels", 0), get_int(call.attrs, "rank", 4)
@@ -140,10 +136,6 @@ def _of_rank(query: TypeQuery, *ranks: int) -> TensorType:
     if x.shape is not None and len(x.shape) not in ranks:
         raise ModelError(f"the input must have {' or '.join(map(str, ranks))} axes, found {x}")
     return x
-
-
-def _infer_to_blocked(query: TypeQuery) -> TensorType:
-    return _as_blocked(_of_rank(query, 3, 4), block_size(query.op, query.attrs))
 
 
 def _infer_from_blocked(query: TypeQuery) -> TensorType:
@@ -216,8 +208,8 @@ _blocked_window = partial(
 OPS: tuple[OpDef, ...] = (
     _relayout(
         "ToBlocked",
-        infer=_infer_to_blocked,
-        reference=_to_blocked,
+        infer=lambda query: _as_blocked(_of_rank(query, 3, 4), block_size(query.op, query.attrs)),
+        reference=lambda call: to_blocked(tensor(call, 0), block_size(call.op, call.attrs)),
         attributes={"block": AttributeKind.INT},
     ),
     _relayout(

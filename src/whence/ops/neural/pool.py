@@ -114,11 +114,6 @@ def _spatial_axes(x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-@rounded_once
-def _global_average_pool(x: np.ndarray, attrs: Attrs) -> np.ndarray:
-    return np.asarray(x.mean(axis=_spatial_axes(x), keepdims=True))
-
-
 def _global_max_pool(call: Call) -> Value:
     x = tensor(call, 0)
     if not x.size:
@@ -265,7 +260,7 @@ OPS: tuple[OpDef, ...] = (
     _windows("LpPool", reference=_lp_pool, traits=Trait.POOLS_WINDOWS),
     _global(
         "GlobalAveragePool",
-        reference=_global_average_pool,
+        reference=rounded_once(lambda x, _: x.mean(axis=_spatial_axes(x), keepdims=True)),
         over_space="ReduceMean",
         traits=Trait.SUMS | Trait.POOLS_ALL,
     ),

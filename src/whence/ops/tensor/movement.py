@@ -174,10 +174,6 @@ def _pad(call: Call) -> Value:
     )
 
 
-def _tile(call: Call) -> Value:
-    return np.tile(tensor(call, 0), ints(call, 1))
-
-
 def _tile_type(query: TypeQuery) -> TensorType:
     data = tensor_type(query, 0)
     repeats = query.value(1)
@@ -328,7 +324,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _move(
         "Tile",
-        _tile,
+        lambda call: np.tile(tensor(call, 0), ints(call, 1)),
         _tile_type,
         operands=named("input", repeats=PARAMETER),
         traits=_MOVES | Trait.REPEATS | Trait.GROWS,

@@ -105,14 +105,6 @@ def _get_element_type(query: TypeQuery) -> ValueType:
     return found.element if isinstance(found, OptionalType) else found
 
 
-def _has_element(call: Call) -> Value:
-    return np.array(call.input(0) is not None)
-
-
-def _has_element_type(query: TypeQuery) -> TensorType:
-    return TensorType(DType.BOOL, ())
-
-
 def _sequence(
     name: str, reference: Reference, classes: OpClass = OpClass.NONE, **facts: Unpack[Facts]
 ) -> OpDef:
@@ -135,5 +127,9 @@ OPS: tuple[OpDef, ...] = (
     ),
     _optional_op("Optional", infer=_optional_type, reference=lambda call: call.input(0)),
     _optional_op("OptionalGetElement", infer=_get_element_type, reference=_get_element),
-    _optional_op("OptionalHasElement", infer=_has_element_type, reference=_has_element),
+    _optional_op(
+        "OptionalHasElement",
+        infer=lambda query: TensorType(DType.BOOL, ()),
+        reference=lambda call: np.array(call.input(0) is not None),
+    ),
 )

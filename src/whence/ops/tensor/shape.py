@@ -55,14 +55,6 @@ def constant_value(attrs: Attrs) -> np.ndarray:
     raise ModelError(f"Constant: no value among the attributes {sorted(attrs)}")
 
 
-def _constant(call: Call) -> Value:
-    return constant_value(call.attrs)
-
-
-def _constant_type(query: TypeQuery) -> TensorType:
-    return TensorType.of(constant_value(query.attrs))
-
-
 def _fill(attrs: Attrs) -> np.ndarray:
     """The one element that `ConstantOfShape` repeats."""
     value = attrs.get("value")
@@ -210,7 +202,12 @@ OPS: tuple[OpDef, ...] = (
         _dimension_value,
         flops=0,
     ),
-    OpDef("Constant", infer=_constant_type, reference=_constant, flops=0),
+    OpDef(
+        "Constant",
+        infer=lambda query: TensorType.of(constant_value(query.attrs)),
+        reference=lambda call: constant_value(call.attrs),
+        flops=0,
+    ),
     OpDef(
         "EyeLike",
         reference=_eye_like,
