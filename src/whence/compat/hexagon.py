@@ -13,13 +13,13 @@ were built with a creation of their own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from whence.errors import RewriteError
 from whence.graph.change import Change
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
-from whence.graph.search import is_single_consumer, unique_consumer
+from whence.graph.search import Ops, is_single_consumer, unique_consumer
 from whence.provenance import Reason
 
 CONSUMER_NOINCHECK = 1
@@ -62,18 +62,12 @@ def find_unique_consumer_anytype(graph: Graph, src: Node | None, flags: int = 0)
     return unique_consumer(graph, src, check_inputs=not flags & CONSUMER_NOINCHECK)
 
 
-def find_unique_consumer_mustbe(
-    graph: Graph, src: Node | None, op: str, flags: int = 0
-) -> Node | None:
-    """As `find_unique_consumer_anytype`, of one operator."""
-    return unique_consumer(graph, src, op, check_inputs=not flags & CONSUMER_NOINCHECK)
+def find_unique_consumer(graph: Graph, src: Node | None, ops: Ops, flags: int = 0) -> Node | None:
+    """As `find_unique_consumer_anytype`, of one operator, or of one of several."""
+    return unique_consumer(graph, src, ops, check_inputs=not flags & CONSUMER_NOINCHECK)
 
 
-def find_unique_consumer(
-    graph: Graph, src: Node | None, ops: Collection[str], flags: int = 0
-) -> Node | None:
-    """As `find_unique_consumer_anytype`, of one of several operators."""
-    return unique_consumer(graph, src, frozenset(ops), check_inputs=not flags & CONSUMER_NOINCHECK)
+find_unique_consumer_mustbe = find_unique_consumer
 
 
 def check_single_consumer_all(graph: Graph, producer: Node, consumer: Node) -> int:

@@ -8,8 +8,10 @@ the bit pattern: -0.0 is not 0.0, and a NaN equals itself.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,24 +94,11 @@ def create_const_op(consts: ConstCache, value: Any, dtype: DType) -> int:
     return consts.node(np.asarray(value, dtype=dtype.numpy).reshape(()))
 
 
-def create_const_float_op(consts: ConstCache, value: float) -> int:
-    return create_const_op(consts, value, DType.F32)
-
-
-def create_const_int32_op(consts: ConstCache, value: int) -> int:
-    return create_const_op(consts, value, DType.I32)
-
-
-def get_zero_node(consts: ConstCache) -> int:
-    return create_const_float_op(consts, 0.0)
-
-
-def get_ninf_node(consts: ConstCache) -> int:
-    return create_const_float_op(consts, float("-inf"))
-
-
-def get_inf_node(consts: ConstCache) -> int:
-    return create_const_float_op(consts, float("inf"))
+create_const_float_op = partial(create_const_op, dtype=DType.F32)
+create_const_int32_op = partial(create_const_op, dtype=DType.I32)
+get_zero_node = partial(create_const_float_op, value=0.0)
+get_ninf_node = partial(create_const_float_op, value=-math.inf)
+get_inf_node = partial(create_const_float_op, value=math.inf)
 
 
 def purge_const_cache(consts: ConstCache, node_id: int) -> None:
