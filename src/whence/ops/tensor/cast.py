@@ -15,6 +15,7 @@ from whence.ops.operand import TYPE, named
 from whence.ops.operands.attribute_choices import CODES
 from whence.ops.precision import tensor
 from whence.ops.quantised.quantise import largest
+from whence.ops.tensor.text import strings
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import cast as cast_type
 from whence.ops.types.type_rules import cast_like as cast_like_type
@@ -73,10 +74,8 @@ def _whole(text: str) -> int:
 
 def _format(x: np.ndarray, source: DType) -> np.ndarray:
     """Numbers as text: eight significant digits for reals, as ONNX Runtime writes them."""
-    result = np.empty(x.shape, np.object_)
     items = (_real(float(item)) if source.is_float else str(int(item)) for item in x.reshape(-1))
-    result.reshape(-1)[:] = list(items)
-    return result
+    return strings(items, x.shape)
 
 
 def _real(value: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from whence.ops.definition import OpClass, OpDef, Pattern, TypeQuery
+from whence.ops.definition import OpClass, OpDef, TypeQuery
 from whence.ops.operand import CONDITION, UNARY, named, variadic, with_optional
 from whence.ops.traits import Trait
 from whence.types import UNKNOWN, ValueType
@@ -19,17 +19,13 @@ def _unknown(query: TypeQuery) -> tuple[ValueType, ...]:
     return (UNKNOWN,) * query.n_outputs
 
 
-def _of_any_inputs(name: str) -> OpDef:
-    inputs = variadic("inputs")
-    return OpDef(name, Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=inputs)
-
-
 # What a search is told of the text to make.
 _LENGTHS = ("input_ids", "max_length", "min_length")
 _RULES = ("repetition_penalty", "vocab_mask", "prefix_vocab_mask", "attention_mask")
 _BEAMS = ("num_beams", "num_return_sequences", "length_penalty")
 
 _control = partial(OpDef, classes=OpClass.CONTROL, infer=_unknown, flops=0)
+_of_any_inputs = partial(_control, operands=variadic("inputs"))
 _state = partial(OpDef, classes=OpClass.STATE, infer=_unknown, flops=0)
 _edge = partial(OpDef, infer=_unknown, flops=0)
 OPS: tuple[OpDef, ...] = (

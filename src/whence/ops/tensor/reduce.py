@@ -193,10 +193,8 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
 
     return OpDef(
         name,
-        Pattern.OPAQUE,
-        OpClass.NONE,
-        _running_type,
-        reference,
+        infer=_running_type,
+        reference=reference,
         operands=named("x", axis=PARAMETER),
         attributes={"exclusive": AttributeKind.INT, "reverse": AttributeKind.INT},
         check=_check_running,

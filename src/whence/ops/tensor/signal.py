@@ -12,7 +12,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
+from whence.ops.definition import Call, OpDef, TypeQuery, Value, count, sizes
 from whence.ops.operand import DATA, PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor
 from whence.ops.traits import Trait
@@ -145,8 +145,6 @@ def _window(name: str, terms: tuple[float, ...]) -> OpDef:
 
     return OpDef(
         name,
-        Pattern.OPAQUE,
-        OpClass.NONE,
         reference=reference,
         flops=5,
         operands=named(size=PARAMETER),
