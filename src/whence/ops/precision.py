@@ -60,3 +60,11 @@ def optional_tensor(call: Call, index: int) -> np.ndarray | None:
     """Input `index` as an array, or `None` when it is absent."""
     value = call.input(index)
     return None if value is None else np.asarray(value)
+
+
+def number(call: Call, index: int, absent: float | None = None) -> Any:
+    """The one element of input `index`; `absent`, if that is given, where there is none."""
+    value = optional_tensor(call, index)
+    if absent is not None and (value is None or not value.size):
+        return absent
+    return tensor(call, index).reshape(-1)[0]

@@ -19,7 +19,7 @@ from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Call, OpDef, TypeQuery, Value
 from whence.ops.operand import named, with_optional
 from whence.ops.operands.checks import demand, exceeds, shape_of
-from whence.ops.precision import optional_tensor, tensor
+from whence.ops.precision import number, tensor
 from whence.ops.tensor.selection import overlap, suppress
 from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, TensorType, ValueType
@@ -64,21 +64,15 @@ def suppress_softly(
     return kept, found
 
 
-def _number(call: Call, index: int, absent: float) -> float:
-    value = optional_tensor(call, index)
-    return absent if value is None or value.size == 0 else float(value.reshape(-1)[0])
-
-
 def _padded_suppression(call: Call) -> tuple[Value, Value, Value]:
     boxes, scores = tensor(call, 0), tensor(call, 1)
-    limit = int(_number(call, 2, 0))
+    limit = int(number(call, 2, 0))
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
         raise ModelError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)} do not fit")
     if not 0 <= limit <= _MOST:
         raise ModelError(f"{limit} boxes are asked for")
-    kept, found = suppress_softly(
-        boxes, scores, limit, _number(call, 3, 0), _number(call, 4, 0), _number(call, 5, 0)
-    )
+    threshold, floor, sigma = (float(number(call, index, 0)) for index in (3, 4, 5))
+    kept, found = suppress_softly(boxes, scores, limit, threshold, floor, sigma)
     indices, values = np.zeros(limit, np.int32), np.zeros(limit, np.float32)
     indices[: len(kept)], values[: len(kept)] = kept, found
     return indices, values, np.array(len(kept), np.int32)

@@ -29,7 +29,7 @@ from whence.ops.operands.checks import (
     exceeds,
     shape_of,
 )
-from whence.ops.precision import optional_tensor, tensor
+from whence.ops.precision import number, optional_tensor, tensor
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import const_ints, is_absent, tensor_type
 from whence.types import Dim, DType, TensorType, ValueType, differ
@@ -75,7 +75,7 @@ def _group_query(call: Call) -> tuple[Value, ...]:
         split_heads(key, groups),
         split_heads(value, groups),
     )
-    count, total = x.shape[1], int(tensor(call, 6).reshape(-1)[0])
+    count, total = x.shape[1], int(number(call, 6))
     last = tensor(call, 5).reshape(-1).astype(np.int64)
     first = np.zeros_like(last) if count == total else last + 1 - count
     rows = first[:, np.newaxis] + np.arange(count)

@@ -18,7 +18,7 @@ from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
 from whence.ops.operand import PARAMETER, UNARY, named
 from whence.ops.operands.checks import by_types, demand_elements, demand_one
-from whence.ops.precision import tensor
+from whence.ops.precision import number, tensor
 from whence.ops.tensor.selection import distinct
 from whence.ops.types.type_rules import const_ints, tensor_type
 from whence.types import DType, TensorType, ValueType
@@ -90,7 +90,7 @@ def _rows_type(query: TypeQuery) -> TensorType:
 
 
 def _prefix(call: Call) -> Value:
-    data, count = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
+    data, count = tensor(call, 0), int(number(call, 1))
     if not 0 <= count <= len(data):
         raise ModelError(f"the first {count} of {len(data)} rows")
     return data[:count]
@@ -127,7 +127,7 @@ OPS: tuple[OpDef, ...] = (
     OpDef(
         ROWS,
         infer=_rows_type,
-        reference=lambda call: empty_rows(int(tensor(call, 0).reshape(-1)[0])),
+        reference=lambda call: empty_rows(int(number(call, 0))),
         flops=0,
         check=partial(_check_count, index=0),
         operands=named(count=PARAMETER),

@@ -19,7 +19,7 @@ from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Call, OpClass, OpDef, Reference, TypeQuery, Value
 from whence.ops.operand import PARAMETER, named
 from whence.ops.operands.checks import demand_one
-from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.precision import narrow, number, tensor, widen
 from whence.ops.tensor.cast import cast
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import target_dtype, tensor_type
@@ -82,9 +82,8 @@ def _multinomial(call: Call) -> Value:
 
 
 def _dropout(call: Call) -> tuple[Value, Value]:
-    x, ratio, training = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
-    share = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
-    if training is None or not bool(training.reshape(-1)[0]) or share == 0:
+    x, share = tensor(call, 0), float(number(call, 1, 0.5))
+    if not number(call, 2, False) or share == 0:
         return x, np.ones(x.shape, np.bool_)
     mask = np.asarray(_generator(call).uniform(0, 1.0, x.shape)) >= share
     return narrow(np.where(mask, widen(x) / (1 - share), 0), x.dtype), mask

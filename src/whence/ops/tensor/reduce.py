@@ -22,7 +22,7 @@ from whence.ops.definition import (
 )
 from whence.ops.operand import PARAMETER, named
 from whence.ops.operands.checks import axis_in, demand_one, shape_of
-from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.precision import narrow, number, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import (
     axis_of,
@@ -186,7 +186,7 @@ def _check_running(query: TypeQuery) -> None:
 def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
     def reference(call: Call) -> Value:
         x = tensor(call, 0)
-        axis = normalise_axis(call.op, int(tensor(call, 1).reshape(-1)[0]), x.ndim)
+        axis = normalise_axis(call.op, int(number(call, 1)), x.ndim)
         exclusive = bool(get_int(call.attrs, "exclusive", 0))
         reverse = bool(get_int(call.attrs, "reverse", 0))
         return accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse)

@@ -13,7 +13,7 @@ from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import CONDITION, DATA, INDEX, PARAMETER, UNARY, named
 from whence.ops.operands.checks import demand_elements, demand_one
-from whence.ops.precision import optional_tensor, tensor, widen
+from whence.ops.precision import number, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import axis_of, const_ints, tensor_type
 from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
@@ -36,7 +36,7 @@ def top_k(x: np.ndarray, k: int, axis: int, largest: bool) -> tuple[np.ndarray, 
 
 
 def _top_k(call: Call) -> tuple[Value, Value]:
-    x, k = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
+    x, k = tensor(call, 0), int(number(call, 1))
     axis = axis_of(call, x.ndim, -1)
     if not 0 <= k <= x.shape[axis]:
         raise ModelError(f"k is {k}, but axis {axis} has {x.shape[axis]} elements")
@@ -110,7 +110,7 @@ def _unique_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 def _one_hot(call: Call) -> Value:
     indices = tensor(call, 0)
-    depth = int(tensor(call, 1).reshape(-1)[0])
+    depth = int(number(call, 1))
     values = tensor(call, 2).reshape(-1)
     if depth < 0:
         raise ModelError(f"the depth is {depth}")
@@ -149,9 +149,8 @@ def suppress(boxes: np.ndarray, order: np.ndarray, limit: int, threshold: float)
 
 def _non_max_suppression(call: Call) -> Value:
     boxes, scores = tensor(call, 0), tensor(call, 1)
-    limit, overlap, floor = (optional_tensor(call, index) for index in (2, 3, 4))
-    most = 0 if limit is None else int(limit.reshape(-1)[0])
-    threshold = np.float32(0 if overlap is None else overlap.reshape(-1)[0])
+    most, threshold = int(number(call, 2, 0)), np.float32(number(call, 3, 0))
+    floor = optional_tensor(call, 4)
     chosen: list[tuple[int, int, int]] = []
     for batch in range(scores.shape[0]):
         corners = boxes[batch]
@@ -171,7 +170,7 @@ def _non_max_suppression(call: Call) -> Value:
 
 def _choose(call: Call) -> Value:
     # The side that is not taken need not be there at all.
-    return call.inputs[1 if bool(tensor(call, 0).reshape(-1)[0]) else 2]
+    return call.inputs[1 if number(call, 0) else 2]
 
 
 def _check_choose(query: TypeQuery) -> None:

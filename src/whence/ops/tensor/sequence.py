@@ -11,7 +11,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, Facts, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
 from whence.ops.operand import INDEX, PARAMETER, named, variadic
-from whence.ops.precision import optional_tensor, tensor
+from whence.ops.precision import number, optional_tensor, tensor
 from whence.ops.tensor.movement import split_at
 from whence.ops.types.type_rules import axis_of, identity
 from whence.types import UNKNOWN, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
@@ -26,7 +26,7 @@ def _list(call: Call) -> list[Value]:
 
 def _position(call: Call, index: int, length: int, last: int) -> int:
     """Input `index` as a place in a sequence of `length`; `last` is the last place that exists."""
-    at = int(tensor(call, index).reshape(-1)[0])
+    at = int(number(call, index))
     if not -length <= at <= last:
         raise ModelError(f"position {at} is outside a sequence of {length}")
     return at + length if at < 0 else at

@@ -14,7 +14,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpDef, TypeQuery, Value, count, sizes
 from whence.ops.operand import DATA, PARAMETER, named
-from whence.ops.precision import narrow, optional_tensor, tensor
+from whence.ops.precision import narrow, number, optional_tensor, tensor
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import (
     const_ints,
@@ -61,9 +61,9 @@ def _transformed(
 
 
 def _dft(call: Call) -> Value:
-    x, given, at = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
+    x, given = tensor(call, 0), optional_tensor(call, 1)
     signal = _complex(x)
-    axis = normalise_axis(call.op, -2 if at is None else int(at.reshape(-1)[0]), x.ndim)
+    axis = normalise_axis(call.op, int(number(call, 2, -2)), x.ndim)
     inverse = bool(get_int(call.attrs, "inverse", 0))
     onesided = bool(get_int(call.attrs, "onesided", 0))
     if axis == x.ndim - 1:
@@ -81,21 +81,15 @@ def _dft(call: Call) -> Value:
 
 
 def _stft(call: Call) -> Value:
-    x, step = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
-    window, given = optional_tensor(call, 2), optional_tensor(call, 3)
+    x, step = tensor(call, 0), int(number(call, 1))
+    window = optional_tensor(call, 2)
     signal = _complex(x) if x.ndim == 3 else x.astype(np.float64)
     if signal.ndim != 2 or step < 1:
         raise ModelError(
             f"needs a signal of [batch, length, 1 or 2] and a positive step, found"
             f" {list(x.shape)} and {step}"
         )
-    length = (
-        int(given.reshape(-1)[0])
-        if given is not None
-        else window.shape[0]
-        if window is not None
-        else signal.shape[1]
-    )
+    length = int(number(call, 3, signal.shape[1] if window is None else window.shape[0]))
     if window is not None and window.shape != (length,):
         raise ModelError(f"a window of {list(window.shape)} does not fit frames of {length}")
     if not 0 < length <= signal.shape[1]:
@@ -135,7 +129,7 @@ def _window(name: str, terms: tuple[float, ...]) -> OpDef:
     """A window Σ (-1)^k · terms[k] · cos(2πkn / N), with N one less for the symmetric form."""
 
     def reference(call: Call) -> Value:
-        size = int(tensor(call, 0).reshape(-1)[0])
+        size = int(number(call, 0))
         span = size if get_int(call.attrs, "periodic", 1) else max(size - 1, 1)
         phase = np.arange(size) * (2 * math.pi / max(span, 1))
         value = np.zeros(size)
