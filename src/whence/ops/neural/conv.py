@@ -194,11 +194,8 @@ def _col2im(call: Call) -> Value:
         (0, 1),
         (len(block), len(block) + 1),
     )
-    lengths = tuple(
-        max(begin + size, reach)
-        for begin, size, reach in zip(window.begins, image, window.reach, strict=True)
-    )
-    canvas = np.zeros((*columns.shape[len(block) : len(block) + 2], *lengths), dtype=columns.dtype)
+    batch, channels = columns.shape[len(block) : len(block) + 2]
+    canvas = np.zeros((batch, channels, *window.padded(image)), dtype=columns.dtype)
     for tap in window.taps():
         canvas[window.tap_index(tap)] += columns[tap]
     return narrow(canvas[spatial_index(window.begins, image)], x.dtype)

@@ -56,6 +56,13 @@ class Window:
         """True when each output element reads exactly one position."""
         return math.prod(self.kernel) == 1
 
+    def padded(self, spatial: Sequence[int]) -> tuple[int, ...]:
+        """The lengths of axes of these sizes with padding around, enough for every window."""
+        return tuple(
+            max(begin + size, reach)
+            for begin, size, reach in zip(self.begins, spatial, self.reach, strict=True)
+        )
+
     def taps(self) -> Iterator[tuple[int, ...]]:
         """The positions inside the kernel, last axis fastest."""
         return itertools.product(*(range(size) for size in self.kernel))
@@ -214,10 +221,7 @@ def spatial_index(begins: Sequence[int], sizes: Sequence[int]) -> Index:
 def pad_spatial(x: np.ndarray, window: Window, fill: float) -> np.ndarray:
     """`x` with `fill` around its spatial axes, enough for every window; `x` if none is needed."""
     spatial = x.shape[2:]
-    lengths = tuple(
-        max(begin + size, reach)
-        for begin, size, reach in zip(window.begins, spatial, window.reach, strict=True)
-    )
+    lengths = window.padded(spatial)
     if lengths == spatial and not any(window.begins):
         return x
     padded = np.full((*x.shape[:2], *lengths), fill, dtype=x.dtype)
