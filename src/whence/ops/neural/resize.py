@@ -70,19 +70,14 @@ def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
         raise ModelError("neither scales nor sizes are given")
     if len(factors) != len(axes):
         raise ModelError(f"{len(factors)} scales or sizes do not fit {len(axes)} axes")
-    crop = (
-        get_str(call.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
-    )
-    if crop and (roi is None or roi.size != 2 * len(axes)):
-        raise ModelError(
-            f"tf_crop_and_resize needs a region with a start and an end for each of"
-            f" {len(axes)} axes"
-        )
-    regions = (
-        [(float(roi[i]), float(roi[len(axes) + i])) for i in range(len(axes))]
-        if crop and roi is not None
-        else [(0.0, 1.0)] * len(axes)
-    )
+    regions = [(0.0, 1.0)] * len(axes)
+    if get_str(call.attrs, "coordinate_transformation_mode", "") == "tf_crop_and_resize":
+        if roi is None or roi.size != 2 * len(axes):
+            raise ModelError(
+                f"tf_crop_and_resize needs a region with a start and an end for each of"
+                f" {len(axes)} axes"
+            )
+        regions = list(zip(*roi.astype(np.float64).reshape(2, -1).tolist(), strict=True))
     for axis, output in zip(axes, outputs, strict=True):
         if output < 0:
             raise ModelError(f"axis {axis} would have the size {output}")

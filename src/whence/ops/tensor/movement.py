@@ -4,6 +4,7 @@ pad, tile and their kin.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -75,10 +76,7 @@ def _flatten(call: Call) -> Value:
     if not -x.ndim <= axis <= x.ndim:
         raise ModelError(f"axis {axis} does not exist in a tensor of rank {x.ndim}")
     axis = axis + x.ndim if axis < 0 else axis
-    rows, columns = (
-        int(np.prod(dims, dtype=np.int64)) for dims in (x.shape[:axis], x.shape[axis:])
-    )
-    return x.reshape(rows, columns)
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 def _squeeze(call: Call) -> Value:

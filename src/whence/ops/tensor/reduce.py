@@ -91,12 +91,6 @@ def _limit(dtype: np.dtype[Any], lowest: bool) -> Any:
     return -np.inf if lowest else np.inf
 
 
-def _root(x: Any) -> Any:
-    if np.asarray(x).dtype.kind not in "iu":
-        return np.sqrt(x)
-    return np.sqrt(np.asarray(x).astype(np.float64))
-
-
 def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
     """One operation for each element read."""
     return count(query.types[0])
@@ -210,7 +204,7 @@ OPS: tuple[OpDef, ...] = (
         "ReduceProd", lambda x, axes, keep: np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
     ),
     _reduction("ReduceL1", lambda x, axes, keep: total(np.abs(x), axes, keep)),
-    _reduction("ReduceL2", lambda x, axes, keep: _root(total(x * x, axes, keep))),
+    _reduction("ReduceL2", lambda x, axes, keep: np.sqrt(total(x * x, axes, keep))),
     _reduction("ReduceSumSquare", lambda x, axes, keep: total(x * x, axes, keep)),
     _reduction("ReduceLogSum", lambda x, axes, keep: np.log(total(x, axes, keep))),
     _reduction("ReduceLogSumExp", log_sum_exp),
