@@ -26,7 +26,6 @@ from whence.ops.operands import (
     movement,
     normalisation,
     products,
-    quantise,
 )
 from whence.ops.operands.attribute_choices import check_choices
 from whence.ops.operands.checks import by_types, demand_reals, shape_of
@@ -45,7 +44,6 @@ RULES: Mapping[str, Check] = {
     **movement.RULES,
     **normalisation.RULES,
     **products.RULES,
-    **quantise.RULES,
     **{name: known.check for name, known in REGISTRY.items() if known.check is not None},
 }
 
