@@ -33,7 +33,6 @@ from whence.ops.operands.attribute_choices import check_choices
 from whence.ops.quantised import blockwise, integer, quantise
 from whence.ops.tensor import (
     cast,
-    complex,
     control,
     counted,
     elementwise,
@@ -57,7 +56,7 @@ _FAMILIES = (
     *(attention, blocked, channels_last, conv, detection, fused, grouped_attention, matmul),
     *(nonlinear, norm, pool, recurrent, resize),
     *(blockwise, integer, quantise),
-    *(cast, complex, control, counted, elementwise, image, indexing, logic, movement, random),
+    *(cast, control, counted, elementwise, image, indexing, logic, movement, random),
     *(reduce, selection, sequence, shape, signal, text, training),
 )
 
