@@ -12,7 +12,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value, count, sizes
 from whence.ops.neural.matmul import wrap_int32
-from whence.ops.neural.sample import deform_columns
+from whence.ops.neural.resize import deform_columns
 from whence.ops.neural.window import (
     Index,
     Window,
