@@ -53,7 +53,7 @@ def bound_graph(graph: Graph, state: StatePairs | None, only_last: OutputAxes | 
     has it.
     """
     if state:
-        from whence.graph.bind_state import bind_state
+        from whence.graph.state import bind_state
 
         graph = bind_state(graph, state)
     if only_last:
