@@ -18,8 +18,15 @@ from tests.replay.models_other import models
 from whence.api import prepare
 from whence.errors import TextError
 from whence.graph import Check, Graph, Node, check_graph, print_graph
-from whence.graph.array_text import array_text, digest, seeded
-from whence.graph.literals import element_text, float_text, read_element, read_float
+from whence.graph.literals import (
+    array_text,
+    digest,
+    element_text,
+    float_text,
+    read_element,
+    read_float,
+    seeded,
+)
 from whence.graph.parse import arrays_of, parse_graph, parse_text
 from whence.types import DType, TensorType
 

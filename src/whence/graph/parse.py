@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.errors import TextError, WhenceError
-from whence.graph.array_text import digest
 from whence.graph.builder import infer_types
 from whence.graph.graph import Graph
+from whence.graph.literals import digest
 from whence.graph.node import Node, Ref
 from whence.graph.parse_history import HistoryText, enter_history, read_history_line
 from whence.graph.parse_nodes import GraphText, NodeText, read_block

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.graph.array_text import digest, seeded
-from whence.graph.literals import read_element, read_float
+from whence.graph.literals import digest, read_element, read_float, seeded
 from whence.graph.printer import DTYPE_ATTRS
 from whence.graph.tokens import TextLine, Token, literal
 from whence.ops.definition import Attr

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from whence.graph.array_text import array_text
 from whence.graph.escaping import escape
 from whence.graph.graph import Graph
 from whence.graph.history_text import history_lines
-from whence.graph.literals import float_text, type_text, word
+from whence.graph.literals import array_text, float_text, type_text, word
 from whence.graph.node import Node, NodeFlag
 from whence.ops.definition import Attr
 from whence.types import DType, TensorType
@@ -56,7 +55,7 @@ def print_graph(
     """The whole graph as text, nested graphs indented under their node.
 
     With `exact`, everything that `parse_graph` needs to make an equal graph. Large constants are
-    given by their digest, or by what `spelled` has for it (see `whence.graph.array_text`).
+    given by their digest, or by what `spelled` has for it (see `whence.graph.literals`).
     """
     style = _Style(consts, exact, spelled or {}, _passes_by_node(graph))
     lines = list(_lines(graph, style, ""))
