@@ -33,7 +33,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError, ModelError
 from whence.graph import Graph, print_graph
 from whence.graph.builder import GraphBuilder
-from whence.graph.history import history_of
+from whence.graph.outcomes import history_of
 from whence.runtime.engine import Engine
 from whence.runtime.executable import Executable
 from whence.types import Dim, DType

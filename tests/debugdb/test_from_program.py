@@ -21,7 +21,7 @@ from whence.debugdb import DebugDatabase, from_program, parse_xml, sample_rows, 
 from whence.debugdb.rows import CmdstreamRow, OperatorRow, SourceOperatorRow, TombstoneRow
 from whence.debugdb.store import ask
 from whence.graph.builder import GraphBuilder
-from whence.graph.history import history_of
+from whence.graph.outcomes import history_of
 from whence.provenance import EdgeKind
 from whence.runtime.engine import Engine
 from whence.runtime.profiler import Profiler

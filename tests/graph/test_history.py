@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.graph.making import X, chain
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.graph.history import HistoryStep, history_of
+from whence.graph.outcomes import HistoryStep, history_of
 from whence.provenance import EdgeKind, Outcome, Reason
 
 

@@ -38,7 +38,7 @@ from whence.cli.demo_model import (
 from whence.cli.options import ThreadsOption, check_folder
 from whence.cli.why import print_history, print_kernels, print_time
 from whence.errors import ModelError
-from whence.graph.history import history_of
+from whence.graph.outcomes import history_of
 from whence.passes.equivalence import difference
 from whence.plural import counted
 from whence.provenance import Outcome, SourceOp

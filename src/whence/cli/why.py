@@ -30,8 +30,7 @@ from whence.debugdb.csv_text import is_integer
 from whence.errors import ModelError
 from whence.graph import Graph, print_node
 from whence.graph.escaping import shorten
-from whence.graph.history import History, HistoryStep, history_of
-from whence.graph.outcomes import coverage, eliminated, outcomes
+from whence.graph.outcomes import History, HistoryStep, coverage, eliminated, history_of, outcomes
 from whence.plural import counted
 from whence.provenance import EdgeKind, Ledger, Origin, Outcome, Reason, SourceOp
 from whence.report.terminal import duration, policy_name
