@@ -141,16 +141,13 @@ def taps(
         index = np.floor(position - support)[:, np.newaxis] + np.arange(2 * math.ceil(support) + 2)
         distance = np.abs(index - position[:, np.newaxis]) * scale
         if mode == "cubic":
-            a = cubic_a
-            inner = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-            outer = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-            weight = np.where(distance <= 1, inner, np.where(distance < 2, outer, 0.0))
+            weight = _cubic(distance, cubic_a)
         else:
             weight = np.maximum(1 - distance, 0.0)
     elif mode == "cubic":
         base = np.floor(position)
         index = base[:, np.newaxis] + np.arange(-1, 3)
-        weight = np.stack(cubic_weights(position - base, cubic_a), axis=1)
+        weight = np.stack(_cubic_weights(position - base, cubic_a), axis=1)
     else:
         position = np.clip(position, 0, plan.size - 1)
         base = np.floor(position)
@@ -220,16 +217,16 @@ Locate: TypeAlias = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray | N
 """Positions along an axis → positions inside the image, and which are real (`None`: all)."""
 
 
-def cubic_weights(fraction: np.ndarray, a: float) -> tuple[np.ndarray, ...]:
-    """Keys' cubic convolution: weights of the pixels at -1, 0, 1, 2 for a point at `fraction`."""
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """Keys' cubic convolution: the weight of a pixel at this distance from a point."""
+    inner = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    outer = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance >= 2, 0, np.where(distance > 1, outer, inner))
 
-    def outer(t: np.ndarray) -> np.ndarray:
-        return np.asarray(((a * t - 5 * a) * t + 8 * a) * t - 4 * a)
 
-    def inner(t: np.ndarray) -> np.ndarray:
-        return np.asarray(((a + 2) * t - (a + 3)) * t * t + 1)
-
-    return outer(fraction + 1), inner(fraction), inner(1 - fraction), outer(2 - fraction)
+def _cubic_weights(fraction: np.ndarray, a: float) -> list[np.ndarray]:
+    """Weights of the pixels at -1, 0, 1, 2 for a point at `fraction`."""
+    return [_cubic(each, a) for each in (fraction + 1, fraction, 1 - fraction, 2 - fraction)]
 
 
 def interpolate(
@@ -248,7 +245,7 @@ def interpolate(
             if mode == "cubic":
                 taps = [
                     (base + (offset - 1), weight)
-                    for offset, weight in enumerate(cubic_weights(fraction, -0.75))
+                    for offset, weight in enumerate(_cubic_weights(fraction, -0.75))
                 ]
             else:
                 taps = [(base, 1 - fraction), (base + 1, fraction)]
