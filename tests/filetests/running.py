@@ -17,8 +17,8 @@ from tests.graph.structure import structure
 from whence.errors import TextError
 from whence.fusion import GroupLimits, check_fused, find_groups, fuse, print_fused
 from whence.graph import Check, Graph, check_graph, print_graph
-from whence.graph.history_text import history_lines
 from whence.graph.parse import Parsed, parse_text
+from whence.graph.printer import history_lines
 from whence.passes.base import Pass
 from whence.passes.equivalence import EquivalenceProbe
 from whence.passes.manager import CheckLevel, run_passes

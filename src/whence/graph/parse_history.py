@@ -1,4 +1,4 @@
-"""The history of a graph, read from its text (`whence.graph.history_text`) into a ledger."""
+"""The history of a graph, read from its text (`whence.graph.printer`) into a ledger."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from whence.errors import WhenceError
-from whence.graph.history_text import PLAIN
 from whence.graph.parse_nodes import NodeText, read_id, read_origin
+from whence.graph.printer import PLAIN
 from whence.graph.state import NOT_FROM_A_FILE
 from whence.graph.tokens import TextLine, literal
 from whence.provenance import Edge, EdgeKind, Ledger, Reason, SourceOp, Tombstone

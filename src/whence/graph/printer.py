@@ -5,22 +5,32 @@ r"""The printed graph: stable, greppable, one node a line, provenance included.
 
 Text that comes from a model is escaped or quoted, so that a line is always one line.
 `whence.graph.parse` reads the text. Printed with `exact`, a graph comes back as it was, its history
-included; without, large constants and the history are left out.
+included; without, large constants and the history are left out. The ledger stands after the nodes:
+
+    history next 12 step 4
+    source 2 BatchNormalization bn1 module='layer1.0.bn1'
+    edge 3 %9 <- %1 fuse, %2 fold by fold_batch_norm "BN(conv(x)) = conv'(x)"
+    gone %4 from[4] identity into %9 by remove_no_ops 'Identity returns its input'
+
+`next` is the first id that no node ever had, `step` the number of the next rewrite, and an edge
+begins with the number of its own. A source operator that is a node of the graph still, by itself,
+has no line: the node tells its name and operator.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from whence.graph.escaping import escape
 from whence.graph.graph import Graph
-from whence.graph.history_text import history_lines
 from whence.graph.literals import array_text, float_text, type_text, word
 from whence.graph.node import Node, NodeFlag
 from whence.ops.definition import Attr
+from whence.provenance import Edge, SourceOp, Tombstone
 from whence.types import DType, TensorType
 
 DTYPE_ATTRS = frozenset(
@@ -173,3 +183,56 @@ def _passes_by_node(graph: Graph) -> dict[int, list[str]]:
         if edge.pass_name not in names:
             names.append(edge.pass_name)
     return made_by
+
+
+# ---- the history ----
+
+PLAIN = ("id", "name", "op")
+"""What a source operator has in any case, and its node tells."""
+
+
+def history_lines(graph: Graph) -> Iterator[str]:
+    ledger = graph.ledger
+    yield f"history next {ledger.next_id} step {ledger.next_step}"
+    told = {
+        node.id: SourceOp(node.id, node.name, node.op)
+        for nested in graph.nested()
+        for node in nested
+        if node.origin == {node.id}
+    }
+    for source in ledger.sources:
+        extra = [
+            f" {each.name}={_field(getattr(source, each.name))}"
+            for each in fields(source)
+            if each.name not in PLAIN and getattr(source, each.name) != each.default
+        ]
+        if extra or told.get(source.id) != source:
+            yield f"source {source.id} {word(source.op)} {word(source.name)}{''.join(extra)}"
+    for _, edges in itertools.groupby(ledger.edges, _rewrite):
+        yield _edge_line(list(edges))
+    for stone in ledger.tombstones:
+        yield _gone_line(stone)
+
+
+def _field(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[" + ",".join(map(repr, value)) + "]"
+    return repr(value)
+
+
+def _rewrite(edge: Edge) -> tuple[object, ...]:
+    return edge.step, edge.child, edge.pass_name, edge.rule
+
+
+def _edge_line(edges: list[Edge]) -> str:
+    first = edges[0]
+    parents = ", ".join(f"%{edge.parent} {edge.kind}" for edge in edges)
+    how = f"by {word(first.pass_name)} {first.rule!r}"
+    return f"edge {first.step} %{first.child} <- {parents} {how}"
+
+
+def _gone_line(stone: Tombstone) -> str:
+    origin = ",".join(map(str, sorted(stone.origin)))
+    into = "" if stone.into is None else f" into %{stone.into}"
+    how = f"by {word(stone.pass_name)} {stone.rule!r}"
+    return f"gone %{stone.node} from[{origin}] {stone.reason}{into} {how}"
