@@ -38,7 +38,6 @@ from whence.ops.tensor import (
     elementwise,
     image,
     indexing,
-    logic,
     movement,
     random,
     reduce,
@@ -56,7 +55,7 @@ _FAMILIES = (
     *(attention, blocked, channels_last, conv, detection, fused, grouped_attention, matmul),
     *(nonlinear, norm, pool, recurrent, resize),
     *(blockwise, integer, quantise),
-    *(cast, control, counted, elementwise, image, indexing, logic, movement, random),
+    *(cast, control, counted, elementwise, image, indexing, movement, random),
     *(reduce, selection, sequence, shape, signal, text, training),
 )
 
