@@ -21,7 +21,7 @@ from whence.ops.operands.checks import (
     demand_rank,
     shape_of,
 )
-from whence.ops.types.type_rules import const_ints, is_absent
+from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, differ, shape_text
 
 
@@ -68,8 +68,7 @@ def _max_unpool(query: TypeQuery) -> None:
     demand_rank(query, 0, 3)
     if x is not None:
         demand(query, 1, x, "the places of the maxima")
-    if not is_absent(query, 2):
-        demand_list(query, 2, None if x is None else len(x), "output_shape")
+    demand_list(query, 2, None if x is None else len(x), "output_shape")
 
 
 def _boxes_of_image(query: TypeQuery) -> None:
@@ -88,13 +87,10 @@ def _boxes_of_image(query: TypeQuery) -> None:
 
 
 def _suppression(query: TypeQuery) -> None:
-    boxes, scores = shape_of(query, 0), shape_of(query, 1)
     demand_rank(query, 0, 3, 3)
     demand_rank(query, 1, 3, 3)
-    if scores is not None:
-        demand(query, 0, (scores[0], scores[2], 4), "boxes")
-    elif boxes is not None:
-        demand(query, 0, (*boxes[:2], 4), "boxes")
+    batch, _, count = shape_of(query, 1) or (None, None, None)
+    demand(query, 0, (batch, count, 4), "boxes")
     for index, name in enumerate(
         ("max_output_boxes_per_class", "iou_threshold", "score_threshold"), 2
     ):
@@ -156,8 +152,7 @@ def _convolution_of_codes(query: TypeQuery) -> None:
         found = shape_of(query, index)
         if found and found != (1,):
             demand(query, index, (w[0],), f"input {index}")
-    if query.op == "QLinearConv":
-        demand(query, 8, (w[0],), "the bias")
+    demand(query, 8, (w[0],), "the bias")
 
 
 _WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")

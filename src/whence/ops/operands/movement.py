@@ -39,8 +39,6 @@ def _slice(query: TypeQuery) -> None:
     names = ("starts", "ends", "axes", "steps")
     lengths = {}
     for index, name in enumerate(names, 1):
-        if is_absent(query, index):
-            continue
         demand_list(query, index, None, name)
         found = const_length(query, index)
         if found is not None:

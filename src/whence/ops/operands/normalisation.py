@@ -24,24 +24,16 @@ from whence.ops.operands.checks import (
 from whence.ops.types.type_rules import const_ints
 
 
-def _per_channel(*indices: int) -> Check:
+def _per_channel(*indices: int, fewest: int = 2) -> Check:
     def rule(query: TypeQuery) -> None:
         x = shape_of(query, 0)
-        demand_rank(query, 0, 2)
+        demand_rank(query, 0, fewest)
         if x is not None:
             for index in indices:
-                demand(query, index, (x[1],), f"input {index}")
+                # A list is a batch of single numbers.
+                demand(query, index, (x[1] if len(x) > 1 else 1,), f"input {index}")
 
     return rule
-
-
-def _batch_normalisation(query: TypeQuery) -> None:
-    x = shape_of(query, 0)
-    demand_rank(query, 0, 1)
-    if x is not None:
-        # A list is a batch of single numbers.
-        for index in (1, 2, 3, 4):
-            demand(query, index, (x[1] if len(x) > 1 else 1,), f"input {index}")
 
 
 def _group_normalisation(query: TypeQuery) -> None:
@@ -99,7 +91,7 @@ _SUMS = (
 )  # fmt: skip
 
 RULES: Mapping[str, Check] = {
-    "BatchNormalization": _batch_normalisation,
+    "BatchNormalization": _per_channel(1, 2, 3, 4, fewest=1),
     "InstanceNormalization": _per_channel(1, 2),
     "GroupNormalization": _group_normalisation,
     "LayerNormalization": _row_normalisation(1, 2),
