@@ -161,8 +161,7 @@ def _check_group_query(query: TypeQuery) -> None:
         size = heads_of(query.attrs, shape[2], packed=packed).size
         width = groups * size if isinstance(size, int) else None
         for index, what in ((1, "key"), (2, "value")):
-            if not packed:
-                demand(query, index, (*shape[:2], width), what)
+            demand(query, index, (*shape[:2], width), what)
         for index, what in ((3, "past_key"), (4, "past_value")):
             demand(query, index, (shape[0], groups, None, size), what)
         if isinstance(shape[0], int) and differ(count_of(shape_of(query, 5)), shape[0]):

@@ -100,7 +100,7 @@ def _check_packing(bits: int, block: int) -> None:
 
 
 def _demand_bytes(query: TypeQuery, index: int, wanted: int, what: str) -> None:
-    if index >= len(query.types) or is_absent(query, index):
+    if is_absent(query, index):
         return
     kind = tensor_type(query, index)
     found = count_of(kind.shape)
@@ -125,7 +125,7 @@ def _check_matmul(query: TypeQuery) -> None:
     _demand_bytes(query, 1, columns * blocks * block * bits // 8, "the weights")
     _demand_bytes(query, 3, columns * -(-blocks * bits // 8), "the zero points")
     for index, wanted, what in ((2, columns * blocks, "scales"), (5, columns, "elements of bias")):
-        if index < len(query.types) and not is_absent(query, index):
+        if not is_absent(query, index):
             kind = tensor_type(query, index)
             found = count_of(kind.shape)
             if found is not None and found != wanted:

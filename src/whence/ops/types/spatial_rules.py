@@ -13,7 +13,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attrs, TypeQuery
 from whence.ops.neural.window import Transposition, Window, make_transposition, make_window
-from whence.ops.types.type_rules import broadcast_shapes, common_dtype, tensor_type
+from whence.ops.types.type_rules import broadcast_shapes, common_dtype, is_absent, tensor_type
 from whence.types import Dim, DType, Shape, TensorType, differ
 
 # Stands for an unknown length while the geometry of the known axes is worked out; every kernel fits
@@ -108,9 +108,7 @@ def batch_normalisation(query: TypeQuery) -> tuple[TensorType, ...]:
 
 def with_added(query: TypeQuery, base: TensorType, index: int) -> TensorType:
     """The type of `base` plus input `index`, which may be absent."""
-    if index >= len(query.types) or query.types[index] is None:
+    if is_absent(query, index):
         return base
-    return TensorType(
-        base.dtype,
-        broadcast_shapes(query.op, base.shape, tensor_type(query, index).shape) or base.shape,
-    )
+    shape = broadcast_shapes(query.op, base.shape, tensor_type(query, index).shape)
+    return TensorType(base.dtype, shape or base.shape)
