@@ -20,13 +20,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Check, IndexedAxes, TypeQuery, Value, naming
 from whence.ops.formula import needs_reals
-from whence.ops.operands import (
-    elementwise,
-    images,
-    movement,
-    normalisation,
-    products,
-)
+from whence.ops.operands import elementwise, images, movement, normalisation, products
 from whence.ops.operands.attribute_choices import check_choices
 from whence.ops.operands.checks import by_types, demand_reals, shape_of
 from whence.ops.registry import REGISTRY
