@@ -78,18 +78,12 @@ def standardise(
     return centred, mean, inverse
 
 
-def _instance_normalisation(call: Call) -> Value:
-    x, scale, bias = tensor(call, 0), tensor(call, 1), tensor(call, 2)
-    y, _, _ = standardise(widen(x), range(2, x.ndim), _epsilon(call))
-    y *= _channels(scale, x)
-    y += _channels(bias, x)
-    return narrow(y, x.dtype)
-
-
 def _group_normalisation(call: Call) -> Value:
+    """Of an InstanceNormalization, each channel is a group."""
     x, scale, bias = tensor(call, 0), tensor(call, 1), tensor(call, 2)
-    grouped = widen(x).reshape(x.shape[0], get_int(call.attrs, "num_groups", 1), -1)
-    y = standardise(grouped, (2,), _epsilon(call))[0].reshape(x.shape)
+    groups = get_int(call.attrs, "num_groups", x.shape[1])
+    grouped = widen(x).reshape(x.shape[0], groups, x.shape[1] // max(groups, 1), *x.shape[2:])
+    y = standardise(grouped, range(2, grouped.ndim), _epsilon(call))[0].reshape(x.shape)
     y *= _channels(scale, x)
     y += _channels(bias, x)
     return narrow(y, x.dtype)
@@ -206,7 +200,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _normalisation(
         "InstanceNormalization",
-        reference=_instance_normalisation,
+        reference=_group_normalisation,
         flops=8,
         operands=named("input", "scale", "B"),
     ),
