@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuer
 from whence.ops.neural.window import Window, make_window, pad_spatial
 from whence.ops.operand import INDEX, PARAMETER, UNARY, named
 from whence.ops.precision import narrow, optional_tensor, rounded_once, tensor, widen
+from whence.ops.tensor.reduce import largest, limit_of
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import global_pool, pool
 from whence.types import ValueType
@@ -37,20 +37,15 @@ def _reduce(x: np.ndarray, window: Window, fill: float, combine: np.ufunc) -> np
     return y
 
 
-def _lowest(dtype: np.dtype[Any]) -> float:
-    return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
-
-
 def _max_pool(call: Call) -> Value:
     x = tensor(call, 0)
     wide = widen(x)
+    lowest = limit_of(wide.dtype, lowest=True)
     window = _pool_window(call, x.shape[2:])
     if call.n_outputs < 2:
-        return narrow(
-            np.ascontiguousarray(_reduce(wide, window, _lowest(wide.dtype), np.maximum)), x.dtype
-        )
+        return narrow(np.ascontiguousarray(_reduce(wide, window, lowest, np.maximum)), x.dtype)
     spatial = x.shape[2:]
-    padded = pad_spatial(wide, window, _lowest(wide.dtype))
+    padded = pad_spatial(wide, window, lowest)
     # The flat position of an element within its image, before padding; column-major order counts
     # the first axis fastest.
     order = (
@@ -61,7 +56,7 @@ def _max_pool(call: Call) -> Value:
     unit, units = 1, [0] * len(spatial)
     for axis in order:
         units[axis], unit = unit, unit * spatial[axis]
-    best = np.full((*x.shape[:2], *window.output), _lowest(wide.dtype), dtype=wide.dtype)
+    best = np.full((*x.shape[:2], *window.output), lowest, dtype=wide.dtype)
     indices = np.full(best.shape, -1, dtype=np.int64)
     for tap in window.taps():
         values = padded[window.tap_index(tap)]
@@ -112,14 +107,6 @@ def _lp_pool(call: Call) -> Value:
 
 def _spatial_axes(x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
-
-
-def _global_max_pool(call: Call) -> Value:
-    x = tensor(call, 0)
-    if not x.size:
-        # NumPy has no largest of no elements, even where there is no result to hold it.
-        return np.full(x.shape[:2] + (1,) * (x.ndim - 2), _lowest(x.dtype), x.dtype)
-    return x.max(axis=_spatial_axes(x), keepdims=True)
 
 
 @rounded_once
@@ -266,7 +253,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _global(
         "GlobalMaxPool",
-        reference=_global_max_pool,
+        reference=rounded_once(lambda x, _: largest(x, _spatial_axes(x), keep=True)),
         over_space="ReduceMax",
         traits=Trait.EXACT | Trait.POOLS_ALL,
     ),

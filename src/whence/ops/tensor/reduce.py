@@ -73,15 +73,15 @@ def log_sum_exp(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
     return summed if keep else np.squeeze(summed, axis=axes)
 
 
-def _largest(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
-    return np.max(x, axis=axes, keepdims=keep, initial=_limit(x.dtype, lowest=True))
+def largest(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
+    return np.max(x, axis=axes, keepdims=keep, initial=limit_of(x.dtype, lowest=True))
 
 
 def _smallest(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
-    return np.min(x, axis=axes, keepdims=keep, initial=_limit(x.dtype, lowest=False))
+    return np.min(x, axis=axes, keepdims=keep, initial=limit_of(x.dtype, lowest=False))
 
 
-def _limit(dtype: np.dtype[Any], lowest: bool) -> Any:
+def limit_of(dtype: np.dtype[Any], lowest: bool) -> Any:
     """What the largest (or smallest) of no values at all is."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
@@ -198,7 +198,7 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
 OPS: tuple[OpDef, ...] = (
     _reduction("ReduceSum", total, Trait.SUMS),
     _reduction("ReduceMean", mean, Trait.SUMS),
-    _reduction("ReduceMax", _largest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
+    _reduction("ReduceMax", largest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
     _reduction("ReduceMin", _smallest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
     _reduction(
         "ReduceProd", lambda x, axes, keep: np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
