@@ -77,8 +77,6 @@ class Trait(enum.Flag):
     """f(f(x)) = f(x)"""
     NOT_NEGATIVE = enum.auto()
     """No element of its result is less than zero."""
-    BOUNDS = enum.auto()
-    """Limits its operand from below, from above, or both."""
     SAME_SHAPE = enum.auto()
     """Its operands must have one shape: nothing is broadcast."""
     EXPONENTIAL = enum.auto()
@@ -99,8 +97,6 @@ class Trait(enum.Flag):
     """
     POOLS_WINDOWS = enum.auto()
     """Combines the elements of a window that slides over spatial axes."""
-    POOLS_ALL = enum.auto()
-    """Combines all elements of each channel."""
     FUSED = enum.auto()
     """A supernode: with an addend and an activation applied to its result."""
     BLOCKED = enum.auto()
@@ -109,8 +105,6 @@ class Trait(enum.Flag):
     """Works on (N, spatial..., C)."""
     RELAYOUT = enum.auto()
     """Converts between the plain and the channel-blocked layout."""
-    INTEGER = enum.auto()
-    """Computes with integer codes."""
     CODES = enum.auto()
     """Converts between numbers and their codes."""
 

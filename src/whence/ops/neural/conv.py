@@ -237,9 +237,7 @@ def conv_transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int:
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 _conv_op = partial(OpDef, classes=OpClass.CONV, flops=conv_flops)
-_quantised = partial(
-    OpDef, classes=OpClass.CONV | OpClass.QUANTISE, traits=Trait.INTEGER, flops=conv_flops
-)
+_quantised = partial(OpDef, classes=OpClass.CONV | OpClass.QUANTISE, flops=conv_flops)
 OPS: tuple[OpDef, ...] = (
     _conv_op(
         "Conv",

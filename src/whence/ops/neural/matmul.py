@@ -137,9 +137,7 @@ _product = partial(
     flops=matmul_flops,
     traits=Trait.PRODUCT,
 )
-_quantised = partial(
-    OpDef, classes=OpClass.MATMUL | OpClass.QUANTISE, flops=matmul_flops, traits=Trait.INTEGER
-)
+_quantised = partial(OpDef, classes=OpClass.MATMUL | OpClass.QUANTISE, flops=matmul_flops)
 OPS: tuple[OpDef, ...] = (
     _product(
         "MatMul",

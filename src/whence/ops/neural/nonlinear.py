@@ -98,7 +98,7 @@ _CELU_ALPHA = parameter("alpha", 1.0)
 _CELU = maximum(X, 0) + minimum(0, _CELU_ALPHA * apply(Function.EXPM1, X / _CELU_ALPHA))
 
 OPS: tuple[OpDef, ...] = (
-    _named("Relu", traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE | Trait.BOUNDS),
+    _named("Relu", traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE),
     _named("LeakyRelu", 2),
     _named("ThresholdedRelu"),
     _named("Elu", 6),

@@ -249,15 +249,15 @@ OPS: tuple[OpDef, ...] = (
         "GlobalAveragePool",
         reference=rounded_once(lambda x, _: x.mean(axis=_spatial_axes(x), keepdims=True)),
         over_space="ReduceMean",
-        traits=Trait.SUMS | Trait.POOLS_ALL,
+        traits=Trait.SUMS,
     ),
     _global(
         "GlobalMaxPool",
         reference=rounded_once(lambda x, _: largest(x, _spatial_axes(x), keep=True)),
         over_space="ReduceMax",
-        traits=Trait.EXACT | Trait.POOLS_ALL,
+        traits=Trait.EXACT,
     ),
-    _global("GlobalLpPool", reference=_global_lp_pool, traits=Trait.POOLS_ALL),
+    _global("GlobalLpPool", reference=_global_lp_pool),
     _pool(
         "MaxUnpool",
         reference=_max_unpool,

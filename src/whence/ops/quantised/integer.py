@@ -42,7 +42,6 @@ from whence.ops.neural.window import make_window
 from whence.ops.operand import CODING, named, with_optional
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.quantised.quantise import integer_range
-from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
 from whence.ops.types.type_rules import tensor_type
@@ -222,7 +221,6 @@ _convolution = partial(
     pattern=_ANCHOR,
     classes=_CONV,
     operands=with_optional(2, named("x", "w", x_zero_point=CODING, w_zero_point=CODING)),
-    traits=Trait.INTEGER,
 )
 _by_code = partial(OpDef, pattern=Pattern.BROADCAST, classes=_ELEMENTWISE)
 OPS: tuple[OpDef, ...] = (

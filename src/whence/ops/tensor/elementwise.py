@@ -250,7 +250,7 @@ OPS: tuple[OpDef, ...] = (
         flops=2,
         check=_check_clip,
         operands=named("input", "min", "max"),
-        traits=Trait.EXACT | Trait.BOUNDS,
+        traits=Trait.EXACT,
     ),
     elementwise(
         "Add",
