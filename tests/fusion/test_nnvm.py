@@ -7,7 +7,7 @@ import pytest
 
 from whence.fusion import FusibleGroups, MissReason, check_fused, find_fusible_groups, fuse
 from whence.fusion.groups import NO_NODE
-from whence.fusion.operands import is_inlined
+from whence.fusion.patterns import is_inlined
 from whence.graph import Graph, Node
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.ops.definition import Pattern

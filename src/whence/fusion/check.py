@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whence.errors import GraphError
 from whence.fusion.fuse import FusedGraph, FuseEntry
-from whence.fusion.operands import is_inlined
+from whence.fusion.patterns import is_inlined
 from whence.fusion.wiring import is_operator
 from whence.graph import Ref
 from whence.graph.state import SOURCES

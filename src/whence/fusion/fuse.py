@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from whence.errors import GraphError
 from whence.fusion.groups import FusibleGroups
 from whence.fusion.naming import Names, structural_key
-from whence.fusion.operands import is_inlined
+from whence.fusion.patterns import is_inlined
 from whence.fusion.wiring import is_operator
 from whence.graph import Graph, Node, Ref
 from whence.graph.copying import copy_node

@@ -2,7 +2,7 @@
 the group all its children share.
 
 `Input` nodes and stored constants play NNVM's variables; a constant that is part of the code (see
-`operands`) plays an attribute, so `Mul(x, 2)` is NNVM's `__mul_scalar__`. An `Output` marks its
+`patterns`) plays an attribute, so `Mul(x, 2)` is NNVM's `__mul_scalar__`. An `Output` marks its
 producer as a graph output and is no operator itself.
 
 1. Reference counts: one for each input that reads a result, two more for each graph output. A count
@@ -29,8 +29,7 @@ import enum
 
 from whence.fusion.explain import nnvm_miss
 from whence.fusion.groups import Decision, FusibleGroups, MissedFusion, make_groups
-from whence.fusion.operands import is_inlined
-from whence.fusion.patterns import PatternOf, operator_pattern
+from whence.fusion.patterns import PatternOf, is_inlined, operator_pattern
 from whence.fusion.wiring import Wiring, wire
 from whence.graph import Graph
 from whence.ops.definition import Pattern

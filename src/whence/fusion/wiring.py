@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.fusion.operands import is_always_inlined, is_inlined
-from whence.fusion.patterns import PatternOf
+from whence.fusion.patterns import PatternOf, is_always_inlined, is_inlined
 from whence.graph import Graph, Node
 from whence.graph.state import BOUNDARY
 from whence.ops.definition import Pattern

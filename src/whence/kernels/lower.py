@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from whence.errors import UnsupportedError
 from whence.fusion import FusedGraph, FuseEntry
-from whence.fusion.operands import is_inlined
+from whence.fusion.patterns import is_inlined
 from whence.graph import Graph, Node, Ref
 from whence.kernels.attention import lower_attention
 from whence.kernels.cache import lower_append
