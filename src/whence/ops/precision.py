@@ -62,7 +62,7 @@ def optional_tensor(call: Call, index: int) -> np.ndarray | None:
     return None if value is None else np.asarray(value)
 
 
-def number(call: Call, index: int, absent: float | None = None) -> Any:
+def number(call: Call, index: int, absent: Any = None) -> Any:
     """The one element of input `index`; `absent`, if that is given, where there is none."""
     value = optional_tensor(call, index)
     if absent is not None and (value is None or not value.size):

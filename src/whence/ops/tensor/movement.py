@@ -25,7 +25,7 @@ from whence.ops.definition import (
     Value,
 )
 from whence.ops.operand import INDEX, PARAMETER, named, variadic
-from whence.ops.precision import optional_tensor, tensor
+from whence.ops.precision import number, tensor
 from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import (
     expand,
@@ -153,6 +153,11 @@ def pad(
     return x
 
 
+def _blank(x: np.ndarray) -> Value:
+    """What stands where nothing of a tensor does: an empty text, or zero."""
+    return "" if x.dtype == np.object_ else np.zeros((), x.dtype)
+
+
 def _pad(call: Call) -> Value:
     x, pads, mode = tensor(call, 0), ints(call, 1), get_str(call.attrs, "mode", "constant")
     axes = normalise_axes(call.op, optional_ints(call, 3) or range(x.ndim), x.ndim)
@@ -165,11 +170,7 @@ def _pad(call: Call) -> Value:
         cut = -min(begin, 0) - min(end, 0)
         if size + begin + end < 0 or (mode != "constant" and cut > size):
             raise ModelError(f"pads {begin} and {end} cut more than {size}")
-    fill = optional_tensor(call, 2)
-    default = "" if x.dtype == np.object_ else np.zeros((), x.dtype)
-    return pad(
-        x, before, after, mode, default if fill is None or fill.size == 0 else fill.reshape(-1)[0]
-    )
+    return pad(x, before, after, mode, number(call, 2, _blank(x)))
 
 
 def _tile_type(query: TypeQuery) -> TensorType:
@@ -219,17 +220,14 @@ def _space_to_depth(call: Call) -> Value:
 
 
 def _trilu(call: Call) -> Value:
-    x, k = tensor(call, 0), optional_ints(call, 1)
-    diagonal = k[0] if k else 0
+    x, diagonal = tensor(call, 0), int(number(call, 1, 0))
     rows, columns = np.arange(x.shape[-2])[:, np.newaxis], np.arange(x.shape[-1])
     kept = (
         columns - rows >= diagonal
         if get_int(call.attrs, "upper", 1)
         else columns - rows <= diagonal
     )
-    return np.where(kept, x, "" if x.dtype == np.object_ else np.zeros((), x.dtype)).astype(
-        x.dtype, copy=False
-    )
+    return np.where(kept, x, _blank(x)).astype(x.dtype, copy=False)
 
 
 def _reverse_sequence(call: Call) -> Value:
@@ -260,7 +258,7 @@ def _center_crop_pad(call: Call) -> Value:
         # Both cutting and padding put the odd element at the end.
         before[axis] = missing // 2 if missing >= 0 else -(-missing // 2)
         after[axis] = missing - before[axis]
-    return pad(x, before, after, fill="" if x.dtype == np.object_ else np.zeros((), x.dtype))
+    return pad(x, before, after, fill=_blank(x))
 
 
 def _move(
