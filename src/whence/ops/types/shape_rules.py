@@ -261,22 +261,15 @@ def resize(query: TypeQuery) -> TensorType:
         query.op, get_ints(query.attrs, "axes") or range(len(data.shape)), len(data.shape)
     )
     sizes, scales = const_ints(query, 3), query.value(2)
+    stretched = get_str(query.attrs, "keep_aspect_ratio_policy", "stretch") == "stretch"
+    cropped = get_str(query.attrs, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
     dims = list(data.shape)
     for at, axis in enumerate(axes):
         dim, dims[axis] = dims[axis], None
-        if (
-            sizes
-            and len(sizes) == len(axes)
-            and get_str(query.attrs, "keep_aspect_ratio_policy", "stretch") == "stretch"
-        ):
+        if sizes and len(sizes) == len(axes) and stretched:
             dims[axis] = sizes[at]
-        elif not sizes and isinstance(scales, np.ndarray) and scales.size == len(axes):
-            scale = np.float32(scales.reshape(-1)[at])
-            if (
-                get_str(query.attrs, "coordinate_transformation_mode", "half_pixel")
-                != "tf_crop_and_resize"
-            ):
-                dims[axis] = scaled_size(dim, scale)
+        elif not (sizes or cropped) and isinstance(scales, np.ndarray) and scales.size == len(axes):
+            dims[axis] = scaled_size(dim, np.float32(scales.reshape(-1)[at]))
     return TensorType(data.dtype, tuple(dims))
 
 
