@@ -76,12 +76,10 @@ def attention_bias(
     if mask is not None and mask.dtype == np.bool_:
         visible = mask if visible is None else visible & mask
         mask = None
+    added = None if mask is None else widen(mask).astype(dtype, copy=False)
     if visible is None:
-        return None if mask is None else widen(mask).astype(dtype, copy=False)
-    hidden = dtype.type(-np.inf)
-    return np.where(
-        visible, dtype.type(0) if mask is None else widen(mask).astype(dtype, copy=False), hidden
-    )
+        return added
+    return np.where(visible, dtype.type(0) if added is None else added, dtype.type(-np.inf))
 
 
 def _attention(call: Call) -> tuple[Value, ...]:
@@ -94,11 +92,8 @@ def _attention(call: Call) -> tuple[Value, ...]:
             raise ModelError(
                 f"{call.op}: three-dimensional inputs need q_num_heads and kv_num_heads"
             )
-        query, key, value = (
-            split_heads(query, q_heads),
-            split_heads(key, kv_heads),
-            split_heads(value, kv_heads),
-        )
+        query = split_heads(query, q_heads)
+        key, value = split_heads(key, kv_heads), split_heads(value, kv_heads)
     past_key, past_value = optional_tensor(call, 4), optional_tensor(call, 5)
     past = 0 if past_key is None else past_key.shape[2]
     present_key = key if past_key is None else np.concatenate((past_key, key), axis=2)

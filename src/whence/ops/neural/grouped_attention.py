@@ -70,11 +70,8 @@ def _group_query(call: Call) -> tuple[Value, ...]:
         query, key, value = np.split(x, (heads * size, (heads + groups) * size), axis=-1)
     else:
         query, key, value = x, tensor(call, 1), tensor(call, 2)
-    query, key, value = (
-        split_heads(query, heads),
-        split_heads(key, groups),
-        split_heads(value, groups),
-    )
+    query = split_heads(query, heads)
+    key, value = split_heads(key, groups), split_heads(value, groups)
     count, total = x.shape[1], int(number(call, 6))
     last = tensor(call, 5).reshape(-1).astype(np.int64)
     first = np.zeros_like(last) if count == total else last + 1 - count

@@ -143,8 +143,7 @@ def _gather(call: Call) -> Value:
     rows = np.take(table, indices, axis=0)
     numbers = unpack(rows, bits, rows.shape[-1] * (8 // bits)).astype(np.float32)
     if zeros is None:
-        zero = np.float32(1 << (bits - 1))
-        centred = numbers - zero
+        centred = numbers - np.float32(1 << (bits - 1))
     else:
         found = unpack(np.take(zeros, indices, axis=0), bits, scale.shape[-1])
         centred = numbers - np.repeat(found, block, axis=-1)[..., : numbers.shape[-1]]

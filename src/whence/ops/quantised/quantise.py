@@ -119,9 +119,7 @@ def rounds_away(attrs: Attrs) -> bool:
 def _quantise_linear(call: Call) -> Value:
     x, scale, zero_point = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     chosen = get_int(call.attrs, "output_dtype", 0)
-    dtype = (
-        DType.of(zero_point) if zero_point is not None else DType(chosen) if chosen else DType.U8
-    )
+    dtype = DType(chosen or DType.U8) if zero_point is None else DType.of(zero_point)
     precision = get_int(call.attrs, "precision", 0)
     if precision:
         exact = DType(precision).numpy
@@ -173,13 +171,7 @@ def _dynamic_quantise_linear(call: Call) -> tuple[Value, Value, Value]:
 
 def _infer_quantise(query: TypeQuery) -> TensorType:
     chosen = get_int(query.attrs, "output_dtype", 0)
-    dtype = (
-        tensor_type(query, 2).dtype
-        if not is_absent(query, 2)
-        else DType(chosen)
-        if chosen
-        else DType.U8
-    )
+    dtype = DType(chosen or DType.U8) if is_absent(query, 2) else tensor_type(query, 2).dtype
     return TensorType(dtype, tensor_type(query, 0).shape)
 
 
