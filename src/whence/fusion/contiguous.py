@@ -17,7 +17,7 @@ from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.const_values import const_ints
-from whence.types import DType, TensorType
+from whence.types import DType
 
 MAY_BE_CONTIGUOUS = operators(Trait.CONTIGUOUS_PARTS)
 """Whose parts may be contiguous ranges of their whole."""
@@ -97,10 +97,10 @@ def _row_bytes(graph: Graph, whole: Ref, axis: int) -> int | None:
     """How many bytes one step along the axis is, if there is nothing before the axis to step
     along.
     """
-    shape, kind = _shape(graph, whole), graph.type_of(whole)
+    shape, kind = _shape(graph, whole), graph.tensor_type(whole)
     if (
         shape is None
-        or not isinstance(kind, TensorType)
+        or kind is None
         or not -len(shape) <= axis < len(shape)
         or math.prod(shape[: axis % len(shape)]) != 1
     ):
@@ -110,11 +110,7 @@ def _row_bytes(graph: Graph, whole: Ref, axis: int) -> int | None:
 
 def _shape(graph: Graph, ref: Ref) -> tuple[int, ...] | None:
     """Of a value of fixed size, in elements of whole bytes."""
-    kind = graph.type_of(ref)
-    if (
-        not isinstance(kind, TensorType)
-        or kind.dtype in (DType.STRING, DType.UNDEFINED)
-        or kind.dtype.bits < 8
-    ):
+    kind = graph.tensor_type(ref)
+    if kind is None or kind.dtype in (DType.STRING, DType.UNDEFINED) or kind.dtype.bits < 8:
         return None
     return kind.static_shape
