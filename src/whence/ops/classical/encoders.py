@@ -141,12 +141,10 @@ def _label_encoder(call: Call) -> Value:
         other: Any = default.reshape(-1)[0]
     elif values.dtype == np.object_:
         other = get_str(call.attrs, "default_string", "_Unused")
+    elif values.dtype.kind == "f":
+        other = get_float(call.attrs, "default_float", -0.0)
     else:
-        other = (
-            get_float(call.attrs, "default_float", -0.0)
-            if values.dtype.kind == "f"
-            else get_int(call.attrs, "default_int64", -1)
-        )
+        other = get_int(call.attrs, "default_int64", -1)
     return _mapped(x, dict(zip(keys.tolist(), values.tolist(), strict=True)), other, values.dtype)
 
 

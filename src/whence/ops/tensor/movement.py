@@ -221,12 +221,8 @@ def _space_to_depth(call: Call) -> Value:
 
 def _trilu(call: Call) -> Value:
     x, diagonal = tensor(call, 0), int(number(call, 1, 0))
-    rows, columns = np.arange(x.shape[-2])[:, np.newaxis], np.arange(x.shape[-1])
-    kept = (
-        columns - rows >= diagonal
-        if get_int(call.attrs, "upper", 1)
-        else columns - rows <= diagonal
-    )
+    above = np.arange(x.shape[-1]) - np.arange(x.shape[-2])[:, np.newaxis]
+    kept = above >= diagonal if get_int(call.attrs, "upper", 1) else above <= diagonal
     return np.where(kept, x, _blank(x)).astype(x.dtype, copy=False)
 
 
