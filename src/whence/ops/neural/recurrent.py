@@ -18,6 +18,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs
 from whence.ops.definition import Call, OpClass, OpDef, TypeQuery, Value, count, sizes
 from whence.ops.neural.activation import ACTIVATIONS, Activation
+from whence.ops.neural.matmul import multiply
 from whence.ops.operand import named
 from whence.ops.operands.checks import demand, demand_lengths, demand_rank, shape_of
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
@@ -145,17 +146,14 @@ def _run(call: Call, step: _Step, early_bias: int, n_states: int = 1) -> tuple[V
         )
         added, late = both[0].copy(), both[1]
         added[: early_bias * hidden] += late[: early_bias * hidden]
-        inputs = (x.reshape(time * batch, x.shape[-1]) @ w[d].T + added).reshape(
-            time, batch, gates * hidden
-        )
+        inputs = multiply(x, w[d].T) + added
         chosen = tuple(functions[d * len(defaults) : (d + 1) * len(defaults)])
         direction = _Direction(
             inputs, r[d].T, late, None if peepholes is None else widen(peepholes[d]), chosen
         )
-        backwards = way == "reverse" or d == 1
         state: _State = tuple(start[d] for start in states)
-        for now in range(time):
-            at = time - 1 - now if backwards else now
+        times = range(time)
+        for at in times[::-1] if way == "reverse" or d == 1 else times:
             new = step(direction, inputs[at], state)
             # A sequence that is shorter than the longest keeps its state and puts out zeros past
             # its end.
