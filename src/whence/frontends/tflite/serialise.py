@@ -14,16 +14,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import flatbuffers
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.frontends.tflite.option_tables import option_table
 from whence.frontends.tflite.records import (
     CIRCLE,
     IDENTIFIERS,
@@ -44,6 +45,19 @@ _BLOCKWISE = {TFLITE: 2, CIRCLE: 3}
 """The number of `BlockwiseQuantization` among the forms of quantisation."""
 _MOST_INLINE = 1_900_000_000
 _CUSTOM = "CUSTOM:"
+_SHARED_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), "Pool2DOptions"),
+    **dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimumOptions"),
+    **dict.fromkeys(
+        ("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"),
+        "ReducerOptions",
+    ),
+    **dict.fromkeys(("RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL"), "RandomOptions"),
+    "L2_NORMALIZATION": "L2NormOptions",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
+    "CONV_3D_TRANSPOSE": "Conv3DOptions",
+}
+"""The options tables that are not called like their operators."""
 
 
 def serialise(model: ModelRecord, *, most_inline: int = _MOST_INLINE) -> bytes:
@@ -83,12 +97,8 @@ class _Writer:
             self._table(
                 "SignatureDef",
                 {
-                    "Inputs": self._offsets(
-                        self._name_index(name, index) for name, index in each.inputs
-                    ),
-                    "Outputs": self._offsets(
-                        self._name_index(name, index) for name, index in each.outputs
-                    ),
+                    "Inputs": self._named_tensors(each.inputs),
+                    "Outputs": self._named_tensors(each.outputs),
                     "SignatureKey": self._text(each.key),
                     "SubgraphIndex": each.subgraph,
                 },
@@ -119,9 +129,14 @@ class _Writer:
             # A size of 0 or 1 means that there is none. Places are filled in once the flatbuffer's
             # own size is known; 1 means "not yet".
             return self._table("Buffer", {"Offset": 1, "Size": 1})
-        return self._table(
-            "Buffer", {"Data": self._bytes(data, _ALIGNMENT) if data.nbytes else None}
-        )
+        if not data.nbytes:
+            return self._table("Buffer", {})
+        # As CreateByteVector, which does not align.
+        builder = self._builder
+        builder.StartVector(1, data.nbytes, _ALIGNMENT)
+        builder.head -= data.nbytes
+        builder.Bytes[builder.head : builder.head + data.nbytes] = data.tobytes()
+        return self._table("Buffer", {"Data": builder.EndVector()})
 
     def _subgraph(self, subgraph: SubgraphRecord) -> int:
         tensors = [self._tensor(each) for each in subgraph.tensors]
@@ -130,8 +145,8 @@ class _Writer:
             "SubGraph",
             {
                 "Tensors": self._offsets(tensors),
-                "Inputs": self._ints(subgraph.inputs),
-                "Outputs": self._ints(subgraph.outputs),
+                "Inputs": self._vector(subgraph.inputs),
+                "Outputs": self._vector(subgraph.outputs),
                 "Operators": self._offsets(operators),
                 "Name": self._text(subgraph.name) if subgraph.name else None,
             },
@@ -144,7 +159,7 @@ class _Writer:
                 f"tensor '{tensor.name}': {self._form} has no element type {tensor.type}"
             )
         fields = {
-            "Shape": self._ints(tensor.shape) if tensor.shape or tensor.has_rank else None,
+            "Shape": self._vector(tensor.shape) if tensor.shape or tensor.has_rank else None,
             "Type": number,
             "Buffer": tensor.buffer,
             "Name": self._text(tensor.name),
@@ -152,15 +167,15 @@ class _Writer:
             if tensor.quantisation is None
             else self._quantisation(tensor.quantisation),
             "IsVariable": tensor.is_variable,
-            "ShapeSignature": None if tensor.signature is None else self._ints(tensor.signature),
+            "ShapeSignature": None if tensor.signature is None else self._vector(tensor.signature),
             "HasRank": tensor.has_rank,
         }
         return self._table("Tensor", fields)
 
     def _quantisation(self, found: QuantisationRecord) -> int:
         fields = {
-            "Scale": self._numpy(found.scales.astype(np.float32)),
-            "ZeroPoint": self._numpy(found.zero_points.astype(np.int64)),
+            "Scale": self._vector(found.scales, np.float32),
+            "ZeroPoint": self._vector(found.zero_points, np.int64),
             "QuantizedDimension": found.axis,
         }
         if found.blocks is not None:
@@ -179,10 +194,10 @@ class _Writer:
         code = self._codes.setdefault((operator.name, operator.version), len(self._codes))
         fields: dict[str, int | None] = {
             "OpcodeIndex": code,
-            "Inputs": self._ints(operator.inputs),
-            "Outputs": self._ints(operator.outputs),
+            "Inputs": self._vector(operator.inputs),
+            "Outputs": self._vector(operator.outputs),
         }
-        table = option_table(operator.name)
+        table = _option_table(operator.name)
         if table is not None and (operator.options or not self._has_fields(table)):
             field = (
                 "BuiltinOptions" if table in self._numbers["BuiltinOptions"] else "BuiltinOptions2"
@@ -194,11 +209,9 @@ class _Writer:
             fields[f"{field}Type"] = self._numbers[field][table]
             fields[field] = self._options(table, operator.options)
         if operator.custom_options:
-            fields["CustomOptions"] = self._bytes(
-                np.frombuffer(operator.custom_options, np.uint8), 1
-            )
+            fields["CustomOptions"] = self._builder.CreateByteVector(operator.custom_options)
         if operator.intermediates:
-            fields["Intermediates"] = self._ints(operator.intermediates)
+            fields["Intermediates"] = self._vector(operator.intermediates)
         return self._table("Operator", fields)
 
     def _has_fields(self, table: str) -> bool:
@@ -213,11 +226,7 @@ class _Writer:
                 fields[field] = self._text(value)
             elif isinstance(value, tuple):
                 floats = any(isinstance(item, float) for item in value)
-                fields[field] = (
-                    self._numpy(np.asarray(value, np.float32))
-                    if floats
-                    else self._ints([int(item) for item in value])
-                )
+                fields[field] = self._vector(value, np.float32 if floats else np.int32)
             elif isinstance(value, Mapping):
                 raise UnsupportedError(f"{table}: options inside options cannot be written")
             elif value is not None:
@@ -240,8 +249,11 @@ class _Writer:
         }
         return self._table("OperatorCode", fields)
 
-    def _name_index(self, name: str, index: int) -> int:
-        return self._table("TensorMap", {"Name": self._text(name), "TensorIndex": index})
+    def _named_tensors(self, named: Iterable[tuple[str, int]]) -> int:
+        return self._offsets(
+            self._table("TensorMap", {"Name": self._text(name), "TensorIndex": index})
+            for name, index in named
+        )
 
     # ---- flatbuffers ----
 
@@ -259,27 +271,10 @@ class _Writer:
     def _text(self, text: str) -> int:
         return int(self._builder.CreateString(text.encode("utf-8", "surrogateescape")))
 
-    def _ints(self, numbers: Sequence[int]) -> int:
-        return self._numpy(np.asarray(numbers, np.int32))
-
-    def _numpy(self, array: np.ndarray) -> int:
-        self._builder.StartVector(array.itemsize, len(array), array.itemsize)
-        self._put(array)
-        return int(self._builder.EndVector())
-
-    def _bytes(self, data: np.ndarray, alignment: int) -> int:
-        self._builder.StartVector(1, data.nbytes, alignment)
-        self._put(data)
-        return int(self._builder.EndVector())
-
-    def _put(self, array: np.ndarray) -> None:
-        """Raw data, as CreateNumpyVector writes it, but in the vector that was started: that one
-        may be aligned as we like.
-        """
-        size = array.nbytes
-        builder = self._builder
-        builder.head = builder.head - size
-        builder.Bytes[builder.head : builder.head + size] = np.ascontiguousarray(array).tobytes()
+    def _vector(
+        self, numbers: Sequence[float] | np.ndarray, dtype: type[np.generic] = np.int32
+    ) -> int:
+        return int(self._builder.CreateNumpyVector(np.asarray(numbers, dtype)))
 
     def _offsets(self, offsets: Iterable[int]) -> int:
         listed = list(offsets)
@@ -299,6 +294,19 @@ _OTHER_NAMES = {
     "AdjointRhs": "AdjY",
 }
 """Fields that the two schemas call differently."""
+
+
+@functools.cache
+def _option_tables() -> Mapping[str, str]:
+    # Circle's schema has the tables of TFLite's and more.
+    enums = (enum_names(PACKAGES[CIRCLE], f"BuiltinOptions{number}") for number in ("", "2"))
+    return MappingProxyType({name.lower(): name for enum in enums for name in enum.values()})
+
+
+def _option_table(operator: str) -> str | None:
+    """The name of its options table (`Conv2DOptions` of `CONV_2D`); `None` if it has none."""
+    own = operator.replace("_", "").lower() + "options"
+    return _SHARED_OPTIONS.get(operator) or _option_tables().get(own)
 
 
 def _call(module: Any, name: str) -> Callable[..., Any]:
