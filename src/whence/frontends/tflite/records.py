@@ -19,7 +19,7 @@ from flatbuffers.number_types import Int32Flags
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
-from whence.frontends.tflite.schema import Option, Options, SchemaReader
+from whence.frontends.tflite.schema import FAULTS, Option, Options, SchemaReader
 
 TFLITE = "tflite"
 CIRCLE = "circle"
@@ -154,20 +154,12 @@ def read_records(data: bytes, label: str = "the model") -> ModelRecord:
             " byte 4"
         )
     try:
-        return _model(SchemaReader(data, PACKAGES[form]), form, data)
+        return _model(SchemaReader(data, PACKAGES[form]), form)
     except ModelError as error:
         raise ModelError(f"{label} is damaged: {error}") from None
     except UnsupportedError as error:
         raise UnsupportedError(f"{label}: {error}") from None
-    except (
-        struct.error,
-        ValueError,
-        TypeError,
-        LookupError,
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-    ) as error:
+    except FAULTS as error:
         raise ModelError(f"{label} is damaged or cut off: {_one_line(error)}") from error
 
 
@@ -183,17 +175,20 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 
-def _model(read: SchemaReader, form: str, data: bytes) -> ModelRecord:
+def _model(read: SchemaReader, form: str) -> ModelRecord:
     root = read.root()
     names = [_opcode(read, code, form) for code in read.tables(root, "OperatorCodes")]
-    buffers = tuple(_buffer(read, each, data) for each in read.tables(root, "Buffers"))
+    buffers = tuple(
+        read.stored(each, "Data", int(each.Offset()), int(each.Size()), "a buffer is")
+        for each in read.tables(root, "Buffers")
+    )
     metadata = []
     for entry in read.tables(root, "Metadata"):
         index = int(entry.Buffer())
         _check_index(index, len(buffers), "metadata buffer")
         metadata.append((read.text(entry, "Name"), read.copy(buffers[index])))
     subgraphs = tuple(
-        _subgraph(read, each, names, len(buffers), data) for each in read.tables(root, "Subgraphs")
+        _subgraph(read, each, names, len(buffers)) for each in read.tables(root, "Subgraphs")
     )
     if not subgraphs:
         raise ModelError("it holds no subgraph")
@@ -230,32 +225,15 @@ def _opcode(read: SchemaReader, code: Any, form: str) -> tuple[str, int]:
     return name, int(code.Version())
 
 
-def _buffer(read: SchemaReader, buffer: Any, data: bytes) -> np.ndarray:
-    outside = _outside(int(buffer.Offset()), int(buffer.Size()), data, "a buffer is")
-    return read.array(buffer, "Data") if outside is None else outside
-
-
-def _outside(offset: int, size: int, data: bytes, what: str) -> np.ndarray | None:
-    """Data of files beyond 2 GB, which stands after the flatbuffer; 0 and 1 mean that it does
-    not.
-    """
-    if offset <= 1 or size <= 1:
-        return None
-    if offset + size > len(data):
-        raise ModelError(f"{what} said to be bytes {offset} to {offset + size} of {len(data)}")
-    return np.frombuffer(data, np.uint8, size, offset)
-
-
 def _subgraph(
-    read: SchemaReader, subgraph: Any, names: list[tuple[str, int]], n_buffers: int, data: bytes
+    read: SchemaReader, subgraph: Any, names: list[tuple[str, int]], n_buffers: int
 ) -> SubgraphRecord:
     tensors = tuple(_tensor(read, each, n_buffers) for each in read.tables(subgraph, "Tensors"))
     inputs, outputs = read.ints(subgraph, "Inputs"), read.ints(subgraph, "Outputs")
     for index in (*inputs, *outputs):
         _check_index(index, len(tensors), "tensor of the subgraph's inputs or outputs")
     operators = tuple(
-        _operator(read, each, names, len(tensors), data)
-        for each in read.tables(subgraph, "Operators")
+        _operator(read, each, names, len(tensors)) for each in read.tables(subgraph, "Operators")
     )
     return SubgraphRecord(read.text(subgraph, "Name"), tensors, inputs, outputs, operators)
 
@@ -344,7 +322,7 @@ def _sparsity(read: SchemaReader, found: Any | None) -> SparsityRecord | None:
 
 
 def _operator(
-    read: SchemaReader, operator: Any, names: list[tuple[str, int]], n_tensors: int, data: bytes
+    read: SchemaReader, operator: Any, names: list[tuple[str, int]], n_tensors: int
 ) -> OperatorRecord:
     code = int(operator.OpcodeIndex())
     _check_index(code, len(names), "operator code")
@@ -358,21 +336,14 @@ def _operator(
     for field in ("BuiltinOptions", "BuiltinOptions2"):
         if (table := read.union(operator, field, field)) is not None:
             options.update(read.members(table))
-    return OperatorRecord(
-        name,
-        version,
-        inputs,
-        outputs,
-        intermediates,
-        options,
-        read.copy(_custom_options(read, operator, data)),
+    custom = read.stored(
+        operator,
+        "CustomOptions",
+        int(operator.LargeCustomOptionsOffset()),
+        int(operator.LargeCustomOptionsSize()),
+        "custom options are",
     )
-
-
-def _custom_options(read: SchemaReader, operator: Any, data: bytes) -> np.ndarray:
-    offset, size = int(operator.LargeCustomOptionsOffset()), int(operator.LargeCustomOptionsSize())
-    outside = _outside(offset, size, data, "custom options are")
-    return read.array(operator, "CustomOptions") if outside is None else outside
+    return OperatorRecord(name, version, inputs, outputs, intermediates, options, read.copy(custom))
 
 
 def _signature(read: SchemaReader, signature: Any, n_subgraphs: int) -> SignatureRecord:

@@ -36,6 +36,16 @@ _VOFFSET = struct.Struct("<H")
 _TABLE_COST = 16
 _COST_PER_BYTE = 16
 _FREE = 1 << 16
+FAULTS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+)
+"""How the classes of flatbuffers fail where the bytes that they read claim nonsense."""
 _NOT_FIELDS = re.compile(r"Init|GetRootAs\w*|\w+BufferHasIdentifier|\w+(AsNumpy|Length|IsNone)")
 
 
@@ -73,6 +83,18 @@ class SchemaReader:
             return np.empty(0, np.uint8)
         self._spend(found.nbytes)
         return found
+
+    def stored(self, owner: Any, field: str, offset: int, size: int, what: str) -> np.ndarray:
+        """A vector of bytes. In files beyond 2 GB it stands after the flatbuffer, from `offset` on;
+        0 and 1 mean that it does not.
+        """
+        if offset <= 1 or size <= 1:
+            return self.array(owner, field)
+        if offset + size > len(self._data):
+            raise ModelError(
+                f"{what} said to be bytes {offset} to {offset + size} of {len(self._data)}"
+            )
+        return np.frombuffer(self._data, np.uint8, size, offset)
 
     def copy(self, array: np.ndarray) -> bytes:
         """The bytes of an array that many may share."""
@@ -163,6 +185,11 @@ def enum_names(package: str, enum: str) -> Mapping[int, str]:
             if isinstance(number, int) and not name.startswith("_")
         }
     )
+
+
+def activation_names() -> Mapping[int, str]:
+    """What both schemas call the activations that operators may hold."""
+    return enum_names("tflite", "ActivationFunctionType")
 
 
 @functools.cache

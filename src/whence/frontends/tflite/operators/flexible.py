@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flatbuffers import flexbuffers
 
 from whence.frontends.tflite.mapping import OperatorCall
+from whence.frontends.tflite.schema import FAULTS
 
 _MOST_BYTES = 1 << 16
 _NUMBERS = (flexbuffers.Type.INT, flexbuffers.Type.UINT, flexbuffers.Type.FLOAT)
-_FAULTS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    AssertionError,
-    struct.error,
-    RecursionError,
-    MemoryError,
-)
 
 
 class FlexibleOptions:
@@ -68,7 +57,7 @@ class FlexibleOptions:
         try:
             yield
         # The package reads what the bytes claim, and fails in many ways when they claim nonsense.
-        except _FAULTS as error:
+        except (*FAULTS, RecursionError, MemoryError) as error:
             self._call.fail(f"its options are not to be read: {' '.join(str(error).split())[:160]}")
 
 
