@@ -4,12 +4,12 @@ to say it in canonical operators.
 A mapper reads its inputs, emits nodes and names its outputs:
 
     def _relu(call: OperatorCall) -> None:
-        call.output(0, call.op("Relu", call.input(0)))
+        call.output(0, call.op("Relu", call.real(0)))
 
-- `input(i)` and `output(i, ref)` are in real numbers: where the file's tensor is quantised they put
+- `real(i)` and `output(i, ref)` are in real numbers: where the file's tensor is quantised they put
   DequantizeLinear and QuantizeLinear around it.
-  `codes(i)` and `output_codes(i, ref)` are the tensors as the file has them, for operators that
-  only move values.
+  `needed(i)` and `output_codes(i, ref)` are the tensors as the file has them, for operators that
+  only move values. Both are of inputs that the operator cannot do without; `has(i)` asks for others.
 - `constant(i)` is the value of an input that the file stores, or that follows from shapes, in real
   numbers; `constant_codes(i)` the same in codes.
 - Everything emitted gets the operator's origin. The last node that makes one of its outputs bears
@@ -21,7 +21,7 @@ whence cannot).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -44,6 +44,7 @@ from whence.frontends.tflite.records import (
     QuantisationRecord,
     TensorRecord,
 )
+from whence.frontends.tflite.schema import activation_names
 from whence.frontends.tflite.scope import SubgraphScope
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Node, Ref, const_node
@@ -57,17 +58,7 @@ HYBRID = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 Mapper: TypeAlias = "Callable[[OperatorCall], None]"
 Mappings: TypeAlias = Mapping[str, Mapper]
 
-_ACTIVATIONS: Mapping[int, str] = {
-    0: "NONE",
-    1: "RELU",
-    2: "RELU_N1_TO_1",
-    3: "RELU6",
-    4: "TANH",
-    5: "SIGN_BIT",
-}
-
-
-_FUNCTIONS = {"TANH": "Tanh", "RELU": "Relu"}
+FUNCTIONS = {"TANH": "Tanh", "RELU": "Relu"}
 _BOUNDS = {"RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
 
 
@@ -75,8 +66,8 @@ def activated(at: Emitter, value: Ref, kind: str) -> Ref:
     """The value after the activation that the schema calls `kind`."""
     if kind in _BOUNDS:
         return at.clip(value, *_BOUNDS[kind])
-    if kind in _FUNCTIONS:
-        return at.op(_FUNCTIONS[kind], value)
+    if kind in FUNCTIONS:
+        return at.op(FUNCTIONS[kind], value)
     if kind != "NONE":
         at.unsupported(f"the activation {kind}")
     return value
@@ -95,20 +86,12 @@ class OperatorCall(OperatorOfFile):
 
     # ---- inputs ----
 
-    def codes(self, index: int) -> Ref | None:
-        """Input `index` as it is in the file; `None` when it is left out."""
-        return self.subgraph.value(self.record.inputs[index]) if self.has(index) else None
-
     def needed(self, index: int) -> Ref:
-        """As `codes`, of an input that the operator cannot do without."""
+        """Input `index` as it is in the file."""
         return self.subgraph.value(self.input_number(index))
 
-    def input(self, index: int) -> Ref | None:
-        """Input `index` in real numbers, dequantised if need be; `None` when left out."""
-        return self.real(index) if self.has(index) else None
-
     def real(self, index: int) -> Ref:
-        """As `input`, of an input that the operator cannot do without."""
+        """Input `index` in real numbers, dequantised if need be."""
         tensor = self.tensor(index)
         found = quantisation_of(tensor)
         if found is None:
@@ -135,18 +118,13 @@ class OperatorCall(OperatorOfFile):
             np.float32,
         )
 
-    def weights(
-        self, index: int, arrange: Callable[[np.ndarray], np.ndarray], axis: int
-    ) -> Ref | None:
-        """A stored input in another arrangement, in real numbers; `axis` is where its quantised
-        dimension is then. `None` if it is not stored.
+    def arranged(self, index: int, codes: np.ndarray, axis: int) -> Ref:
+        """A stored input in real numbers, its codes in another arrangement; `axis` is where its
+        quantised dimension is then.
         """
-        codes = self.constant_codes(index)
-        if codes is None:
-            return None
         tensor = self.tensor(index)
         self.scope.reading.copied(codes.nbytes)
-        ref = self.const(np.ascontiguousarray(arrange(codes)), tensor.name)
+        ref = self.const(np.ascontiguousarray(codes), tensor.name)
         found = quantisation_of(tensor)
         return ref if found is None else self._dequantise(ref, tensor, found, axis)
 
@@ -185,7 +163,7 @@ class OperatorCall(OperatorOfFile):
             ref = self.real(index)
             return ref if self.rank(index) == 1 else self.op("Reshape", ref, self.ints(-1))
         own = tensor.quantisation
-        stated = own.scales if own is not None and own.is_affine else None
+        stated = own.scales if own is not None and len(own.scales) else None
         step = unit_of_bias(stated, scale)
         step = step.reshape(()) if step.size == 1 else step.reshape(-1)
         if codes is None:
@@ -203,7 +181,7 @@ class OperatorCall(OperatorOfFile):
     @property
     def activation(self) -> str:
         """The operator's fused activation, as the schema names it."""
-        return _ACTIVATIONS.get(self.integer("fused_activation_function"), "unknown")
+        return activation_names().get(self.integer("fused_activation_function"), "unknown")
 
     def activate(self, ref: Ref) -> Ref:
         """The value after the operator's fused activation."""
@@ -215,6 +193,11 @@ class OperatorCall(OperatorOfFile):
         """Name a value in real numbers as output `index`, quantised where the file's tensor is."""
         if self.has_output(index):
             self.output_codes(index, self.as_output(index, ref))
+
+    def outputs(self, refs: Iterable[Ref]) -> None:
+        """Name values in real numbers as the outputs, in order."""
+        for index, ref in enumerate(refs):
+            self.output(index, ref)
 
     def as_output(self, index: int, ref: Ref) -> Ref:
         """A value in real numbers, quantised as output `index` of the file is."""
@@ -249,6 +232,11 @@ class OperatorCall(OperatorOfFile):
         ):
             ref = self.cast(ref, wanted)
         self._outputs[index] = ref
+
+    def outputs_codes(self, refs: Iterable[Ref]) -> None:
+        """Name values as the outputs, in order and as they are."""
+        for index, ref in enumerate(refs):
+            self.output_codes(index, ref)
 
     def output_constant(self, index: int, array: np.ndarray) -> None:
         """Say that output `index` is a constant."""
@@ -385,17 +373,12 @@ class OperatorCall(OperatorOfFile):
         """What says that LiteRT multiplies these weights with codes that it finds for real
         activations while the model runs.
         """
-        if (
-            self.record.name not in HYBRID
-            or tensor.type not in ("INT8", "UINT8")
-            or not self.has(1)
-            or self.tensor(1) is not tensor
-        ):
-            return {}
-        if self.tensor(0).type != "FLOAT32":
-            return {}
-        return {
-            "arithmetic": (
-                "hybrid_asymmetric" if self.flag("asymmetric_quantize_inputs") else "hybrid"
-            )
-        }
+        is_hybrid = (
+            self.record.name in HYBRID
+            and tensor.type in ("INT8", "UINT8")
+            and self.has(1)
+            and self.tensor(1) is tensor
+            and self.tensor(0).type == "FLOAT32"
+        )
+        kind = "hybrid_asymmetric" if self.flag("asymmetric_quantize_inputs") else "hybrid"
+        return {"arithmetic": kind} if is_hybrid else {}

@@ -58,10 +58,6 @@ class QuantisationRecord:
     """The schema's name of a form other than these (`MXQuantization`, ...), else empty."""
     blocks: BlocksRecord | None = None
 
-    @property
-    def is_affine(self) -> bool:
-        return len(self.scales) > 0
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseDimension:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,9 +44,10 @@ def _space_to_batch(call: OperatorCall) -> None:
     shape = _known(call, x)
     if any(size % by for size, by in zip(shape[1:], block, strict=False)):
         call.fail(f"{list(shape)} does not divide into blocks of {list(block)}")
+    counts = [size // by for size, by in zip(shape[1:], block, strict=False)]
     cut = [shape[0]]
-    for size, by in zip(shape[1:], block, strict=False):
-        cut += [size // by, by]
+    for count, by in zip(counts, block, strict=True):
+        cut += [count, by]
     cut += shape[n + 1 :]
     order = (
         *(2 * axis + 2 for axis in range(n)),
@@ -53,12 +55,8 @@ def _space_to_batch(call: OperatorCall) -> None:
         *(2 * axis + 1 for axis in range(n)),
         *range(2 * n + 1, len(cut)),
     )
-    joined = (
-        shape[0] * math.prod(block),
-        *(size // by for size, by in zip(shape[1:], block, strict=False)),
-        *shape[n + 1 :],
-    )
-    _cut_and_join(call, x, cut, order, joined)
+    joined = (shape[0] * math.prod(block), *counts, *shape[n + 1 :])
+    call.output_codes(0, _cut_and_join(call, x, cut, order, joined))
 
 
 def _batch_to_space(call: OperatorCall) -> None:
@@ -79,8 +77,7 @@ def _batch_to_space(call: OperatorCall) -> None:
         *(size * by for size, by in zip(shape[1:], block, strict=False)),
         *shape[n + 1 :],
     )
-    x = call.op("Reshape", x, call.ints(*cut))
-    x = call.op("Reshape", call.op("Transpose", x, perm=tuple(order)), call.ints(*joined))
+    x = _cut_and_join(call, x, cut, order, joined)
     crops = np.array(call.numbers(2, "crops")).reshape(-1, 2)
     if (
         crops.shape[0] != n
@@ -100,6 +97,9 @@ def _batch_to_space(call: OperatorCall) -> None:
     call.output_codes(0, x)
 
 
+_DEPTH = (0, 1, 3, 2, 4, 5)
+
+
 def _depth_block(call: OperatorCall) -> tuple[int, tuple[int, ...]]:
     block = call.integer("block_size")
     if call.rank(0) != 4 or block < 1:
@@ -112,13 +112,9 @@ def _space_to_depth(call: OperatorCall) -> None:
     b, (n, h, w, c) = _depth_block(call)
     if h % b or w % b:
         call.fail(f"{[n, h, w, c]} does not divide into blocks of {b}")
-    _cut_and_join(
-        call,
-        call.needed(0),
-        [n, h // b, b, w // b, b, c],
-        (0, 1, 3, 2, 4, 5),
-        (n, h // b, w // b, b * b * c),
-    )
+    h, w = h // b, w // b
+    cut, joined = (n, h, b, w, b, c), (n, h, w, b * b * c)
+    call.output_codes(0, _cut_and_join(call, call.needed(0), cut, _DEPTH, joined))
 
 
 def _depth_to_space(call: OperatorCall) -> None:
@@ -126,20 +122,16 @@ def _depth_to_space(call: OperatorCall) -> None:
     b, (n, h, w, c) = _depth_block(call)
     if c % (b * b):
         call.fail(f"{c} channels do not divide into blocks of {b}")
-    _cut_and_join(
-        call,
-        call.needed(0),
-        [n, h, w, b, b, c // (b * b)],
-        (0, 1, 3, 2, 4, 5),
-        (n, h * b, w * b, c // (b * b)),
-    )
+    c //= b * b
+    cut, joined = (n, h, w, b, b, c), (n, h * b, w * b, c)
+    call.output_codes(0, _cut_and_join(call, call.needed(0), cut, _DEPTH, joined))
 
 
 def _cut_and_join(
-    call: OperatorCall, x: Ref, cut: list[int], order: tuple[int, ...], joined: tuple[int, ...]
-) -> None:
-    transposed = call.op("Transpose", call.op("Reshape", x, call.ints(*cut)), perm=order)
-    call.output_codes(0, call.op("Reshape", transposed, call.ints(*joined)))
+    call: OperatorCall, x: Ref, cut: Sequence[int], order: Sequence[int], joined: Sequence[int]
+) -> Ref:
+    transposed = call.op("Transpose", call.op("Reshape", x, call.ints(*cut)), perm=tuple(order))
+    return call.op("Reshape", transposed, call.ints(*joined))
 
 
 MAPPINGS: Mappings = {

@@ -43,8 +43,7 @@ def _if(call: OperatorCall) -> None:
     found = [common(a, b) for a, b in zip(first, second, strict=True)]
     bodies = {"then_branch": then, "else_branch": otherwise}
     made = call.emit_holder("If", [call.needed(0), *given], bodies, found, len(given))
-    for index, ref in enumerate(made[: call.n_outputs]):
-        call.output_codes(index, ref)
+    call.outputs_codes(made[: call.n_outputs])
     inner.assign(made[call.n_outputs :])
 
 
@@ -62,8 +61,7 @@ def _while(call: OperatorCall) -> None:
     # A loop that never runs yields what it started with.
     found = [common(before, after) for before, after in zip(start, types, strict=True)]
     made = call.emit_holder("Loop", [None, asked, *state], {"body": body}, found)
-    for index, ref in enumerate(made[: call.n_outputs]):
-        call.output_codes(index, ref)
+    call.outputs_codes(made[: call.n_outputs])
     inner.assign(
         ref
         for key, ref in zip(inner.used, made[call.n_outputs :], strict=True)
@@ -258,8 +256,7 @@ def _inlined(call: OperatorCall, option: str) -> None:
     made = call.inline(call.integer(option), [call.needed(index) for index in range(call.n_inputs)])
     if len(made) != call.n_outputs:
         call.fail(f"its subgraph has {len(made)} outputs, it has {call.n_outputs}")
-    for index, ref in enumerate(made):
-        call.output_codes(index, ref)
+    call.outputs_codes(made)
 
 
 _MOST_INITIAL = 1 << 28

@@ -1,4 +1,4 @@
-"""Convolutions. Activations keep TFLite's layout, channels last; stored weights are transposed to
+"""Convolutions and pools. Activations keep TFLite's layout, channels last; stored weights are transposed to
 (out, in, spatial...) here.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
+from whence.frontends.tflite.operators.moving import move
 from whence.frontends.tflite.quantisation import parameters
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -55,7 +56,7 @@ def window_attrs(
 def real_weights(call: OperatorCall, index: int, x: int) -> Ref:
     """Weights in real numbers, as they are multiplied with input `x`."""
     found = call.quantisation(index)
-    if found is None or call.tensor(index).type != "UINT8" or not call.type(x).dtype.is_float:
+    if found is None or not _are_signed(call, index, x):
         return call.real(index)
     # The first float models with quantised weights called their signed codes unsigned, and LiteRT
     # reads them so still.
@@ -76,16 +77,16 @@ def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) ->
         call.fail(f"its weights are {call.type(index)}, not a tensor of {len(order)} dimensions")
     found = call.quantisation(index)
     in_blocks = found is not None and found.blocks is not None
-    axis = 0 if found is None or in_blocks or len(found.scales) == 1 else order.index(found.axis)
-    legacy = (
-        found is not None and call.tensor(index).type == "UINT8" and call.type(x).dtype.is_float
-    )
-    stored = None
-    if call.stored(index) and not legacy and not in_blocks:
-        stored = call.weights(index, lambda codes: codes.transpose(order), axis)
-    if stored is None:
+    codes = call.constant_codes(index) if call.stored(index) else None
+    if codes is None or in_blocks or (found is not None and _are_signed(call, index, x)):
         return call.op("Transpose", real_weights(call, index, x), perm=tuple(order))
-    return stored
+    axis = 0 if found is None or len(found.scales) == 1 else order.index(found.axis)
+    return call.arranged(index, codes.transpose(order), axis)
+
+
+def _are_signed(call: OperatorCall, index: int, x: int) -> bool:
+    """Are quantised weights of real numbers `x` signed codes that are called unsigned?"""
+    return call.tensor(index).type == "UINT8" and call.type(x).dtype.is_float
 
 
 def _convolution(
@@ -208,10 +209,41 @@ def _same_padding_before(call: OperatorCall, size: Ref, kernel: int, stride: int
     return call.op("Div", total, number(2))
 
 
+# ---- pools: averages do not count padding; maxima of quantised tensors are taken on codes ----
+
+
+def _pool_attrs(call: OperatorCall) -> dict[str, Attr]:
+    if call.rank(0) != 4:
+        call.fail(f"its input is {call.type(0)}, not a tensor of 4 dimensions")
+    kernel = (call.integer("filter_height"), call.integer("filter_width"))
+    if min(kernel) < 1:
+        call.fail(f"its window is {list(kernel)}")
+    strides = (call.integer("stride_h"), call.integer("stride_w"))
+    return {"kernel_shape": kernel, **window_attrs(call, 0, kernel, strides, (1, 1))}
+
+
+def _average(call: OperatorCall) -> None:
+    made = call.activate(call.emit("ChannelsLastAveragePool", [call.real(0)], _pool_attrs(call)))
+    call.output(0, made)
+
+
+def _maximum(call: OperatorCall) -> None:
+    move(call, lambda x: call.emit("ChannelsLastMaxPool", [x], _pool_attrs(call)))
+
+
+def _root_mean_square(call: OperatorCall) -> None:
+    x = call.real(0)
+    mean = call.emit("ChannelsLastAveragePool", [call.op("Mul", x, x)], _pool_attrs(call))
+    call.output(0, call.activate(call.op("Sqrt", mean)))
+
+
 MAPPINGS: Mappings = {
+    "AVERAGE_POOL_2D": _average,
     "CONV_2D": lambda call: _convolution(call, (0, 3, 1, 2), "hw"),
     "CONV_3D": lambda call: _convolution(call, (4, 3, 0, 1, 2), "dhw"),
     "CONV_3D_TRANSPOSE": lambda call: _transposed(call, (4, 3, 0, 1, 2), "dhw"),
     "DEPTHWISE_CONV_2D": lambda call: _convolution(call, (3, 0, 1, 2), "hw", depthwise=True),
+    "L2_POOL_2D": _root_mean_square,
+    "MAX_POOL_2D": _maximum,
     "TRANSPOSE_CONV": lambda call: _transposed(call, (3, 0, 1, 2), "hw"),
 }

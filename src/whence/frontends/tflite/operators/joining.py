@@ -51,18 +51,23 @@ def _parts(call: OperatorCall, whole: Ref, axis: int, sizes: list[int]) -> list[
     return call.emit("Split", [whole, call.ints(*sizes)], {"axis": axis}, outputs=len(sizes))
 
 
+def _length(call: OperatorCall, index: int, axis: int) -> int:
+    """The length of an axis of an input, which must be known."""
+    shape = call.type(index).shape
+    length = None if shape is None else shape[axis]
+    if not isinstance(length, int):
+        call.unsupported(f"the length of axis {axis} of {call.type(index)} is not known")
+    return length
+
+
 def _split(call: OperatorCall) -> None:
     (axis,) = call.numbers(0, "axis")[:1] or (0,)
     axis = axis_of(call, axis, call.rank(1))
     count = call.n_outputs
-    shape = call.type(1).shape
-    length = None if shape is None else shape[axis]
-    if not isinstance(length, int):
-        call.unsupported(f"the length of axis {axis} of {call.type(1)} is not known")
+    length = _length(call, 1, axis)
     if count == 0 or length % count:
         call.fail(f"{length} does not divide into {count} equal parts")
-    for index, part in enumerate(_parts(call, call.needed(1), axis, [length // count] * count)):
-        call.output_codes(index, part)
+    call.outputs_codes(_parts(call, call.needed(1), axis, [length // count] * count))
 
 
 def _split_v(call: OperatorCall) -> None:
@@ -72,21 +77,17 @@ def _split_v(call: OperatorCall) -> None:
     if len(sizes) != call.n_outputs:
         call.fail(f"it has {call.n_outputs} outputs and {len(sizes)} sizes")
     if -1 in sizes:
-        shape = call.type(0).shape
-        length = None if shape is None else shape[axis]
-        if not isinstance(length, int):
-            call.unsupported(f"the length of axis {axis} of {call.type(0)} is not known")
-        sizes[sizes.index(-1)] = length - sum(size for size in sizes if size != -1)
+        rest = _length(call, 0, axis) - sum(size for size in sizes if size != -1)
+        sizes[sizes.index(-1)] = rest
     if min(sizes) < 0:
         call.fail(f"sizes {sizes} do not divide its input {call.type(0)}")
-    for index, part in enumerate(_parts(call, call.needed(0), axis, sizes)):
-        call.output_codes(index, part)
+    call.outputs_codes(_parts(call, call.needed(0), axis, sizes))
 
 
 def pads(call: OperatorCall, index: int) -> Ref:
     """TFLite's (before, after) for each axis as ONNX's list of all befores, then all afters."""
     table = call.whole(index)
-    known = call.scope.value_of(table)
+    known = call.value_of(table)
     if known is None:
         return call.op("Reshape", call.op("Transpose", table, perm=(1, 0)), call.ints(-1))
     if known.shape != (call.rank(0), 2):

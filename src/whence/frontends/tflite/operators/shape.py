@@ -24,18 +24,17 @@ def _reshape(call: OperatorCall) -> None:
         # Old converters wrote the shape of a scalar as [0].
         shape = (
             call.const(np.empty(0, np.int64))
-            if known is not None and call.stored(1) and known.tolist() == [0] and _count(call) == 1
+            if known is not None
+            and call.stored(1)
+            and known.tolist() == [0]
+            and call.type(0).elements == 1
             else call.whole(1)
         )
     else:
         shape = call.ints(*call.integers("new_shape"))
-    zero = call.scope.value_of(shape)
+    zero = call.value_of(shape)
     attrs = {"allowzero": 1} if zero is not None and 0 in zero else None
     call.output_codes(0, call.emit("Reshape", [call.needed(0), shape], attrs))
-
-
-def _count(call: OperatorCall) -> int | None:
-    return call.type(0).elements
 
 
 def _squeeze(call: OperatorCall) -> None:
@@ -62,9 +61,9 @@ def _slice(call: OperatorCall) -> None:
     axes = call.ints(*range(call.rank(0)))
     begin, size = call.whole(1), call.whole(2)
     ends = call.op("Add", begin, size)
-    known = call.scope.value_of(size)
+    known = call.value_of(size)
     if known is not None and np.any(known < 0):
-        given = call.scope.value_of(begin)
+        given = call.value_of(begin)
         ends = (
             call.const(np.where(known < 0, END, given + known))
             if given is not None
