@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,8 +17,13 @@ from whence.errors import ModelError
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators.gate_tables import sigmoid_table, tanh_table
-from whence.frontends.tflite.operators.lstm_layer import Layer, LayerOutputs
-from whence.frontends.tflite.operators.lstm_steps import run_steps
+from whence.frontends.tflite.operators.lstm_layer import (
+    Layer,
+    LayerOutputs,
+    clip_limit,
+    run_steps,
+    split_gates,
+)
 from whence.graph.node import Ref
 from whence.types import DType
 
@@ -43,9 +48,9 @@ def is_integer(layer: Layer) -> bool:
         for index in (layer.input_weight, layer.recurrent_weight)
     ]
     return (
-        all(_is_plain(call, index, "INT8") for index in (0, layer.hidden_state))
+        all(has_one_scale(call, index, "INT8") for index in (0, layer.hidden_state))
         and all(
-            _is_plain(call, index, "INT8")
+            has_one_scale(call, index, "INT8")
             and _is_stored(call, index, "INT8")
             and not zero_of(call, index)
             for index in weights
@@ -63,9 +68,10 @@ def _is_stored(call: OperatorCall, index: int, kind: str) -> bool:
     )
 
 
-def _is_plain(call: OperatorCall, index: int, kind: str) -> bool:
+def has_one_scale(call: OperatorCall, index: int, *kinds: str) -> bool:
+    """Has an input codes of one of these types, all with one scale?"""
     found = call.quantisation(index)
-    return found is not None and len(found.scales) == 1 and call.tensor(index).type == kind
+    return found is not None and len(found.scales) == 1 and call.tensor(index).type in kinds
 
 
 def zero_of(call: OperatorCall, index: int) -> int:
@@ -81,7 +87,7 @@ def scale_of(call: OperatorCall, index: int) -> np.float32:
 def _cell_bits(layer: Layer) -> int | None:
     """The integer bits of the cell; `None` when it is no fixed-point number of 16 bits."""
     call = layer.call
-    if not _is_plain(call, layer.cell_state, "INT16") or zero_of(call, layer.cell_state):
+    if not has_one_scale(call, layer.cell_state, "INT16") or zero_of(call, layer.cell_state):
         return None
     mantissa, exponent = math.frexp(float(scale_of(call, layer.cell_state)))
     bits = 15 + exponent - 1
@@ -106,67 +112,53 @@ def _multipliers(reals: Sequence[float], units: int) -> tuple[np.ndarray, np.nda
     return np.repeat(multipliers, units), np.repeat(shifts, units)
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerCell:
-    """What a step works with. Gates stand side by side in the order of `gates`."""
+def _step(
+    layer: Layer, at: Emitter, values: Mapping[str, Ref], share: Ref, hidden: Ref, cell: Ref
+) -> tuple[Ref, Ref]:
+    call, bits = layer.call, _cell_bits(layer)
+    assert bits is not None
+    hidden_zero = zero_of(call, layer.hidden_state)
+    products = at.op("MatMulInteger", hidden, values["recurrent"], at.scalar(hidden_zero, DType.I8))
+    scaled = at.op("FixedPointScale", products, values["multiplier"], values["shift"])
+    sums = at.cast(at.clip(at.op("Add", share, scaled), -32768, 32767), DType.I16)
+    gate = {
+        name: _looked_up(at, part, values["tanh" if name == "cell" else "sigmoid"])
+        for name, part in split_gates(layer, at, sums).items()
+    }
+    # What is not forgotten is taken in, where there is no gate for it.
+    taken = (
+        gate["input"]
+        if "input" in gate
+        else at.op("Sub", at.scalar(32767, DType.I32), gate["forget"])
+    )
+    kept = _product(at, gate["forget"], at.cast(cell, DType.I32), 15)
+    added = _product(at, taken, gate["cell"], 30 - (15 - bits))
+    after = at.clip(at.op("Add", kept, added), -32768, 32767)
+    if most := int(min(clip_limit(call, "cell_clip") * 2.0 ** (15 - bits), 32767)):
+        after = at.clip(after, -most, most)
+    memory = at.cast(after, DType.I16)
+    shown = at.op("Mul", gate["output"], _looked_up(at, memory, values["cell tanh"]))
+    ratio = fixed_point(2.0**-30 / float(scale_of(call, layer.hidden_state)))
+    multiplier, shift = (at.scalar(number, DType.I32) for number in ratio)
+    result = at.op(
+        "Add", at.op("FixedPointScale", shown, multiplier, shift), at.scalar(hidden_zero, DType.I32)
+    )
+    return at.cast(at.clip(result, -128, 127), DType.I8), memory
 
-    values: Mapping[str, Ref]
-    gates: tuple[str, ...]
-    hidden_zero: int
-    cell_bits: int
-    cell_limit: int
-    hidden_multiplier: tuple[int, int]
 
-    def with_values(self, values: Mapping[str, Ref]) -> IntegerCell:
-        return replace(self, values=values)
+def _looked_up(at: Emitter, codes: Ref, table: Ref) -> Ref:
+    return at.cast(at.op("LookUp", codes, table), DType.I32)
 
-    def step(self, at: Emitter, share: Ref, hidden: Ref, cell: Ref) -> tuple[Ref, Ref]:
-        values = self.values
-        products = at.op(
-            "MatMulInteger", hidden, values["recurrent"], at.scalar(self.hidden_zero, DType.I8)
-        )
-        scaled = at.op("FixedPointScale", products, values["multiplier"], values["shift"])
-        sums = at.cast(at.clip(at.op("Add", share, scaled), -32768, 32767), DType.I16)
-        parts = at.emit(
-            "Split", [sums], {"axis": -1, "num_outputs": len(self.gates)}, outputs=len(self.gates)
-        )
-        tables = {gate: values["tanh" if gate == "cell" else "sigmoid"] for gate in self.gates}
-        gate = {
-            name: at.cast(at.op("LookUp", part, tables[name]), DType.I32)
-            for name, part in zip(self.gates, parts, strict=True)
-        }
-        # What is not forgotten is taken in, where there is no gate for it.
-        taken = (
-            gate["input"]
-            if "input" in gate
-            else at.op("Sub", at.scalar(32767, DType.I32), gate["forget"])
-        )
-        kept = self._product(at, gate["forget"], at.cast(cell, DType.I32), 15)
-        added = self._product(at, taken, gate["cell"], 30 - (15 - self.cell_bits))
-        after = at.clip(at.op("Add", kept, added), -32768, 32767)
-        if self.cell_limit:
-            after = at.clip(after, -self.cell_limit, self.cell_limit)
-        memory = at.cast(after, DType.I16)
-        shown = at.op(
-            "Mul", gate["output"], at.cast(at.op("LookUp", memory, values["cell tanh"]), DType.I32)
-        )
-        multiplier, shift = (at.scalar(number, DType.I32) for number in self.hidden_multiplier)
-        result = at.op(
-            "Add",
-            at.op("FixedPointScale", shown, multiplier, shift),
-            at.scalar(self.hidden_zero, DType.I32),
-        )
-        return at.cast(at.clip(result, -128, 127), DType.I8), memory
 
-    def _product(self, at: Emitter, a: Ref, b: Ref, shift: int) -> Ref:
-        """a · b / 2^shift, rounded to nearest, halves away from zero: the doubled product times a
-        half is the product, exactly.
-        """
-        product = at.op("Mul", a, b)
-        doubled = at.op("Add", product, product)
-        return at.op(
-            "FixedPointScale", doubled, at.scalar(_HALF, DType.I32), at.scalar(-shift, DType.I32)
-        )
+def _product(at: Emitter, a: Ref, b: Ref, shift: int) -> Ref:
+    """a · b / 2^shift, rounded to nearest, halves away from zero: the doubled product times a half
+    is the product, exactly.
+    """
+    product = at.op("Mul", a, b)
+    doubled = at.op("Add", product, product)
+    return at.op(
+        "FixedPointScale", doubled, at.scalar(_HALF, DType.I32), at.scalar(-shift, DType.I32)
+    )
 
 
 def integer_layer(layer: Layer, x: Ref) -> LayerOutputs:
@@ -207,20 +199,5 @@ def integer_layer(layer: Layer, x: Ref) -> LayerOutputs:
         "tanh": call.const(tanh_table(3)),
         "cell tanh": call.const(tanh_table(bits)),
     }
-    limit = call.number("cell_clip")
-    cell = IntegerCell(
-        values,
-        gates,
-        zero_of(call, layer.hidden_state),
-        bits,
-        int(min(limit * 2.0 ** (15 - bits), 32767)) if math.isfinite(limit) and limit > 0 else 0,
-        fixed_point(2.0**-30 / float(hidden_scale)),
-    )
-    return run_steps(
-        call,
-        cell,
-        shares,
-        call.needed(layer.hidden_state),
-        call.needed(layer.cell_state),
-        backwards=layer.backwards,
-    )
+    states = (call.needed(layer.hidden_state), call.needed(layer.cell_state))
+    return run_steps(layer, partial(_step, layer), values, shares, *states)

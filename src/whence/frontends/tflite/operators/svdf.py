@@ -8,7 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.lstm_integer import fixed_point, scale_of, zero_of
+from whence.frontends.tflite.operators.lstm_integer import (
+    fixed_point,
+    has_one_scale,
+    scale_of,
+    zero_of,
+)
 from whence.frontends.tflite.operators.lstm_layer import rounding_of
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Ref
@@ -62,26 +67,19 @@ def _remembered(call: OperatorCall, before: Ref, newest: Ref) -> Ref:
     return state
 
 
-_INTEGER = (("INT8",), ("INT8",), ("INT8", "INT16"), ("INT32",), ("INT8", "INT16"))
-"""The types of the inputs that integer kernels take."""
+_CODES = {0: ("INT8",), 1: ("INT8",), 2: ("INT8", "INT16"), 4: ("INT8", "INT16")}
+"""The types of the inputs that integer kernels take, besides the bias."""
 
 
 def _is_integer(call: OperatorCall) -> bool:
-    for index, types in enumerate(_INTEGER):
-        if index == 3 and not call.has(3):
-            continue
-        if not call.has(index) or call.tensor(index).type not in types:
-            return False
-        found = call.quantisation(index)
-        if index != 3 and (found is None or len(found.scales) != 1):
-            return False
     made = call.output_quantisation(0)
-    weights = call.constant_codes(1)
     return (
-        made is not None
+        all(has_one_scale(call, index, *kinds) for index, kinds in _CODES.items())
+        and (not call.has(3) or call.tensor(3).type == "INT32")
+        and made is not None
         and len(made.scales) == 1
         and call.output_tensor(0).type == "INT8"
-        and weights is not None
+        and call.constant_codes(1) is not None
     )
 
 
