@@ -1,8 +1,8 @@
-"""Arithmetic, comparison and logic, element by element."""
+"""Arithmetic, comparison and logic, element by element; activations, and norms along an axis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -14,19 +14,25 @@ from whence.frontends.tflite.operators.moving import move
 from whence.frontends.tflite.quantisation import FIXED_POINT
 from whence.frontends.tflite.records import TensorRecord
 from whence.graph.node import Ref
+from whence.ops.definition import Attr
 from whence.types import DType
 
-
-def _unary(call: OperatorCall, op: str) -> None:
-    call.output(0, call.op(op, call.real(0)))
-
-
-def _binary(call: OperatorCall, op: str) -> None:
-    call.output(0, call.activate(call.op(op, call.real(0), call.real(1))))
+_SMALLEST_NORM = 1e-6
+"""What LiteRT divides by when a vector is shorter."""
 
 
-def _divided(call: OperatorCall, divide: Callable[[OperatorCall, Ref, Ref], Ref]) -> None:
-    call.output(0, divide(call, call.real(0), call.real(1)))
+def _of_one(call: OperatorCall, make: Callable[[OperatorCall, Ref], Ref]) -> None:
+    """The output is what `make` makes of the input in real numbers."""
+    call.output(0, call.activate(make(call, call.real(0))))
+
+
+def _of_two(call: OperatorCall, make: Callable[[OperatorCall, Ref, Ref], Ref]) -> None:
+    """The output is what `make` makes of both inputs in real numbers."""
+    call.output(0, call.activate(make(call, call.real(0), call.real(1))))
+
+
+def _named(call: OperatorCall, *inputs: Ref, op: str, **attrs: Attr) -> Ref:
+    return call.emit(op, inputs, attrs)
 
 
 def _extreme(call: OperatorCall, op: str) -> None:
@@ -34,18 +40,9 @@ def _extreme(call: OperatorCall, op: str) -> None:
     move(call, partial(call.op, op), (0, 1))
 
 
-def _not_equal(call: OperatorCall) -> None:
-    call.output(0, call.op("Not", call.op("Equal", call.real(0), call.real(1))))
-
-
-def _square(call: OperatorCall) -> None:
-    x = call.real(0)
-    call.output(0, call.op("Mul", x, x))
-
-
-def _squared_difference(call: OperatorCall) -> None:
-    difference = call.op("Sub", call.real(0), call.real(1))
-    call.output(0, call.op("Mul", difference, difference))
+def _squared_difference(call: OperatorCall, a: Ref, b: Ref) -> Ref:
+    difference = call.op("Sub", a, b)
+    return call.op("Mul", difference, difference)
 
 
 def _sum(call: OperatorCall) -> None:
@@ -67,9 +64,8 @@ def _right_shift(call: OperatorCall) -> None:
     call.output_codes(0, call.cast(whole, dtype))
 
 
-def _atan2(call: OperatorCall) -> None:
+def _atan2(call: OperatorCall, y: Ref, x: Ref) -> Ref:
     """atan(y / x), plus or minus π where x is negative, towards the sign of y."""
-    y, x = call.real(0), call.real(1)
     dtype = call.tensor_type_of(y).dtype
     zero, half, pi = (call.scalar(number, dtype) for number in (0, np.pi / 2, np.pi))
     y_negative, x_negative = call.op("Less", y, zero), call.op("Less", x, zero)
@@ -79,7 +75,7 @@ def _atan2(call: OperatorCall) -> None:
         "Where", call.op("Equal", x, zero), on_axis, call.op("Atan", call.op("Div", y, x))
     )
     towards = call.op("Where", y_negative, call.op("Neg", pi), pi)
-    call.output(0, call.op("Add", base, call.op("Where", x_negative, towards, zero)))
+    return call.op("Add", base, call.op("Where", x_negative, towards, zero))
 
 
 def _cast(call: OperatorCall) -> None:
@@ -147,13 +143,7 @@ def _fake_quantise(call: OperatorCall) -> None:
     first, last = (1 if call.flag("narrow_range") else 0), (1 << bits) - 1
     scale = np.float32((np.float32(high) - np.float32(low)) / np.float32(last - first))
     from_low = np.float32(first) - np.float32(low) / scale
-    zero = (
-        first
-        if from_low < first
-        else last
-        if from_low > last
-        else int(np.floor(from_low + np.float32(0.5)))
-    )
+    zero = int(np.clip(np.floor(from_low + np.float32(0.5)), first, last))
     bottom, top = (float(np.float32(end - zero) * scale) for end in (first, last))
     offset, step = call.scalar(bottom, DType.F32), call.scalar(float(scale), DType.F32)
     shifted = call.op("Sub", call.clip(call.real(0), bottom, top), offset)
@@ -162,22 +152,74 @@ def _fake_quantise(call: OperatorCall) -> None:
     call.output(0, call.op("Add", call.op("Mul", steps, step), offset))
 
 
-MAPPINGS: Mappings = {
-    **{name: partial(_unary, op=op) for name, op in UNARY.items()},
-    **{name: partial(_binary, op=op) for name, op in BINARY.items()},
-    "ADD_N": _sum,
+def _softmax(call: OperatorCall, x: Ref) -> Ref:
+    beta = call.number("beta", 1.0)
+    if beta != 1.0:
+        x = call.op("Mul", x, call.scalar(beta, DType.F32))
+    return call.op("Softmax", x, axis=-1)
+
+
+def _l2_normalisation(call: OperatorCall, x: Ref) -> Ref:
+    # x / max(|x|, ε), the length taken along the last axis
+    length = call.op("ReduceL2", x, call.ints(-1), keepdims=1)
+    length = call.op("Max", length, call.scalar(_SMALLEST_NORM, DType.F32))
+    return call.op("Div", x, length)
+
+
+def _local_response(call: OperatorCall, x: Ref) -> Ref:
+    """x / (bias + α·Σ x²)^β, the sum over `radius` channels to either side. ONNX's has channels
+    second, and takes the mean of the squares.
+    """
+    if call.rank(0) != 4:
+        call.fail(f"its input has {call.rank(0)} dimensions, not 4")
+    radius = call.integer("radius")
+    if radius < 0:
+        call.fail(f"its radius is {radius}")
+    size = 2 * radius + 1
+    attrs: dict[str, Attr] = {
+        "size": size,
+        "alpha": call.number("alpha") * size,
+        "beta": call.number("beta"),
+        "bias": call.number("bias"),
+    }
+    transposed = call.op("Transpose", x, perm=(0, 3, 1, 2))
+    return call.op("Transpose", call.emit("LRN", [transposed], attrs), perm=(0, 2, 3, 1))
+
+
+_OF_ONE: Mapping[str, Callable[[OperatorCall, Ref], Ref]] = {
+    **{name: partial(_named, op=op) for name, op in UNARY.items()},
+    "ELU": partial(_named, op="Elu", alpha=1.0),
+    "GELU": lambda call, x: call.op(
+        "Gelu", x, approximate="tanh" if call.flag("approximate") else "none"
+    ),
+    "L2_NORMALIZATION": _l2_normalisation,
+    "LEAKY_RELU": lambda call, x: call.op("LeakyRelu", x, alpha=call.number("alpha")),
+    "LOCAL_RESPONSE_NORMALIZATION": _local_response,
+    "LOG_SOFTMAX": partial(_named, op="LogSoftmax", axis=-1),
+    "RELU6": lambda call, x: call.clip(x, 0, 6),
+    "RELU_0_TO_1": lambda call, x: call.clip(x, 0, 1),
+    "RELU_N1_TO_1": lambda call, x: call.clip(x, -1, 1),
+    "RSQRT": lambda call, x: call.op("Reciprocal", call.op("Sqrt", x)),
+    "SOFTMAX": _softmax,
+    "SQUARE": lambda call, x: call.op("Mul", x, x),
+}
+_OF_TWO: Mapping[str, Callable[[OperatorCall, Ref, Ref], Ref]] = {
+    **{name: partial(_named, op=op) for name, op in BINARY.items()},
     "ATAN2": _atan2,
+    "FLOOR_DIV": floor_quotient,
+    "FLOOR_MOD": floor_remainder,
+    "NOT_EQUAL": lambda call, a, b: call.op("Not", call.op("Equal", a, b)),
+    "SQUARED_DIFFERENCE": _squared_difference,
+}
+MAPPINGS: Mappings = {
+    **{name: partial(_of_one, make=make) for name, make in _OF_ONE.items()},
+    **{name: partial(_of_two, make=make) for name, make in _OF_TWO.items()},
+    "ADD_N": _sum,
     "CAST": _cast,
     "DEQUANTIZE": _dequantise,
     "FAKE_QUANT": _fake_quantise,
-    "FLOOR_DIV": partial(_divided, divide=floor_quotient),
-    "FLOOR_MOD": partial(_divided, divide=floor_remainder),
     "MAXIMUM": partial(_extreme, op="Max"),
     "MINIMUM": partial(_extreme, op="Min"),
-    "NOT_EQUAL": _not_equal,
     "QUANTIZE": _quantise,
     "RIGHT_SHIFT": _right_shift,
-    "RSQRT": lambda call: call.output(0, call.op("Reciprocal", call.op("Sqrt", call.real(0)))),
-    "SQUARE": _square,
-    "SQUARED_DIFFERENCE": _squared_difference,
 }
