@@ -1,6 +1,10 @@
-"""Tensors made from a shape, a few numbers or a compact form: fills, ranges, densified weights."""
+"""Tensors made from a shape, a few numbers or a compact form: fills, ranges, random numbers,
+densified weights.
+"""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 
@@ -9,10 +13,13 @@ from whence.graph.node import Ref
 from whence.types import MAX_RANK, DType
 
 
+def _number(call: OperatorCall, index: int, value: Ref) -> Ref:
+    """The value of an input that is one number, without the dimensions that it may have."""
+    return value if call.rank(index) == 0 else call.op("Reshape", value, call.ints())
+
+
 def _fill(call: OperatorCall) -> None:
-    value = call.needed(1)
-    if call.rank(1) != 0:
-        value = call.op("Reshape", value, call.ints())
+    value = _number(call, 1, call.needed(1))
     call.output_codes(0, call.op("Expand", value, call.cast(call.needed(0), DType.I64)))
 
 
@@ -23,11 +30,8 @@ def _zeros_like(call: OperatorCall) -> None:
 
 
 def _range(call: OperatorCall) -> None:
-    def number(index: int) -> Ref:
-        ref = call.real(index)
-        return ref if call.rank(index) == 0 else call.op("Reshape", ref, call.ints())
-
-    call.output(0, call.op("Range", number(0), number(1), number(2)))
+    numbers = (_number(call, index, call.real(index)) for index in range(3))
+    call.output(0, call.op("Range", *numbers))
 
 
 def _rank(call: OperatorCall) -> None:
@@ -61,10 +65,20 @@ def _densify(call: OperatorCall) -> None:
     call.output_constant(0, known)
 
 
+def _drawn(call: OperatorCall, op: str) -> None:
+    """Random numbers. Two runs differ, and no two runtimes draw the same ones."""
+    shape = call.numbers(0, "shape")
+    if any(size < 0 for size in shape):
+        call.fail(f"its shape is {list(shape)}")
+    call.output(0, call.op(op, shape=shape, dtype=int(call.output_type(0).dtype)))
+
+
 MAPPINGS: Mappings = {
     "BROADCAST_ARGS": _broadcast_args,
     "DENSIFY": _densify,
     "FILL": _fill,
+    "RANDOM_STANDARD_NORMAL": partial(_drawn, op="RandomNormal"),
+    "RANDOM_UNIFORM": partial(_drawn, op="RandomUniform"),
     "RANGE": _range,
     "RANK": _rank,
     "ZEROS_LIKE": _zeros_like,

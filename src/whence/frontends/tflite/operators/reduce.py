@@ -1,4 +1,4 @@
-"""Reductions over axes, running sums, and the places of extremes."""
+"""Reductions over axes, running sums, the places of extremes, and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -99,5 +99,6 @@ MAPPINGS: Mappings = {
     "REDUCE_MAX": partial(_extreme, op="ReduceMax"),
     "REDUCE_MIN": partial(_extreme, op="ReduceMin"),
     "REDUCE_PROD": partial(_reduction, op="ReduceProd"),
+    "RFFT2D": lambda call: call.output(0, call.op("RealFourier2D", call.real(0), call.whole(1))),
     "SUM": partial(_reduction, op="ReduceSum"),
 }
