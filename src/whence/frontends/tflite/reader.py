@@ -95,7 +95,7 @@ def _build(
         for name, kind in inputs.items()
     ]
     results = scope.read(0, arguments)
-    for name, ref in zip(_output_names(main), results, strict=True):
+    for name, ref in zip(_names(main, main.outputs, "output"), results, strict=True):
         graph.append(Node(graph.new_id(), "Output", (ref,), (), name=name))
     _assign(scope)
     _add_tombstones(sources, graph)
@@ -157,11 +157,10 @@ def _inputs(
     shapes: Mapping[str, Sequence[Dim]],
     kind_of: Callable[[TensorRecord], TensorType],
 ) -> dict[str, TensorType]:
-    inputs: dict[str, TensorType] = {}
-    names = UniqueNames()
-    for position, index in enumerate(main.inputs):
-        tensor = main.tensors[index]
-        inputs[names.take(tensor.name or f"input_{position}")] = kind_of(tensor)
+    names = _names(main, main.inputs, "input")
+    inputs = {
+        name: kind_of(main.tensors[index]) for name, index in zip(names, main.inputs, strict=True)
+    }
     if len(set(main.inputs)) != len(main.inputs):
         raise ModelError("the model has one tensor as two of its inputs")
     for name, shape in shapes.items():
@@ -181,11 +180,12 @@ def _inputs(
     return inputs
 
 
-def _output_names(main: SubgraphRecord) -> list[str]:
+def _names(main: SubgraphRecord, tensors: Sequence[int], what: str) -> list[str]:
+    """What inputs or outputs are called, no two alike."""
     names = UniqueNames()
     return [
-        names.take(main.tensors[index].name or f"output_{position}")
-        for position, index in enumerate(main.outputs)
+        names.take(main.tensors[index].name or f"{what}_{position}")
+        for position, index in enumerate(tensors)
     ]
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from whence.errors import ModelError
 from whence.frontends.importer import OperatorOrigin
@@ -39,7 +40,7 @@ from whence.frontends.origin_metadata import (
     read_tombstones,
 )
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
-from whence.provenance import NO_ORIGIN, Origin, Reason, SourceOp, Tombstone
+from whence.provenance import NO_ORIGIN, Reason, SourceOp, Tombstone
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, LuciTables, origins, read_tables
 
 NO_NAME = "(noname)"
@@ -82,7 +83,7 @@ def find_sources(model: ModelRecord) -> TfliteSources:
     n_operators = sum(len(subgraph.operators) for subgraph in model.subgraphs)
     folded = read_folded(_text(own[FOLDED], FOLDED), n_operators, n_first) if FOLDED in own else {}
     places: list[list[OperatorOrigin]] = []
-    stemming = _OperatorsBySource()
+    stemming: dict[int, list[_Stemming]] = {}
     position = 0
     for index, subgraph in enumerate(model.subgraphs):
         places.append([])
@@ -95,7 +96,9 @@ def find_sources(model: ModelRecord) -> TfliteSources:
                 places[-1].append(OperatorOrigin(name, number, frozenset((number,))))
             else:
                 origin = frozenset(number_of[luci] for luci in listed)
-                stemming.add(origin, operator.name, name, len(places[-1]))
+                found = _Stemming(operator.name, name, len(places[-1]), len(origin) == 1)
+                for source in origin:
+                    stemming.setdefault(source, []).append(found)
                 places[-1].append(
                     OperatorOrigin(name, 0, origin, origin & folded.get(position, NO_ORIGIN))
                 )
@@ -103,8 +106,8 @@ def find_sources(model: ModelRecord) -> TfliteSources:
     operators[:n_first] = [
         replace(
             source,
-            op=stemming.type_of(source) if source.op == UNKNOWN else source.op,
-            positions=stemming.positions(source),
+            op=_type_of(source, stemming.get(source.id, ())),
+            positions=tuple(each.position for each in stemming.get(source.id, ())),
             table_id=luci,
         )
         for source, luci in zip(operators, ids, strict=False)
@@ -132,14 +135,12 @@ def find_sources(model: ModelRecord) -> TfliteSources:
 
 def metadata_of(sources: TfliteSources) -> dict[str, str]:
     """What the graph keeps of the tables, for the writer."""
-    found = (
-        {}
-        if sources.luci_ids is None
-        else {SOURCE_IDS: json.dumps(list(sources.luci_ids), separators=(",", ":"))}
-    )
-    return found | (
-        {SOURCE_NAMES: json.dumps(list(sources.luci_names))} if sources.luci_names else {}
-    )
+    found = {}
+    if sources.luci_ids is not None:
+        found[SOURCE_IDS] = json.dumps(list(sources.luci_ids), separators=(",", ":"))
+    if sources.luci_names:
+        found[SOURCE_NAMES] = json.dumps(list(sources.luci_names))
+    return found
 
 
 def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
@@ -165,32 +166,26 @@ def _named(
     return [SourceOp(number, name, UNKNOWN) for number, name in enumerate(unique, 1)]
 
 
-class _OperatorsBySource:
-    """The operators of the file by the source operators they stem from."""
+class _Stemming(NamedTuple):
+    """An operator of the file that stems from a source operator."""
 
-    def __init__(self) -> None:
-        self._positions: dict[int, list[int]] = {}
-        self._alone: dict[int, list[tuple[str, str]]] = {}
+    op: str
+    name: str
+    position: int
+    alone: bool
+    """Does it stem from no other?"""
 
-    def add(self, origin: Origin, op: str, name: str, position: int) -> None:
-        for number in origin:
-            self._positions.setdefault(number, []).append(position)
-        if len(origin) == 1:
-            (number,) = origin
-            self._alone.setdefault(number, []).append((op, name))
 
-    def positions(self, source: SourceOp) -> tuple[int, ...]:
-        return tuple(self._positions.get(source.id, ()))
-
-    def type_of(self, source: SourceOp) -> str:
-        """The tables have no types. What an operator that stems from this source alone is, the
-        source was: if there are several, the one that still has its name.
-        """
-        alone = self._alone.get(source.id, [])
-        types = {op for op, _ in alone}
-        if len(types) > 1:
-            types = {op for op, name in alone if name == source.name}
-        return types.pop() if len(types) == 1 else UNKNOWN
+def _type_of(source: SourceOp, stemming: Sequence[_Stemming]) -> str:
+    """The tables have no types. What an operator that stems from this source alone is, the source
+    was: if there are several, the one that still has its name.
+    """
+    if source.op != UNKNOWN:
+        return source.op
+    types = {each.op for each in stemming if each.alone}
+    if len(types) > 1:
+        types = {each.op for each in stemming if each.alone and each.name == source.name}
+    return types.pop() if len(types) == 1 else UNKNOWN
 
 
 def _dropped(

@@ -11,10 +11,10 @@ the present values from outside, and hands out those it assigned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from whence.frontends.tflite.records import ModelRecord, OperatorRecord
+from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
 
 Key: TypeAlias = str | tuple[int, int]
 """A resource by container and name, or a tensor by its subgraph and its place there."""
@@ -55,14 +55,14 @@ class Touched:
     assigned: frozenset[Key]
 
 
-@dataclass(slots=True)
 class VariableUse:
-    """Which variables the subgraphs of a file use. Found once, when first asked for."""
+    """Which variables the subgraphs of a file use."""
 
-    model: ModelRecord
-    _known: dict[int, Touched] = field(default_factory=dict)
-    _own: dict[int, Touched] = field(default_factory=dict)
-    """As `_known`, without what they call."""
+    def __init__(self, model: ModelRecord) -> None:
+        self._subgraphs = model.subgraphs
+        self._own = [_touched_in(*each) for each in enumerate(model.subgraphs)]
+        self._known: dict[int, Touched] = {}
+        """As `_own`, with what they call."""
 
     def of(self, *subgraphs: int) -> Touched:
         """What these subgraphs use together."""
@@ -74,50 +74,45 @@ class VariableUse:
 
     def is_state(self, subgraph: int, tensor: int) -> bool:
         """Is it a tensor that an operator keeps from one run to the next?"""
-        record = self.model.subgraphs[subgraph]
-        is_own = record.tensors[tensor].is_variable
-        return is_own and (subgraph, tensor) in self._of_its_own(subgraph).assigned
+        is_own = self._subgraphs[subgraph].tensors[tensor].is_variable
+        return is_own and (subgraph, tensor) in self._own[subgraph].assigned
 
     def _of(self, index: int, path: tuple[int, ...]) -> Touched:
-        if index in path or not 0 <= index < len(self.model.subgraphs):
+        if index in path or not 0 <= index < len(self._subgraphs):
             # Refused where it is read.
             return Touched((), frozenset())
         if index not in self._known:
-            called = [self._of(each, (*path, index)) for each in self._calls(index)]
-            self._known[index] = _together([self._of_its_own(index), *called])
+            called = [self._of(each, (*path, index)) for each in _calls(self._subgraphs[index])]
+            self._known[index] = _together([self._own[index], *called])
         return self._known[index]
 
-    def _of_its_own(self, index: int) -> Touched:
-        """What its own operators use and assign."""
-        if index not in self._own:
-            self._own[index] = self._look(index)
-        return self._own[index]
 
-    def _look(self, index: int) -> Touched:
-        record = self.model.subgraphs[index]
-        handles: dict[int, Key] = {}
-        used: dict[Key, None] = {}
-        assigned: set[Key] = set()
-        for operator in record.operators:
-            if operator.name == "VAR_HANDLE" and operator.outputs:
-                handles[operator.outputs[0]] = resource_key(operator)
-                used[resource_key(operator)] = None
-            elif operator.name == "ASSIGN_VARIABLE" and operator.inputs:
-                key = handles.get(operator.inputs[0])
-                if key is not None:
-                    assigned.add(key)
-            for tensor in _state_tensors(operator):
-                if 0 <= tensor < len(record.tensors) and record.tensors[tensor].is_variable:
-                    used[index, tensor] = None
-                    assigned.add((index, tensor))
-        return Touched(tuple(used), frozenset(assigned))
+def _touched_in(index: int, record: SubgraphRecord) -> Touched:
+    """What its own operators use and assign."""
+    handles: dict[int, Key] = {}
+    used: dict[Key, None] = {}
+    assigned: set[Key] = set()
+    for operator in record.operators:
+        if operator.name == "VAR_HANDLE" and operator.outputs:
+            handles[operator.outputs[0]] = resource_key(operator)
+            used[resource_key(operator)] = None
+        elif operator.name == "ASSIGN_VARIABLE" and operator.inputs:
+            key = handles.get(operator.inputs[0])
+            if key is not None:
+                assigned.add(key)
+        for tensor in _state_tensors(operator):
+            if 0 <= tensor < len(record.tensors) and record.tensors[tensor].is_variable:
+                used[index, tensor] = None
+                assigned.add((index, tensor))
+    return Touched(tuple(used), frozenset(assigned))
 
-    def _calls(self, index: int) -> Iterator[int]:
-        for operator in self.model.subgraphs[index].operators:
-            for option in _CALLED:
-                called = operator.options.get(option)
-                if isinstance(called, int):
-                    yield called
+
+def _calls(record: SubgraphRecord) -> Iterator[int]:
+    for operator in record.operators:
+        for option in _CALLED:
+            called = operator.options.get(option)
+            if isinstance(called, int):
+                yield called
 
 
 def _together(found: Sequence[Touched]) -> Touched:
