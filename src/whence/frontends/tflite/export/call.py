@@ -23,7 +23,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.frontends.naming import quoted
-from whence.frontends.tflite.export.codes import Codes, codes_of
+from whence.frontends.tflite.export.codes import Codes, codes_of, single_codes
 from whence.frontends.tflite.export.units import NONE, ExportUnit, activation_of, bias_operand
 from whence.frontends.tflite.export.writing import TYPE_NAMES
 from whence.frontends.tflite.records import PACKAGES, TFLITE
@@ -41,10 +41,10 @@ Exporter: TypeAlias = "Callable[[ExportCall], None]"
 Exports: TypeAlias = Mapping[str, Exporter]
 
 
-_ACTIVATED = frozenset(
-    {"ADD", "SUB", "MUL", "DIV", "CONCATENATION", "FULLY_CONNECTED", "L2_NORMALIZATION"}
-)
-"""Operators that may hold an activation; they hold none unless their exporter says so."""
+_ACTIVATED = frozenset({"ADD", "SUB", "MUL", "DIV", "FULLY_CONNECTED", "L2_NORMALIZATION"})
+"""Operators that may hold an activation: that which makes the results of a node holds the node's,
+one on the way there none, unless their exporter says otherwise.
+"""
 
 
 class ExportCall:
@@ -188,17 +188,13 @@ class ExportCall:
     def narrow(self, tensor: int, kind: TensorType) -> int:
         if kind.dtype is DType.I32:
             return tensor
-        result = self.between(TensorType(DType.I32, kind.shape))
-        self.emit("CAST", [tensor], cast_options(kind.dtype, DType.I32), outputs=[result])
-        return result
+        options = cast_options(kind.dtype, DType.I32)
+        return self.step("CAST", [tensor], TensorType(DType.I32, kind.shape), options)
 
-    def ints(self, values: Sequence[int] | np.ndarray) -> int:
+    def ints(self, values: int | Sequence[int] | np.ndarray) -> int:
         """A constant of 32-bit numbers. What says \"to the end\" in 64 bits says so in 32."""
-        array = np.asarray(values, np.int64)
-        if array.size and (
-            array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min
-        ):
-            array = np.clip(array, np.iinfo(np.int32).min, np.iinfo(np.int32).max)
+        limits = np.iinfo(np.int32)
+        array = np.clip(np.asarray(values, np.int64), limits.min, limits.max)
         return self.const(array.astype(np.int32))
 
     def const(self, array: np.ndarray, name: str = "", codes: Codes | None = None) -> int:
@@ -222,15 +218,12 @@ class ExportCall:
             stored, codes = self.graph.const_value(node.inputs[0]), codes_of(self.graph, node)
             if stored is None or codes is None:
                 return None
-            return self.const(
-                np.ascontiguousarray(arrange(stored)),
-                self._constant_name(node.inputs[0]),
-                codes.along(axis(codes.axis)),
-            )
+            name = self._constant_name(node.inputs[0])
+            return self.const(arrange(stored), name, codes.along(axis(codes.axis)))
         value = self.value(index)
         if value is None:
             return None
-        return self.const(np.ascontiguousarray(arrange(value)), self._constant_name(ref))
+        return self.const(arrange(value), self._constant_name(ref))
 
     def bias(self, ref: Ref | None, count: int, weights: int) -> int:
         """A bias of `count` elements, zero where there is none; of a quantised operator in units of
@@ -269,10 +262,7 @@ class ExportCall:
 
     def codes_of_tensor(self, tensor: int) -> Codes | None:
         """The scale and zero point of a tensor of the file that has one pair."""
-        found = self.writer.subgraph.tensors[tensor].quantisation
-        if found is None or len(found.scales) != 1:
-            return None
-        return Codes((float(found.scales[0]),), (int(found.zero_points[0]),))
+        return single_codes(self.writer.subgraph.tensors[tensor].quantisation)
 
     def output(self, index: int = 0) -> int:
         """The tensor that the operator makes."""
@@ -292,9 +282,10 @@ class ExportCall:
         kind: TensorType,
         options: Mapping[str, Option] | None = None,
         version: int = 1,
+        codes: Codes | None = None,
     ) -> int:
         """An operator on the way to the result; its tensor."""
-        result = self.between(kind)
+        result = self.between(kind, codes)
         self.emit(op, inputs, options, outputs=[result], version=version)
         return result
 
@@ -318,7 +309,8 @@ class ExportCall:
             if outputs is None
             else outputs
         )
-        plain = {"fused_activation_function": NONE} if op in _ACTIVATED else {}
+        activation = self.activation if outputs is None else NONE
+        plain = {"fused_activation_function": activation} if op in _ACTIVATED else {}
         origins = self.writer.origins_of_unit(self.unit)
         self.writer.subgraph.operator(
             op, inputs, made, origins, {**plain, **(options or {})}, version, custom, intermediates

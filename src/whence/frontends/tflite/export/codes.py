@@ -53,6 +53,13 @@ class Codes(NamedTuple):
         return self if self.per_tensor else Codes(self.scales, self.zeros, axis)
 
 
+def single_codes(found: QuantisationRecord | None) -> Codes | None:
+    """The scale and zero point of a tensor of a file, if it has one pair."""
+    if found is None or len(found.scales) != 1:
+        return None
+    return Codes((float(found.scales[0]),), (int(found.zero_points[0]),))
+
+
 def codes_of(graph: Graph, node: Node) -> Codes | None:
     """The parameters of a QuantizeLinear or DequantizeLinear; `None` when a file cannot state them:
     not constant, or by blocks.
@@ -78,8 +85,10 @@ def codes_of(graph: Graph, node: Node) -> Codes | None:
     )
     axis = node.attrs.get("axis", 1)
     rank = len(kind.shape) if kind.shape is not None else None
-    if len(scales) == 1 or rank is None or not isinstance(axis, int):
-        return Codes((float(scales[0]),), (int(zeros[0]),)) if len(scales) == 1 else None
+    if len(scales) == 1:
+        return Codes((float(scales[0]),), (int(zeros[0]),))
+    if rank is None or not isinstance(axis, int):
+        return None
     return Codes(tuple(map(float, scales)), tuple(map(int, zeros)), 0 if rank == 1 else axis % rank)
 
 
@@ -106,9 +115,8 @@ def _of_call(node: Node, found: dict[Ref, Codes]) -> None:
     made = [node.ref(place) for place in range(len(written.outputs))]
     ends = zip((*node.inputs, *made), (*written.inputs, *written.outputs), strict=True)
     for ref, index in ends:
-        meaning = quantisation_of(written.tensors[index])
-        if ref is not None and meaning is not None and len(meaning.scales) == 1:
-            codes = Codes((float(meaning.scales[0]),), (int(meaning.zero_points[0]),))
+        codes = single_codes(quantisation_of(written.tensors[index]))
+        if ref is not None and codes is not None:
             found.setdefault(ref, codes)
 
 
@@ -124,17 +132,18 @@ def _propagate(graph: Graph, found: dict[Ref, Codes]) -> None:
 
 
 def _propagate_at(graph: Graph, node: Node, found: dict[Ref, Codes]) -> None:
-    ends = [ref for ref in (*node.inputs, node.ref(0)) if _dtype(graph, ref) in CODE_TYPES]
+    ends = [ref for ref in (*node.inputs, node.ref(0)) if dtype_at(graph, ref) in CODE_TYPES]
     ends += [node.ref(index) for index in range(1, len(node.outputs)) if node.op == "Split"]
     known = {found[ref] for ref in ends if ref in found and found[ref].per_tensor}
     if len(known) != 1:
         return
     (codes,) = known
     for ref in ends:
-        if ref is not None and _dtype(graph, ref) is _dtype(graph, node.ref()):
+        if ref is not None and dtype_at(graph, ref) is dtype_at(graph, node.ref()):
             found.setdefault(ref, codes)
 
 
-def _dtype(graph: Graph, ref: Ref | None) -> DType | None:
+def dtype_at(graph: Graph, ref: Ref | None) -> DType | None:
+    """The element type of a value that is a tensor."""
     kind = graph.tensor_type(ref)
     return None if kind is None else kind.dtype

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from whence.ops.attributes import get_int, get_ints
 from whence.types import DType, TensorType
 
 _SHORTEST = 1e-6
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,14 @@ def _require(holds: bool) -> None:
         raise _NoMatchError
 
 
-def _input(node: Node, index: int) -> Ref:
-    ref = node.input(index)
-    if ref is None:
+def _known(value: _Found | None) -> _Found:
+    if value is None:
         raise _NoMatchError
-    return ref
+    return value
+
+
+def _input(node: Node, index: int) -> Ref:
+    return _known(node.input(index))
 
 
 def _maker(graph: Graph, node: Node, index: int, *ops: str) -> Node:
@@ -88,32 +93,22 @@ def _maker(graph: Graph, node: Node, index: int, *ops: str) -> Node:
 
 
 def _type(graph: Graph, ref: Ref) -> TensorType:
-    kind = graph.type_of(ref)
-    if not isinstance(kind, TensorType):
-        raise _NoMatchError
-    return kind
+    return _known(graph.tensor_type(ref))
 
 
 def _rank(graph: Graph, ref: Ref) -> int:
-    shape = _type(graph, ref).shape
-    if shape is None:
-        raise _NoMatchError
-    return len(shape)
+    return len(_known(_type(graph, ref).shape))
 
 
 def _shape(graph: Graph, ref: Ref, rank: int) -> tuple[int, ...]:
-    shape = _type(graph, ref).static_shape
-    if shape is None or len(shape) != rank:
-        raise _NoMatchError
+    shape = _known(_type(graph, ref).static_shape)
+    _require(len(shape) == rank)
     return shape
 
 
 def _value(graph: Graph, node: Node, index: int) -> np.ndarray:
     """An input that is constant."""
-    value = graph.const_value(node.input(index))
-    if value is None:
-        raise _NoMatchError
-    return np.asarray(value)
+    return _known(graph.const_value(node.input(index)))
 
 
 def _number(graph: Graph, node: Node, index: int) -> float:
@@ -164,25 +159,23 @@ def _blocks(graph: Graph, node: Node) -> Composite:
     order = get_ints(transpose.attrs, "perm", ())
     before, middle = _shape(graph, source, 4), _shape(graph, cut.ref(), 6)
     after = _shape(graph, node.ref(), 4)
+    inside = (transpose, cut)
     if order == _DEPTH:
         n, h, p, w, q, c = middle
         if p == q and before == (n, h * p, w * q, c) and after == (n, h, w, p * q * c):
-            return Composite("SPACE_TO_DEPTH", (source,), (transpose, cut), {"block_size": p})
+            return Composite("SPACE_TO_DEPTH", (source,), inside, {"block_size": p})
         n, h, w, p, q, c = middle
         if p == q and before == (n, h, w, p * q * c) and after == (n, h * p, w * q, c):
-            return Composite("DEPTH_TO_SPACE", (source,), (transpose, cut), {"block_size": p})
+            return Composite("DEPTH_TO_SPACE", (source,), inside, {"block_size": p})
+    no_border = np.zeros((2, 2))
     if order == _TO_BATCH:
         n, h, p, w, q, c = middle
         if before == (n, h * p, w * q, c) and after == (p * q * n, h, w, c):
-            return Composite(
-                "SPACE_TO_BATCH_ND", (source, np.array([p, q]), np.zeros((2, 2))), (transpose, cut)
-            )
+            return Composite("SPACE_TO_BATCH_ND", (source, np.array([p, q]), no_border), inside)
     if order == _FROM_BATCH:
         p, q, n, h, w, c = middle
         if before == (p * q * n, h, w, c) and after == (n, h * p, w * q, c):
-            return Composite(
-                "BATCH_TO_SPACE_ND", (source, np.array([p, q]), np.zeros((2, 2))), (transpose, cut)
-            )
+            return Composite("BATCH_TO_SPACE_ND", (source, np.array([p, q]), no_border), inside)
     raise _NoMatchError
 
 

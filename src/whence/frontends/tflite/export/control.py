@@ -16,6 +16,7 @@ import numpy as np
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
 from whence.graph.builder import infer_types
+from whence.graph.copying import copy_node
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref, const_node
 from whence.types import DType, TensorType, ValueType
@@ -191,16 +192,7 @@ def _copied(
             None if each is None else _copied(source, each, given, target, made)
             for each in node.inputs
         ]
-        copy = Node(
-            target.new_id(),
-            node.op,
-            inputs,
-            node.outputs,
-            node.attrs,
-            name=node.name,
-            origin=node.origin,
-            value=node.value,
-        )
+        copy = copy_node(node, target.new_id(), inputs)
         made[node.id] = target.prepend(copy) if node.is_const else target.append(copy)
     return made[node.id].ref(ref.index)
 

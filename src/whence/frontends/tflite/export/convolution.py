@@ -28,15 +28,11 @@ def bordered(
         dim + before + after if isinstance(dim, int) else None
         for dim, (before, after) in zip(shape, amounts.tolist(), strict=True)
     )
-    record = call.writer.subgraph.tensors[tensor]
-    result_kind = TensorType(call.type_of_tensor(tensor), sizes)
-    codes = call.codes_of_input(0) if record.quantisation is not None else None
-    result = call.between(result_kind, codes)
+    result, codes = TensorType(call.type_of_tensor(tensor), sizes), call.codes_of_tensor(tensor)
     inputs = [tensor, call.const(amounts)]
-    if value is not None:
-        inputs.append(call.const(np.array(value, result_kind.dtype.numpy)))
-    call.emit("PAD" if value is None else "PADV2", inputs, outputs=[result])
-    return result
+    if value is None:
+        return call.step("PAD", inputs, result, codes=codes)
+    return call.step("PADV2", [*inputs, call.scalar(value, result)], result, codes=codes)
 
 
 def _conv(call: ExportCall) -> None:
@@ -117,15 +113,13 @@ def _group_by_group(call: ExportCall, tensor: int, frame: Frame, outputs: list[i
     if len(before) == len(after):
         wide = tuple(call.writer.subgraph.tensors[tensor].shape[:-1])
     parts = [call.between(TensorType(DType.F32, (*wide, width))) for _ in range(group)]
-    call.emit(
-        "SPLIT", [call.const(np.array(3, np.int32)), tensor], {"num_splits": group}, outputs=parts
-    )
+    call.emit("SPLIT", [call.ints(3), tensor], {"num_splits": group}, outputs=parts)
     made = []
     for number, part in enumerate(parts):
         rows = slice(number * (count // group), (number + 1) * (count // group))
         constants = [
-            call.const(np.ascontiguousarray(value[rows].transpose(0, 2, 3, 1))),
-            call.const(np.ascontiguousarray(bias[rows])),
+            call.const(value[rows].transpose(0, 2, 3, 1)),
+            call.const(bias[rows]),
         ]
         made.append(
             call.step(
@@ -241,28 +235,21 @@ def _conv_transpose(call: ExportCall) -> None:
             TensorType(kind, whole),
             {"padding": VALID, **options},
         )
-        if any(begin + out > size for begin, out, size in zip(begins, y[1:3], full, strict=True)):
-            rest = [
-                (0, max(begin + out - size, 0))
-                for begin, out, size in zip(begins, y[1:3], full, strict=True)
-            ]
-            wide = tuple(
-                size + after
-                for size, (_, after) in zip(whole, [(0, 0), *rest, (0, 0)], strict=True)
-            )
-            made = call.step(
-                "PAD",
-                [made, call.const(np.array([(0, 0), *rest, (0, 0)], np.int32))],
-                TensorType(kind, wide),
-            )
+        missing = [
+            max(begin + out - size, 0)
+            for begin, out, size in zip(begins, y[1:3], full, strict=True)
+        ]
+        if any(missing):
+            after = np.array((0, *missing, 0))
+            wide = TensorType(kind, tuple((after + whole).tolist()))
+            pads = call.ints(np.stack([np.zeros_like(after), after], axis=1))
+            made = call.step("PAD", [made, pads], wide)
+        part = [made, call.ints((0, *begins, 0)), call.ints(y)]
         if bias is None:
-            call.emit("SLICE", [made, call.ints((0, *begins, 0)), call.ints(y)])
+            call.emit("SLICE", part)
         else:
             # Also where nothing but the bias is.
-            cut = call.step(
-                "SLICE", [made, call.ints((0, *begins, 0)), call.ints(y)], TensorType(kind, y)
-            )
-            call.emit("ADD", [cut, bias])
+            call.emit("ADD", [call.step("SLICE", part, TensorType(kind, y)), bias])
 
 
 def _cut_before(call: ExportCall, full: Sequence[int], wanted: Sequence[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -35,10 +36,8 @@ def _frame(call: ExportCall) -> tuple[int, TensorType, Frame]:
             f"a pool with window {list(kernel)} and dilations {list(call.numbers('dilations', ()))}"
         )
     frame = frame_of(call, kernel)
-    tensor, kind = (
-        call.input(0),
-        TensorType(call.type_of_tensor(call.input(0)), call.known_rank(call.type(0))),
-    )
+    tensor = call.input(0)
+    kind = TensorType(call.type_of_tensor(tensor), call.known_rank(call.type(0)))
     if len(kernel) == 1:
         frame = frame.in_two_axes
         sizes = call.shape(0)
@@ -74,7 +73,7 @@ def _finish(
             {"fused_activation_function": call.activation},
         )
     elif scale is not None:
-        call.emit("MUL", [made, call.const(scale)], {"fused_activation_function": call.activation})
+        call.emit("MUL", [made, call.const(scale)])
         return
     call.emit_reshape(made, y)
 
@@ -83,10 +82,8 @@ def _maximum(call: ExportCall) -> None:
     if len(call.node.outputs) > 1:
         call.unsupported("the places of the largest values")
     tensor, kind, frame = _frame(call)
-    lowest = -np.inf if kind.dtype.is_float else float(integer_range(kind.dtype)[0])
-    tensor = bordered(
-        call, tensor, kind, frame, float(np.finfo(np.float32).min) if np.isinf(lowest) else lowest
-    )
+    lowest = np.finfo(np.float32).min if kind.dtype.is_float else integer_range(kind.dtype)[0]
+    tensor = bordered(call, tensor, kind, frame, float(lowest))
     _finish(call, "MAX_POOL_2D", tensor, frame, kind)
 
 
@@ -124,9 +121,7 @@ def _counted(call: ExportCall, tensor: int, kind: TensorType, frame: Frame) -> N
         )
     ]
     border = tuple((each // 2, each - each // 2) for each in needed)
-    share = _share_inside(
-        call, kind, Frame(frame.kernel, frame.strides, frame.dilations, frame.padding, border)
-    )
+    share = _share_inside(call, kind, replace(frame, border=border))
     _finish(call, "AVERAGE_POOL_2D", tensor, frame, kind, (1 / share).astype(np.float32))
 
 

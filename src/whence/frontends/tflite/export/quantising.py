@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
-from whence.frontends.tflite.export.codes import CODE_TYPES, codes_of
+from whence.frontends.tflite.export.codes import CODE_TYPES, codes_of, dtype_at
 from whence.frontends.tflite.export.units import dequantise_before
 from whence.types import DType
 
@@ -21,12 +21,10 @@ def _quantise(call: ExportCall) -> None:
         before is not None
         and before.per_tensor
         and dequantise_before(call.graph, call.ref(0)) is source
-        and source.inputs[0] is not None
+        and dtype_at(call.graph, source.inputs[0]) in _REQUANTISED
     ):
-        kind = call.graph.type_of(source.inputs[0])
-        if getattr(kind, "dtype", None) in _REQUANTISED:
-            call.emit("QUANTIZE", [call.writer.codes_tensor(call.ref(0))], version=2)
-            return
+        call.emit("QUANTIZE", [call.writer.codes_tensor(call.ref(0))], version=2)
+        return
     if call.type(0).dtype is not DType.F32:
         call.unsupported(f"quantisation of {call.type(0)}")
     call.emit("QUANTIZE", [call.input(0)])

@@ -111,7 +111,7 @@ def _one_direction(call: ExportCall, layer: _Layer, states: Sequence[Node]) -> i
 
     def gate(matrix: np.ndarray, name: str) -> np.ndarray:
         first = _LSTM_GATES[name] * hidden
-        return np.ascontiguousarray(matrix[first : first + hidden])
+        return matrix[first : first + hidden]
 
     both = np.add(*layer.biases)
     weights = [call.const(gate(layer.weights[0], name)) for name in _LSTM_GATES]
@@ -145,7 +145,7 @@ def _peepholes(call: ExportCall, hidden: int) -> Sequence[int | None]:
     if value is None:
         call.unsupported("its peepholes are computed while the model runs")
     parts = np.asarray(value)[0].reshape(3, hidden)
-    return [call.const(np.ascontiguousarray(parts[index])) for index in (0, 2, 1)]
+    return [call.const(parts[index]) for index in (0, 2, 1)]
 
 
 _ACTIVATIONS = {"tanh": _TANH, "relu": 1, "affine": 0}
@@ -165,7 +165,7 @@ def _rnn(call: ExportCall) -> None:
     constants = [layer.weights[0], layer.recurrence[0], np.add(*layer.biases)]
     inputs = [
         _in_order(call, layer, call.input(0), call.type(0)),
-        *(call.const(np.ascontiguousarray(each)) for each in constants),
+        *(call.const(each) for each in constants),
         *(call.writer.subgraph.variable(each.name, (batch, hidden)) for each in states),
     ]
     options: dict[str, Option] = {
@@ -236,7 +236,7 @@ def _gru(call: ExportCall) -> None:
     if every and call.is_used(1):
         call.unsupported("the results of all steps and of the last")
     constants = [layer.recurrence[0], of_state, layer.weights[0], of_input, state[0]]
-    inputs = [call.input(0), *(call.const(np.ascontiguousarray(each)) for each in constants)]
+    inputs = [call.input(0), *(call.const(each) for each in constants)]
     options: dict[str, Option] = {
         "fused_activation_function": _TANH,
         "return_sequences": every,

@@ -33,11 +33,12 @@ def lstm_steps(
     hidden = recurrence.shape[1]
     both = None if bias is None else bias[: 4 * hidden] + bias[4 * hidden :]
     inputs = _products_with_input(call, weights, both)
-    kind = TensorType(DType.F32, (call.shape(0)[1], hidden))
+    batch = call.shape(0)[1]
+    kind = TensorType(DType.F32, (batch, hidden))
     h, c = _state(call, 5, number, kind), _state(call, 6, number, kind)
-    matrix, made = call.const(np.ascontiguousarray(recurrence)), []
+    matrix, made = call.const(recurrence), []
     for x in reversed(inputs) if backwards else inputs:
-        total = call.step("ADD", [x, _connected(call, h, matrix, None)], _wide(kind, 4))
+        total = call.step("ADD", [x, _connected(call, h, batch, matrix, None)], _wide(kind, 4))
         i, o, f, g = _gates(call, total, kind, 4)
         i, o, f = (call.step("LOGISTIC", [gate], kind) for gate in (i, o, f))
         kept = call.step("MUL", [f, c], kind)
@@ -57,15 +58,16 @@ def gru_steps(
     hidden = recurrence.shape[1]
     bias = np.zeros(6 * hidden, np.float32) if bias is None else bias
     inputs = _products_with_input(call, weights, bias[: 3 * hidden])
-    kind = TensorType(DType.F32, (call.shape(0)[1], hidden))
+    batch = call.shape(0)[1]
+    kind = TensorType(DType.F32, (batch, hidden))
     late = bool(call.integer("linear_before_reset"))
     h, made = _state(call, 5, number, kind), []
-    first = call.const(np.ascontiguousarray(recurrence if late else recurrence[: 2 * hidden]))
-    second = call.const(np.ascontiguousarray(recurrence[2 * hidden :]))
+    first = call.const(recurrence if late else recurrence[: 2 * hidden])
+    second = call.const(recurrence[2 * hidden :])
     biases = bias[3 * hidden :]
     for x in reversed(inputs) if backwards else inputs:
         xz, xr, xn = _gates(call, x, kind, 3)
-        product = _connected(call, h, first, biases if late else biases[: 2 * hidden])
+        product = _connected(call, h, batch, first, biases if late else biases[: 2 * hidden])
         hz, hr, *rest = _gates(call, product, kind, 3 if late else 2)
         z, r = (
             call.step("LOGISTIC", [call.step("ADD", each, kind)], kind)
@@ -74,7 +76,8 @@ def gru_steps(
         if late:
             reset = call.step("MUL", [r, rest[0]], kind)
         else:
-            reset = _connected(call, call.step("MUL", [r, h], kind), second, biases[2 * hidden :])
+            kept = call.step("MUL", [r, h], kind)
+            reset = _connected(call, kept, batch, second, biases[2 * hidden :])
         n = call.step("TANH", [call.step("ADD", [xn, reset], kind)], kind)
         away = call.step("MUL", [z, call.step("SUB", [h, n], kind)], kind)
         h = call.step("ADD", [n, away], kind)
@@ -92,42 +95,27 @@ def _products_with_input(
             f"{time} steps in operators of their own; at most {_MOST_STEPS} are written so"
         )
     width = weights.shape[0]
-    row = np.zeros(width, np.float32) if bias is None else bias
     flat = call.reshaped(call.input(0), (time * batch, weights.shape[1]))
-    inputs = [
-        flat,
-        call.const(np.ascontiguousarray(weights)),
-        call.const(np.ascontiguousarray(row)),
-    ]
-    made_flat = call.step(
-        "FULLY_CONNECTED",
-        inputs,
-        TensorType(DType.F32, (time * batch, width)),
-        {"weights_format": 0},
-    )
+    made_flat = _connected(call, flat, time * batch, call.const(weights), bias)
     every = call.reshaped(made_flat, (time, batch, width))
     made = [call.between(TensorType(DType.F32, (batch, width))) for _ in range(time)]
     call.emit("UNPACK", [every], {"num": time, "axis": 0}, outputs=made)
     return made
 
 
-def _connected(call: ExportCall, state: int, matrix: int, bias: np.ndarray | None) -> int:
+def _connected(
+    call: ExportCall, tensor: int, rows: int, matrix: int, bias: np.ndarray | None
+) -> int:
+    """x · Wᵀ + b of so many rows."""
     count = call.writer.subgraph.tensors[matrix].shape[0]
-    row = call.const(np.zeros(count, np.float32) if bias is None else np.ascontiguousarray(bias))
-    batch = call.shape(0)[1]
-    return call.step(
-        "FULLY_CONNECTED",
-        [state, matrix, row],
-        TensorType(DType.F32, (batch, count)),
-        {"weights_format": 0},
-    )
+    inputs = [tensor, matrix, call.const(np.zeros(count, np.float32) if bias is None else bias)]
+    kind = TensorType(DType.F32, (rows, count))
+    return call.step("FULLY_CONNECTED", inputs, kind, {"weights_format": 0})
 
 
 def _gates(call: ExportCall, tensor: int, kind: TensorType, count: int) -> list[int]:
     made = [call.between(kind) for _ in range(count)]
-    call.emit(
-        "SPLIT", [call.const(np.array(1, np.int32)), tensor], {"num_splits": count}, outputs=made
-    )
+    call.emit("SPLIT", [call.ints(1), tensor], {"num_splits": count}, outputs=made)
     return made
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from whence.frontends.origin_metadata import OriginMetadata
 from whence.frontends.tflite.written_back import states_of, written_call
 from whence.graph.graph import Graph
@@ -134,7 +132,7 @@ class WrittenState:
             return
         once = Graph("initial values", self._graph.ledger, self._graph.inference)
         for node in resources:
-            value = np.ascontiguousarray(initial_value(node))
+            value = initial_value(node)
             const = once.append(const_node(once.new_id(), value, node.name))
             attrs = {"variable": node.name}
             once.append(Node(once.new_id(), "Assign", (const.ref(),), (), attrs, name=node.name))

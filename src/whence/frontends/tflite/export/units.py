@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.frontends.tflite.export.codes import CODE_TYPES, codes_of
+from whence.frontends.tflite.export.codes import CODE_TYPES, codes_of, dtype_at
 from whence.frontends.tflite.quantisation import ROUND_AWAY
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
@@ -46,14 +46,13 @@ _QUANTISED: Mapping[str, frozenset[DType]] = {
     **dict.fromkeys(
         (
             "Add", "Sub", "Mul", "ChannelsLastConv", "ChannelsLastConvTranspose", "ChannelsLastAveragePool", "Gemm", "MatMul", "Concat",
-            "LeakyRelu", "Relu", "Sigmoid", "Tanh", "Softmax", "Clip", "HardSwish", "PRelu", "ReduceMean", "Resize", "Pad",
+            "LeakyRelu", "Max", "Min", "Relu", "Sigmoid", "Tanh", "Softmax", "Clip", "HardSwish", "PRelu", "ReduceMean", "Resize", "Pad",
         ),
         CODE_TYPES,
     ),
     **dict.fromkeys(("LogSoftmax", "ReduceSum", "Elu", "Gelu", "Exp", "ReduceMax", "ReduceMin"), frozenset({DType.I8, DType.U8})),
-    **dict.fromkeys(("Div",), frozenset({DType.U8})),
+    "Div": frozenset({DType.U8}),
     **dict.fromkeys(("Abs", "Log"), frozenset({DType.I8, DType.I16})),
-    **dict.fromkeys(("Max", "Min"), CODE_TYPES),
 }  # fmt: skip
 """Operators that TFLite has on codes, and of which types."""
 _SAME_SCALE = frozenset(
@@ -132,8 +131,7 @@ def find_absorbed(graph: Graph) -> dict[int, Node]:
             or (node.op == "Mul" and node.operand("B") != first)
         ):
             continue
-        kind = graph.tensor_type(source.inputs[0])
-        is_float = kind is not None and kind.dtype is DType.F32
+        is_float = dtype_at(graph, source.inputs[0]) is DType.F32
         if (is_float or node.op == "Not") and all(
             reader is node for reader in graph.consumers(source)
         ):
@@ -222,17 +220,7 @@ def _is_constant(graph: Graph, ref: Ref) -> bool:
 
 
 def _is_float(graph: Graph, node: Node) -> bool:
-    kind = graph.tensor_type(node.ref())
-    return kind is not None and kind.dtype is DType.F32
-
-
-def real_inputs(graph: Graph, node: Node) -> list[Ref]:
-    """The inputs of a node that are real numbers."""
-    return [
-        ref
-        for ref in node.inputs
-        if ref is not None and (kind := graph.tensor_type(ref)) is not None and kind.dtype.is_float
-    ]
+    return dtype_at(graph, node.ref()) is DType.F32
 
 
 VIEWS = operators(Trait.RESHAPE) | {"Transpose"}
@@ -267,7 +255,11 @@ def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -
     if node.op == "Elu" and get_float(node.attrs, "alpha", 1.0) != 1.0:
         # Written in several steps, which are on real numbers.
         return False
-    inputs = real_inputs(graph, node)
+    inputs = [
+        ref
+        for ref in node.inputs
+        if ref is not None and (dtype := dtype_at(graph, ref)) is not None and dtype.is_float
+    ]
     if bias is not None and (row := bias_operand(graph, node, bias)) is not None:
         inputs.append(row)
     if node.op in ("Clip", "Resize"):
@@ -280,9 +272,8 @@ def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -
     sources = [dequantise_before(graph, ref) for ref in inputs]
     weighed = node.op in ("ChannelsLastConv", "ChannelsLastConvTranspose", "Gemm", "MatMul")
     for source in sources[:1] if weighed else sources:
-        if source is None or _codes_type(graph, source) is not kind.dtype:
-            return False
-        if not _per_tensor(graph, source):
+        codes = None if source is None else codes_of(graph, source)
+        if codes is None or not codes.per_tensor or _codes_type(graph, source) is not kind.dtype:
             return False
     if weighed:
         others = list(zip(inputs, sources, strict=True))[1:]
@@ -318,11 +309,5 @@ def _is_stored(graph: Graph, dequantise: Node) -> bool:
     return graph.const_value(dequantise.inputs[0]) is not None
 
 
-def _codes_type(graph: Graph, dequantise: Node) -> DType | None:
-    kind = graph.tensor_type(dequantise.inputs[0])
-    return None if kind is None else kind.dtype
-
-
-def _per_tensor(graph: Graph, node: Node) -> bool:
-    codes = codes_of(graph, node)
-    return codes is not None and codes.per_tensor
+def _codes_type(graph: Graph, dequantise: Node | None) -> DType | None:
+    return None if dequantise is None else dtype_at(graph, dequantise.inputs[0])

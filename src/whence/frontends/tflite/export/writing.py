@@ -50,10 +50,7 @@ class Buffers:
 
     def add(self, array: np.ndarray) -> int:
         data = np.frombuffer(
-            _packed_strings(array)
-            if array.dtype == np.object_
-            else np.ascontiguousarray(array).tobytes(),
-            np.uint8,
+            _packed_strings(array) if array.dtype == np.object_ else array.tobytes(), np.uint8
         )
         key = hashlib.blake2b(data.data).digest()
         if key not in self._known:
