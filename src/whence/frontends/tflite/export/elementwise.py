@@ -1,30 +1,21 @@
-"""Arithmetic, comparison and logic, element by element."""
+"""Arithmetic, comparison and logic, element by element; activations and softmax."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
 from whence.frontends.tflite.elementwise_names import BINARY, UNARY
 from whence.frontends.tflite.export.call import ExportCall, Exports, cast_options
-from whence.frontends.tflite.schema import Option
+from whence.frontends.tflite.export.formulas import formula_exporter
+from whence.frontends.tflite.export.units import NONE, activation_of
+from whence.frontends.tflite.schema import Option, activation_names
 from whence.types import DType, TensorType
 
-_ACTIVATED = frozenset({"ADD", "SUB", "MUL", "DIV"})
 
-
-def _unary(call: ExportCall, op: str) -> None:
-    call.emit(op, [call.input(0)])
-
-
-def binary_options(call: ExportCall, op: str) -> Mapping[str, Option]:
-    return {"fused_activation_function": call.activation} if op in _ACTIVATED else {}
-
-
-def _binary(call: ExportCall, op: str) -> None:
-    call.emit(op, [call.input(0), call.input(1)], binary_options(call, op))
+def _plain(call: ExportCall, op: str) -> None:
+    call.emit(op, call.inputs())
 
 
 def _folded(call: ExportCall, op: str) -> None:
@@ -35,7 +26,7 @@ def _folded(call: ExportCall, op: str) -> None:
         return
     while len(tensors) > 2:
         tensors[:2] = [call.step(op, tensors[:2], call.output_type())]
-    call.emit(op, tensors, binary_options(call, op))
+    call.emit(op, tensors)
 
 
 def _mean(call: ExportCall) -> None:
@@ -58,7 +49,7 @@ def _multiply(call: ExportCall) -> None:
     ):
         call.emit("SQUARE", [call.input(0)])
     else:
-        _binary(call, op="MUL")
+        _plain(call, "MUL")
 
 
 def _paired(call: ExportCall, alone: str, together: str) -> None:
@@ -89,7 +80,7 @@ def _remainder(call: ExportCall) -> None:
         whole = call.step("MUL", [size, call.step("SIGN", [quotient], kind)], kind)
         call.emit("SUB", [call.input(0), call.step("MUL", [whole, call.input(1)], kind)])
     else:
-        call.emit("FLOOR_MOD", [call.input(0), call.input(1)])
+        _plain(call, "FLOOR_MOD")
 
 
 def _cast(call: ExportCall) -> None:
@@ -99,7 +90,7 @@ def _cast(call: ExportCall) -> None:
 def _where(call: ExportCall) -> None:
     shapes = {call.type(index).shape for index in range(3)} | {call.output_type().shape}
     if len(shapes) == 1 and None not in shapes:
-        call.emit("SELECT", [call.input(index) for index in range(3)])
+        _plain(call, "SELECT")
     elif (
         call.is_circle
         and call.output_type().static_shape is not None
@@ -108,7 +99,7 @@ def _where(call: ExportCall) -> None:
         # onert does not broadcast all shapes that can be, and conditions not at all.
         call.emit("SELECT", [_broadcast(call, index) for index in range(3)])
     else:
-        call.emit("SELECT_V2", [call.input(index) for index in range(3)])
+        _plain(call, "SELECT_V2")
 
 
 def _broadcast(call: ExportCall, index: int) -> int:
@@ -119,7 +110,7 @@ def _broadcast(call: ExportCall, index: int) -> int:
         return call.input(index)
     if value is not None:
         return call.const(
-            np.ascontiguousarray(np.broadcast_to(value, shape)),
+            np.broadcast_to(value, shape),
             codes=call.codes_of_tensor(call.input(index)),
         )
     return call.step(
@@ -137,17 +128,73 @@ def _sign(call: ExportCall) -> None:
 def _shift(call: ExportCall) -> None:
     if call.text("direction", "") != "RIGHT":
         call.unsupported("a shift to the left")
-    call.emit("RIGHT_SHIFT", [call.input(0), call.input(1)])
+    _plain(call, "RIGHT_SHIFT")
+
+
+def _clip(call: ExportCall) -> None:
+    known = activation_of(call.graph, call.node)
+    kind = call.output_type()
+    if known != NONE and (call.is_quantised or kind.dtype.is_float):
+        call.emit(activation_names()[known], [call.input(0)])
+        return
+    bounds = [(op, index) for op, index in (("MAXIMUM", 1), ("MINIMUM", 2)) if call.has(index)]
+    tensor = call.input(0)
+    for position, (op, index) in enumerate(bounds):
+        if position == len(bounds) - 1:
+            call.emit(op, [tensor, call.input(index)])
+        else:
+            tensor = call.step(op, [tensor, call.input(index)], kind)
+    if not bounds:
+        call.emit_reshape(tensor, call.output_shape())
+
+
+def _leaky_relu(call: ExportCall) -> None:
+    call.emit("LEAKY_RELU", [call.input(0)], {"alpha": call.number("alpha", 0.01)})
+
+
+def _gelu(call: ExportCall) -> None:
+    approximate = call.text("approximate", "none") == "tanh"
+    call.emit("GELU", [call.input(0)], {"approximate": approximate})
+
+
+def _elu(call: ExportCall) -> None:
+    if call.number("alpha", 1.0) == 1.0:
+        call.emit("ELU", [call.input(0)])
+    else:
+        steps = formula_exporter("Elu")
+        assert steps is not None
+        steps(call)
+
+
+def _softmax(call: ExportCall, op: str) -> None:
+    """Along the last axis, with other axes brought there and back."""
+    kind = call.type(0)
+    rank = call.rank(0)
+    axis = call.axis("axis", -1, rank)
+    options: dict[str, Option] = {"beta": 1.0} if op == "SOFTMAX" else {}
+    if axis == rank - 1:
+        call.emit(op, [call.input(0)], options)
+        return
+    if call.is_quantised:
+        call.unsupported("quantised, along another axis than the last")
+    order = (*(each for each in range(rank) if each != axis), axis)
+    transposed, inner = call.transposed(call.input(0), kind, order)
+    made = call.step(op, [transposed], inner, options)
+    call.emit("TRANSPOSE", [made, call.ints([order.index(each) for each in range(rank)])])
 
 
 EXPORTS: Exports = {
-    **{op: partial(_unary, op=name) for name, op in UNARY.items()},
-    **{op: partial(_binary, op=name) for name, op in BINARY.items()},
-    "BitCast": partial(_unary, op="BITCAST"),
+    **{op: partial(_plain, op=name) for name, op in {**UNARY, **BINARY}.items()},
+    "BitCast": partial(_plain, op="BITCAST"),
     "BitShift": _shift,
     "Cast": _cast,
+    "Clip": _clip,
+    "Elu": _elu,
     "Floor": partial(_paired, alone="FLOOR", together="FLOOR_DIV"),
+    "Gelu": _gelu,
     "IsNaN": lambda call: call.emit("NOT_EQUAL", [call.input(0), call.input(0)]),
+    "LeakyRelu": _leaky_relu,
+    "LogSoftmax": partial(_softmax, op="LOG_SOFTMAX"),
     "Max": partial(_folded, op="MAXIMUM"),
     "Mean": _mean,
     "Min": partial(_folded, op="MINIMUM"),
@@ -156,7 +203,8 @@ EXPORTS: Exports = {
     "Not": partial(_paired, alone="LOGICAL_NOT", together="NOT_EQUAL"),
     "Reciprocal": _reciprocal,
     "Sign": _sign,
+    "Softmax": partial(_softmax, op="SOFTMAX"),
     "Sum": partial(_folded, op="ADD"),
     "Where": _where,
-    "Xor": lambda call: call.emit("NOT_EQUAL", [call.input(0), call.input(1)]),
+    "Xor": partial(_plain, op="NOT_EQUAL"),
 }

@@ -1,4 +1,6 @@
-"""Operators that give values another shape or order, join and part them, and put borders around."""
+"""Operators that give values another shape, order or size, join and part them, and put borders
+around.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,7 @@ def _transpose(call: ExportCall) -> None:
 
 def _concat(call: ExportCall) -> None:
     axis = call.axis("axis", 0, len(call.known_rank(call.output_type())))
-    tensors = call.inputs()
-    call.emit("CONCATENATION", tensors, {"axis": axis})
+    call.emit("CONCATENATION", call.inputs(), {"axis": axis})
 
 
 def _split(call: ExportCall) -> None:
@@ -59,9 +60,7 @@ def _split(call: ExportCall) -> None:
     count = len(call.node.outputs)
     sizes = [call.output_shape(index)[axis] for index in range(count)]
     if len(set(sizes)) == 1:
-        call.emit(
-            "SPLIT", [call.const(np.array(axis, np.int32)), call.input(0)], {"num_splits": count}
-        )
+        call.emit("SPLIT", [call.ints(axis), call.input(0)], {"num_splits": count})
     elif call.is_circle:
         # onert leaves parts of unequal size empty when some of them are not read.
         begin = [0] * call.rank(0)
@@ -76,7 +75,7 @@ def _split(call: ExportCall) -> None:
     else:
         call.emit(
             "SPLIT_V",
-            [call.input(0), call.ints(sizes), call.const(np.array(axis, np.int32))],
+            [call.input(0), call.ints(sizes), call.ints(axis)],
             {"num_splits": count},
         )
 
@@ -92,7 +91,7 @@ def _pad(call: ExportCall) -> None:
     tensor = call.input(0)
     if table.min() < 0:
         tensor, table = _cut(call, tensor, table)
-    pads = call.const(table.astype(np.int32))
+    pads = call.ints(table)
     if mode == "constant":
         _constant_pad(call, tensor, pads)
     elif mode == "reflect":
@@ -188,6 +187,89 @@ def _space_to_depth(call: ExportCall) -> None:
     call.emit_channels_last("SPACE_TO_DEPTH", options, made=(n, h, w, c))
 
 
+# ---- resizing: the file's operators have the image on axes 1 and 2 ----
+
+_NEAREST = {
+    ("asymmetric", "floor"): (False, False),
+    ("half_pixel", "round_prefer_ceil"): (False, True),
+    ("align_corners", "round_prefer_ceil"): (True, False),
+}
+"""Coordinates and rounding by (align_corners, half_pixel_centers)."""
+_LINEAR = {
+    "asymmetric": (False, False),
+    "half_pixel": (False, True),
+    "pytorch_half_pixel": (False, True),
+    "align_corners": (True, False),
+}
+
+
+def _resize(call: ExportCall) -> None:
+    if call.rank(0) != 4:
+        call.unsupported(f"resizing of {call.type(0)}")
+    before, after = call.shape(0), call.output_shape()
+    moving = [axis for axis in range(4) if before[axis] != after[axis]]
+    channels_first = any(axis == 3 for axis in moving) or set(
+        call.numbers("axes", (0, 1, 2, 3))
+    ) == {2, 3}
+    if any(axis == 0 for axis in moving) or (channels_first and 1 in moving):
+        call.unsupported(
+            f"resizing of {list(before)} to {list(after)}, which are more axes than those of an"
+            " image"
+        )
+    op, options = _resizing(call, before, after)
+    size = after[2:] if channels_first else after[1:3]
+    if not channels_first:
+        call.emit(
+            op,
+            [call.input(0), call.ints(size)],
+            options,
+            version=2 if call.is_quantised or not call.type(0).dtype.is_float else 1,
+        )
+        return
+    if call.is_quantised:
+        call.unsupported("quantised, with channels before the image")
+    call.emit_channels_last(op, options, [call.ints(size)], (after[0], *after[2:], after[1]))
+
+
+def _resizing(
+    call: ExportCall, before: tuple[int, ...], after: tuple[int, ...]
+) -> tuple[str, dict[str, Option]]:
+    mode = call.text("mode", "nearest")
+    coordinates = call.text("coordinate_transformation_mode", "half_pixel")
+    whole = all(new % old == 0 for old, new in zip(before, after, strict=True))
+    if (
+        call.integer("antialias")
+        or call.integer("exclude_outside")
+        or mode not in ("nearest", "linear")
+    ):
+        call.unsupported(f"resizing of mode {mode}")
+    if mode == "linear":
+        found = _LINEAR.get(coordinates)
+        if coordinates == "pytorch_half_pixel" and any(
+            new == 1 != old for old, new in zip(before, after, strict=True)
+        ):
+            found = None
+    else:
+        rounding = call.text("nearest_mode", "round_prefer_floor")
+        found = _NEAREST.get((coordinates, rounding))
+        if (
+            found is None
+            and whole
+            and coordinates in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
+        ):
+            # By a whole factor no coordinate lies half way between two elements unless the factor
+            # is even and rounding is off-centre.
+            found = (False, True) if rounding.startswith("round") else None
+    if found is None:
+        call.unsupported(
+            f"resizing with coordinates {coordinates}"
+            + (f" and rounding {call.text('nearest_mode', '')}" if mode == "nearest" else "")
+        )
+    aligned, centred = found
+    name = "RESIZE_BILINEAR" if mode == "linear" else "RESIZE_NEAREST_NEIGHBOR"
+    return name, {"align_corners": aligned, "half_pixel_centers": centred}
+
+
 EXPORTS: Exports = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
@@ -195,8 +277,9 @@ EXPORTS: Exports = {
     "Expand": _expand,
     "Flatten": _reshape,
     "Pad": _pad,
-    "Range": lambda call: call.emit("RANGE", [call.input(index) for index in range(3)]),
+    "Range": lambda call: call.emit("RANGE", call.inputs()),
     "Reshape": _reshape,
+    "Resize": _resize,
     "Shape": _shape,
     "Size": _size,
     "SpaceToDepth": _space_to_depth,

@@ -45,8 +45,8 @@ def _instance(call: ExportCall) -> None:
         and scale is not None
         and shift is not None
     ):
-        options: dict[str, Option] = {"epsilon": epsilon, "fused_activation_function": 0}
-        call.emit_channels_last("INSTANCE_NORM", options, [call.const(scale), call.const(shift)])
+        others = [call.const(scale), call.const(shift)]
+        call.emit_channels_last("INSTANCE_NORM", {"epsilon": epsilon}, others)
         return
     normal = _standardised(call, tuple(range(2, rank)), epsilon)
     spread = (-1,) + (1,) * (rank - 2)

@@ -1,8 +1,10 @@
-"""Products of matrices."""
+"""Products of matrices, and attention, which is said in products and a softmax."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.export.units import dequantise_before
@@ -12,11 +14,7 @@ from whence.types import DType, TensorType
 
 
 def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) -> None:
-    options: dict[str, Option] = {
-        "fused_activation_function": call.activation,
-        "weights_format": 0,
-        "keep_num_dims": keep,
-    }
+    options: dict[str, Option] = {"weights_format": 0, "keep_num_dims": keep}
     if not call.is_quantised and not call.type_of_tensor(weights).is_float:
         # How a runtime that also quantises the input is to do it: as the file that the model came
         # from says, else with a zero point, as converters have asked for since 2020.
@@ -40,7 +38,7 @@ def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) 
     call.emit(
         "FULLY_CONNECTED",
         [source, weights, bias],
-        {**options, "keep_num_dims": False},
+        {**options, "keep_num_dims": False, "fused_activation_function": call.activation},
         outputs=[flat],
         version=version,
     )
@@ -85,18 +83,17 @@ def _product_and_sum(call: ExportCall, alpha: float, beta: float) -> None:
     if last and not call.activation:
         call.emit("BATCH_MATMUL", [call.input(0), call.input(1)], options)
         return
-    ending: dict[str, Option] = {"fused_activation_function": call.activation}
     made = call.step("BATCH_MATMUL", [call.input(0), call.input(1)], kind, options)
     if alpha != 1.0 or not call.has(2):
         factor = call.scalar(alpha, kind)
         if not call.has(2):
-            call.emit("MUL", [made, factor], ending)
+            call.emit("MUL", [made, factor])
             return
         made = call.step("MUL", [made, factor], kind)
     added = call.input(2)
     if beta != 1.0:
         added = call.step("MUL", [added, call.scalar(beta, kind)], call.type(2))
-    call.emit("ADD", [made, added], ending)
+    call.emit("ADD", [made, added])
 
 
 def _matmul(call: ExportCall) -> None:
@@ -149,4 +146,63 @@ def _with_vectors(call: ExportCall, left: int, right: int) -> None:
     call.emit_reshape(made, shape)
 
 
-EXPORTS: Exports = {"Gemm": _gemm, "MatMul": _matmul}
+_HIDDEN = -1e9
+"""The score of a hidden key. Minus infinity would make NaN of a row without keys."""
+
+
+def _attention(call: ExportCall) -> None:
+    """softmax(scale · q · kᵀ + mask) · v over (batch, heads, sequence, size)."""
+    others = range(1, len(call.node.outputs))
+    if any(call.has(index) for index in (4, 5, 6)) or any(map(call.is_used, others)):
+        call.unsupported("keys and values of former runs")
+    if (
+        call.rank(0) != 4
+        or call.number("softcap", 0.0)
+        or any(call.integer(f"{side}_window_size", -1) >= 0 for side in ("left", "right"))
+    ):
+        call.unsupported("packed heads, a limit on scores, or a window")
+    batch, heads, queries, size = call.shape(0)
+    keys = call.shape(1)[2]
+    if call.shape(1)[1] != heads or call.shape(2)[1] != heads:
+        call.unsupported("heads that share their keys")
+    kind = call.type(0)
+    scores_kind = TensorType(kind.dtype, (batch, heads, queries, keys))
+    scaled = call.step(
+        "MUL",
+        [call.input(0), call.scalar(call.number("scale", 1 / math.sqrt(size)), kind)],
+        kind,
+    )
+    scores = call.step(
+        "BATCH_MATMUL", [scaled, call.input(1)], scores_kind, {"adj_x": False, "adj_y": True}
+    )
+    for mask in _masks(call, queries, keys):
+        scores = call.step("ADD", [scores, mask], scores_kind)
+    weights = call.step("SOFTMAX", [scores], scores_kind, {"beta": 1.0})
+    call.emit(
+        "BATCH_MATMUL",
+        [weights, call.input(2)],
+        {"adj_x": False, "adj_y": False},
+        outputs=[call.output(0)],
+    )
+
+
+def _masks(call: ExportCall, queries: int, keys: int) -> list[int]:
+    """What is added to the scores."""
+    found = []
+    if call.integer("is_causal"):
+        found.append(call.const(np.triu(np.full((queries, keys), _HIDDEN, np.float32), 1)))
+    if not call.has(3):
+        return found
+    kind = call.type(3)
+    if call.shape(3)[-1] != keys:
+        call.unsupported(f"a mask for {call.shape(3)[-1]} of {keys} keys")
+    mask = call.input(3)
+    if kind.dtype is DType.BOOL:
+        numbers = TensorType(DType.F32, kind.shape)
+        mask = call.step(
+            "SELECT_V2", [mask, call.scalar(0, numbers), call.scalar(_HIDDEN, numbers)], numbers
+        )
+    return [*found, mask]
+
+
+EXPORTS: Exports = {"Attention": _attention, "Gemm": _gemm, "MatMul": _matmul}

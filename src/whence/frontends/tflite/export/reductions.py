@@ -1,12 +1,10 @@
-"""Reductions over axes, and running sums."""
+"""Reductions over axes, running sums, and Fourier transforms."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from functools import partial
-
-import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.schema import Option
@@ -120,11 +118,12 @@ def _cumulative_sum(call: ExportCall) -> None:
         "exclusive": bool(call.integer("exclusive")),
         "reverse": bool(call.integer("reverse")),
     }
-    call.emit("CUMSUM", [call.input(0), call.const(np.array(axis[0], np.int32))], options)
+    call.emit("CUMSUM", [call.input(0), call.ints(axis[0])], options)
 
 
 EXPORTS: Exports = {
     "CumSum": _cumulative_sum,
+    "RealFourier2D": lambda call: call.emit("RFFT2D", [call.input(0), call.index_input(1)]),
     "ReduceL1": partial(_sum_of, each="ABS"),
     "ReduceL2": partial(_sum_of, each="MUL", then="SQRT"),
     "ReduceLogSum": partial(_sum_of, each="", then="LOG"),
