@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from whence.errors import ModelError
 from whence.frontends.files import writing
@@ -30,18 +31,18 @@ from whence.frontends.origin_metadata import (
     write_sources,
     write_tombstones,
 )
-from whence.frontends.tflite.export import exports
 from whence.frontends.tflite.export.graph_writer import GraphWriter
 from whence.frontends.tflite.export.writing import Buffers, WrittenOperator
 from whence.frontends.tflite.records import CIRCLE, TFLITE, VERSIONS, ModelRecord, SubgraphRecord
 from whence.frontends.tflite.serialise import serialise
 from whence.frontends.tflite.sources import SOURCE_IDS, SOURCE_NAMES
 from whence.graph.graph import Graph
-from whence.provenance import Ledger, Reason, Tombstone, union_of
+from whence.provenance import Reason, Tombstone, union_of
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE
 
 _DESCRIPTION = "whence"
 _PASS = "convert"
+_Each = TypeVar("_Each")
 
 
 def write_tflite(graph: Graph, path: str | os.PathLike[str]) -> None:
@@ -70,7 +71,7 @@ def to_records(graph: Graph, form: str) -> ModelRecord:
     written: list[list[WrittenOperator]] = [[]]
 
     def write(inner: Graph, name: str, number: int) -> None:
-        writer = GraphWriter(inner, buffers, form, exports(), nested, folded)
+        writer = GraphWriter(inner, buffers, form, nested, folded)
         subgraphs[number] = writer.write(name, is_main=number == 0)
         written[number] = writer.subgraph.operators
 
@@ -125,36 +126,35 @@ def _luci_ids(graph: Graph) -> list[int]:
     file it was read from had for it.
     """
     count = graph.ledger.n_sources
-    text = graph.metadata.get(SOURCE_IDS)
-    if text is None:
+    known = _listed(graph, SOURCE_IDS, int, "numbers")
+    if known is None:
         return list(range(count))
-    try:
-        known = [int(each) for each in json.loads(text)]
-    except (TypeError, ValueError):
-        raise ModelError(f"metadata '{SOURCE_IDS}' is not a list of numbers") from None
     # Operators that the tables left out were numbered after those in them.
-    return [
-        *known[:count],
-        *range(max(known, default=-1) + 1, max(known, default=-1) + 1 + count - len(known)),
-    ]
+    following = max(known, default=-1) + 1
+    return [*known[:count], *range(following, following + count - len(known))]
 
 
 def _luci_names(graph: Graph) -> list[str]:
     """The name of each source operator, byte for byte as in the tables it was read from."""
     names = [source.name for source in graph.ledger.sources]
-    text = graph.metadata.get(SOURCE_NAMES)
-    if text is None:
-        return names
-    try:
-        known = [str(each) for each in json.loads(text)]
-    except (TypeError, ValueError):
-        raise ModelError(f"metadata '{SOURCE_NAMES}' is not a list of names") from None
+    known = _listed(graph, SOURCE_NAMES, str, "names") or []
     return [*known, *names[len(known) :]]
+
+
+def _listed(graph: Graph, key: str, kind: Callable[[Any], _Each], what: str) -> list[_Each] | None:
+    """A list that the graph's metadata hold as text."""
+    text = graph.metadata.get(key)
+    if text is None:
+        return None
+    try:
+        return [kind(each) for each in json.loads(text)]
+    except (TypeError, ValueError):
+        raise ModelError(f"metadata '{key}' is not a list of {what}") from None
 
 
 def _unwritten(graph: Graph, written: Sequence[WrittenOperator]) -> list[Tombstone]:
     """Stones for source operators that are in the graph but in no operator of the file."""
-    ledger: Ledger = graph.ledger
+    ledger = graph.ledger
     present = union_of(operator.origins.origin for operator in written)
     explained = union_of(stone.origin for stone in ledger.tombstones)
     folded, plain = set[int](), set[int]()

@@ -9,7 +9,8 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import OriginMetadata, merged_origins
-from whence.frontends.tflite.export.call import ExportCall, Exporter
+from whence.frontends.tflite.export import exports
+from whence.frontends.tflite.export.call import ExportCall
 from whence.frontends.tflite.export.codes import Codes, codes_of, find_codes
 from whence.frontends.tflite.export.composites import Composite, find_composites
 from whence.frontends.tflite.export.formulas import formula_exporter
@@ -37,8 +38,7 @@ Nested = Callable[[Graph, str], int]
 
 
 class GraphWriter:
-    """Writes one graph. `exports` has what says each operator, `nested` writes the graphs that
-    operators hold.
+    """Writes one graph. `nested` writes the graphs that operators hold.
 
     `folded` has, by node, the part of its origin that is no work of its own.
     """
@@ -48,7 +48,6 @@ class GraphWriter:
         graph: Graph,
         buffers: Buffers,
         form: str,
-        exports: Mapping[str, Exporter],
         nested: Nested,
         folded: Mapping[int, Origin],
     ) -> None:
@@ -57,7 +56,6 @@ class GraphWriter:
         self.is_circle = form == CIRCLE
         self.format_name = "Circle" if self.is_circle else "TFLite"
         self.nested = nested
-        self._exports = exports
         self._folded = folded
         self._codes = find_codes(graph)
         self._units = find_units(graph)
@@ -160,7 +158,7 @@ class GraphWriter:
         if composite is not None and unit.last is unit.node:
             self._composite(unit.node, composite)
             return
-        exporter = self._exports.get(unit.node.op) or formula_exporter(unit.node.op)
+        exporter = exports().get(unit.node.op) or formula_exporter(unit.node.op)
         if exporter is None:
             raise UnsupportedError(
                 f"operator {quoted(unit.node.name)} ({unit.node.op}) cannot be written as"
