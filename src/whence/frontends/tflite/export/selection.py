@@ -1,4 +1,4 @@
-"""Taking some of the values: slices, gathers, the largest, those that are not zero."""
+"""Taking some of the values: slices, gathers, the largest, those that are not zero, boxes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+from flatbuffers import flexbuffers
 
 from whence.frontends.tflite.export.call import ExportCall, Exports, cast_options
+from whence.frontends.tflite.operators.select import REAL_DETECTION_OPTIONS, WHOLE_DETECTION_OPTIONS
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
@@ -78,9 +80,9 @@ def _contiguous(
         was_whole = is_whole
     lengths, begins, kept = (tuple(entry[column] for entry in merged) for column in range(3))
     source = call.reshaped(call.input(0), lengths)
-    made = call.between(TensorType(call.type_of_tensor(source), kept), call.codes_of_tensor(source))
-    call.emit("SLICE", [source, call.ints(begins), call.ints(kept)], outputs=[made])
-    call.emit_reshape(made, sizes)
+    kind, codes = TensorType(call.type_of_tensor(source), kept), call.codes_of_tensor(source)
+    part = [source, call.ints(begins), call.ints(kept)]
+    call.emit_reshape(call.step("SLICE", part, kind, codes=codes), sizes)
 
 
 def _computed_slice(call: ExportCall, axes: list[int], steps: tuple[int, ...]) -> None:
@@ -111,7 +113,7 @@ def _gather(call: ExportCall) -> None:
             if not isinstance(length, int):
                 call.unsupported("indices that count from the end of an axis of unknown length")
             indices = np.where(indices < 0, indices + length, indices)
-        tensor = call.const(indices.astype(np.int32))
+        tensor = call.ints(indices)
     else:
         tensor = call.input(1)
     call.emit("GATHER", [call.input(0), tensor], {"axis": axis, "batch_dims": 0})
@@ -159,7 +161,7 @@ def _arg(call: ExportCall, op: str) -> None:
     if call.integer("select_last_index"):
         call.unsupported("the last of equal values")
     along = call.axis("axis", 0, call.rank(0))
-    axis = call.const(np.array(along, np.int32))
+    axis = call.ints(along)
     options: dict[str, Option] = {"output_type": 4}
     if not call.integer("keepdims", 1):
         call.emit(op, [call.input(0), axis], options)
@@ -176,7 +178,7 @@ def _top_k(call: ExportCall) -> None:
         call.unsupported("the smallest values, or those along another axis than the last")
     count = call.value(1)
     wanted = (
-        call.const(np.asarray(count).reshape(()).astype(np.int32))
+        call.ints(count.reshape(()))
         if count is not None
         else call.step(
             "RESHAPE",
@@ -214,7 +216,7 @@ def _one_hot(call: ExportCall) -> None:
     if depth is None:
         call.unsupported("its depth is computed while the model runs")
     axis = call.integer("axis", -1)
-    wanted = call.const(np.asarray(depth).reshape(()).astype(np.int32))
+    wanted = call.ints(depth.reshape(()))
     call.emit(
         "ONE_HOT",
         [call.index_input(0), wanted, on, off],
@@ -256,9 +258,29 @@ def _suppression(call: ExportCall) -> None:
         call.emit("NON_MAX_SUPPRESSION_V4", given, outputs=[indices, count])
 
 
+def _post_process(call: ExportCall) -> None:
+    """The custom operator at the end of SSD detectors, whose options are a FlexBuffer."""
+    builder = flexbuffers.Builder()
+    with builder.Map():
+        for name, absent in WHOLE_DETECTION_OPTIONS.items():
+            builder.Key(name)
+            value = call.integer(name, absent)
+            # The only one that is a truth value there.
+            if name == "use_regular_nms":
+                builder.Bool(bool(value))
+            else:
+                builder.Int(value)
+        for name, missing in REAL_DETECTION_OPTIONS.items():
+            builder.Key(name)
+            builder.Float(call.number(name, missing))
+    options = bytes(builder.Finish())
+    call.emit("CUSTOM:TFLite_Detection_PostProcess", call.inputs(), custom=options)
+
+
 EXPORTS: Exports = {
     "ArgMax": partial(_arg, op="ARG_MAX"),
     "ArgMin": partial(_arg, op="ARG_MIN"),
+    "DetectionPostProcess": _post_process,
     "Gather": _gather,
     "GatherND": _gather_nd,
     "NonZero": _non_zero,

@@ -1,4 +1,4 @@
-"""Selection by condition, of the largest, the distinct, the non-zero; reversal, diagonals."""
+"""Selection by condition, of the largest, the distinct, the non-zero, of boxes; reversal, diagonals."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
+from whence.frontends.tflite.operators.flexible import FlexibleOptions
 from whence.frontends.tflite.operators.moving import keeps_codes, move
 from whence.graph.node import Ref
+from whence.ops.definition import Attr
 from whence.types import DType
 
 
@@ -122,23 +124,45 @@ def _bucketise(call: OperatorCall) -> None:
 
 def _suppression(call: OperatorCall, soft: bool) -> None:
     """Boxes that do not overlap better ones: indices, scores if soft, and their count."""
-    inputs: list[Ref | None] = [
-        call.real(0),
-        call.real(1),
-        call.needed(2),
-        call.real(3),
-        call.real(4),
+    inputs = [
+        call.needed(index) if index == 2 else call.real(index) for index in range(6 if soft else 5)
     ]
-    if soft:
-        inputs.append(call.real(5))
     indices, scores, count = call.emit("PaddedNonMaxSuppression", inputs, outputs=3)
-    results = (indices, scores, count) if soft else (indices, count)
-    for position, ref in enumerate(results):
-        call.output(position, ref)
+    call.outputs((indices, scores, count) if soft else (indices, count))
+
+
+# ---- the custom operator at the end of SSD detectors ----
+
+WHOLE_DETECTION_OPTIONS = {
+    "max_detections": 0,
+    "max_classes_per_detection": 1,
+    "detections_per_class": 100,
+    "num_classes": 0,
+    "use_regular_nms": 0,
+}
+REAL_DETECTION_OPTIONS = {
+    "nms_score_threshold": 0.0,
+    "nms_iou_threshold": 0.0,
+    "y_scale": 1.0,
+    "x_scale": 1.0,
+    "h_scale": 1.0,
+    "w_scale": 1.0,
+}
+
+
+def _post_process(call: OperatorCall) -> None:
+    given = FlexibleOptions(call)
+    attrs: dict[str, Attr] = {
+        name: given.integer(name, absent) for name, absent in WHOLE_DETECTION_OPTIONS.items()
+    }
+    attrs |= {name: given.number(name, absent) for name, absent in REAL_DETECTION_OPTIONS.items()}
+    inputs = [call.real(0), call.real(1), call.real(2)]
+    call.outputs(call.emit("DetectionPostProcess", inputs, attrs, outputs=4))
 
 
 MAPPINGS: Mappings = {
     "BUCKETIZE": _bucketise,
+    "CUSTOM:TFLite_Detection_PostProcess": _post_process,
     "MATRIX_DIAG": _matrix_diag,
     "MATRIX_SET_DIAG": _matrix_set_diag,
     "NON_MAX_SUPPRESSION_V4": partial(_suppression, soft=False),
