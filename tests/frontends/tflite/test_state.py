@@ -13,11 +13,12 @@ import whence
 from tests.frontends.tflite.making import compare, read
 from tests.frontends.tflite.runtimes import convert
 from tests.frontends.tflite.stateful import MODELS
-from whence.api import prepare
+from whence.api import prepare, save
 from whence.graph import Graph
+from whence.graph.builder import GraphBuilder
 from whence.graph.outcomes import outcomes
 from whence.graph.state import initial_state
-from whence.types import TensorType
+from whence.types import DType, TensorType
 
 CALLS = 50
 
@@ -116,6 +117,20 @@ def test_state_survives_a_conversion(name: str, suffix: str, tmp_path: Path) -> 
         for theirs, now in zip(expected, both_sets(file.read_bytes(), calls), strict=True):
             for before, after in zip(theirs, now, strict=True):
                 compare(after, before, relative=2e-5, quanta=0)
+
+
+def test_a_variable_without_dimensions_keeps_having_none(tmp_path: Path) -> None:
+    build = GraphBuilder()
+    total = build.op("Add", build.variable("total", np.float32(2)), build.input("x", DType.F32, ()))
+    build.assign("total", total)
+    build.output("y", total)
+    graph = build.finish()
+    path = tmp_path / "total.tflite"
+    save(graph, path)
+    (variable,) = read(path.read_bytes()).variables
+    assert variable.type == TensorType(DType.F32, ())
+    calls = [[np.array(each, np.float32)] for each in (1, 3)]
+    assert [made[0].tolist() for made in litert(path.read_bytes(), calls)] == [3, 6]
 
 
 def test_the_operators_of_state_say_what_became_of_them() -> None:

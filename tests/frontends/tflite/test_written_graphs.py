@@ -165,6 +165,17 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "products of tensors": lambda: built(
         lambda b, x: b.op("MatMul", x, b.op("Transpose", x, perm=(0, 2, 1))), 2, 3, 4
     ),
+    "products of tensors, limited": lambda: built(
+        lambda b, x: b.op(
+            "Clip",
+            b.op("MatMul", x, b.const(9 * real(2, 4, 3))),
+            b.const(np.float32(0)),
+            b.const(np.float32(6)),
+        ),
+        2,
+        3,
+        4,
+    ),
     "layer norm": lambda: built(
         lambda b, x: b.op("LayerNormalization", x, weights(b, 4), weights(b, 4), axis=-1), 2, 3, 4
     ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.export.units import dequantise_before
-from whence.frontends.tflite.schema import Option
+from whence.frontends.tflite.schema import Option, activation_names
 from whence.ops.attributes import get_str
 from whence.types import DType, TensorType
 
@@ -116,10 +116,10 @@ def _matmul(call: ExportCall) -> None:
         inputs[1] = call.reshaped(inputs[1], (1,) * (left - right) + call.shape(1))
     version = 2 if call.is_quantised else 1
     if call.activation:
-        made = call.step("BATCH_MATMUL", inputs, call.output_type(), options, version)
         if call.is_quantised:
             call.unsupported("a quantised product of two computed matrices with an activation")
-        call.emit("MAXIMUM", [made, call.scalar(0, call.output_type())])
+        made = call.step("BATCH_MATMUL", inputs, call.output_type(), options, version)
+        call.emit(activation_names()[call.activation], [made])
         return
     call.emit("BATCH_MATMUL", inputs, options, version=version)
 
