@@ -8,8 +8,8 @@ A mapper reads its inputs, emits nodes and names its outputs:
 
 - `real(i)` and `output(i, ref)` are in real numbers: where the file's tensor is quantised they put
   DequantizeLinear and QuantizeLinear around it.
-  `needed(i)` and `output_codes(i, ref)` are the tensors as the file has them, for operators that
-  only move values. Both are of inputs that the operator cannot do without; `has(i)` asks for others.
+  `needed(i)` and `output_codes(i, ref)` are the tensors as the file has them; `move` takes these
+  where it can. Both are of inputs that the operator cannot do without; `has(i)` asks for others.
 - `constant(i)` is the value of an input that the file stores, or that follows from shapes, in real
   numbers; `constant_codes(i)` the same in codes.
 - Everything emitted gets the operator's origin. The last node that makes one of its outputs bears
@@ -21,7 +21,7 @@ whence cannot).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -248,6 +248,25 @@ class OperatorCall(OperatorOfFile):
         """Say that output `index` is a constant that only mappings read."""
         self._outputs[index] = self.const(array)
         self.add_own_tombstone(Reason.ABSORBED, rule)
+
+    def keeps_codes(self, index: int = 0) -> bool:
+        """Do input `index` and the first output mean the same by the same codes?"""
+        given, made = self.quantisation(index), self.output_quantisation(0)
+        if given is None or made is None:
+            return given is made
+        same_scales = np.array_equal(given.scales, made.scales) and np.array_equal(
+            given.zero_points, made.zero_points
+        )
+        return same_scales and len(given.scales) == 1
+
+    def move(self, make: Callable[..., Ref], inputs: Sequence[int] = (0,)) -> None:
+        """The output is what `make` makes of the values of these inputs, which it only moves or
+        chooses: of their codes where all mean the same as in the output, and no activation follows.
+        """
+        if self.activation == "NONE" and all(map(self.keeps_codes, inputs)):
+            self.output_codes(0, make(*map(self.needed, inputs)))
+        else:
+            self.output(0, self.activate(make(*map(self.real, inputs))))
 
     def adopt(self, ref: Ref) -> Ref:
         """Have a variable that nothing has read yet stand for this operator."""

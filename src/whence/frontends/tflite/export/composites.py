@@ -23,13 +23,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from whence.frontends.tflite.operators.elementwise import SMALLEST_NORM
 from whence.frontends.tflite.schema import Option
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.ops.attributes import get_int, get_ints
 from whence.types import DType, TensorType
 
-_SHORTEST = 1e-6
 _Found = TypeVar("_Found")
 
 
@@ -187,7 +187,7 @@ def _normalised(graph: Graph, node: Node) -> Composite:
     rank = _rank(graph, source)
     _require(rank > 0 and int(_number(graph, length, 1)) % rank == rank - 1)
     _require(bool(get_int(length.attrs, "keepdims", 1)))
-    _require(bool(np.isclose(_number(graph, floor, 1), _SHORTEST)))
+    _require(bool(np.isclose(_number(graph, floor, 1), SMALLEST_NORM)))
     return Composite(
         "L2_NORMALIZATION", (source,), (floor, length), {"fused_activation_function": 0}
     )

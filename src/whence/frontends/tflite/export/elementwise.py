@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from whence.frontends.tflite.elementwise_names import BINARY, UNARY
 from whence.frontends.tflite.export.call import ExportCall, Exports, cast_options
 from whence.frontends.tflite.export.formulas import formula_exporter
 from whence.frontends.tflite.export.units import NONE, activation_of
+from whence.frontends.tflite.operators.elementwise import BINARY, UNARY
 from whence.frontends.tflite.schema import Option, activation_names
 from whence.types import DType, TensorType
 

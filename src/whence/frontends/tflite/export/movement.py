@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
+from whence.frontends.tflite.operators.joining import COORDINATES
 from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
@@ -189,18 +190,9 @@ def _space_to_depth(call: ExportCall) -> None:
 
 # ---- resizing: the file's operators have the image on axes 1 and 2 ----
 
-_NEAREST = {
-    ("asymmetric", "floor"): (False, False),
-    ("half_pixel", "round_prefer_ceil"): (False, True),
-    ("align_corners", "round_prefer_ceil"): (True, False),
-}
-"""Coordinates and rounding by (align_corners, half_pixel_centers)."""
-_LINEAR = {
-    "asymmetric": (False, False),
-    "half_pixel": (False, True),
-    "pytorch_half_pixel": (False, True),
-    "align_corners": (True, False),
-}
+_NEAREST = {each: options for options, each in COORDINATES.items()}
+_LINEAR = {coordinates: options for options, (coordinates, _) in COORDINATES.items()}
+_LINEAR["pytorch_half_pixel"] = _LINEAR["half_pixel"]
 
 
 def _resize(call: ExportCall) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import move
 from whence.frontends.tflite.quantisation import parameters
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -228,7 +227,7 @@ def _average(call: OperatorCall) -> None:
 
 
 def _maximum(call: OperatorCall) -> None:
-    move(call, lambda x: call.emit("ChannelsLastMaxPool", [x], _pool_attrs(call)))
+    call.move(lambda x: call.emit("ChannelsLastMaxPool", [x], _pool_attrs(call)))
 
 
 def _root_mean_square(call: OperatorCall) -> None:

@@ -8,17 +8,55 @@ from functools import partial
 import numpy as np
 
 from whence.frontends.floor_division import floor_quotient, floor_remainder
-from whence.frontends.tflite.elementwise_names import BINARY, UNARY
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import move
 from whence.frontends.tflite.quantisation import FIXED_POINT
 from whence.frontends.tflite.records import TensorRecord
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
 
-_SMALLEST_NORM = 1e-6
+SMALLEST_NORM = 1e-6
 """What LiteRT divides by when a vector is shorter."""
+UNARY: Mapping[str, str] = {
+    "ABS": "Abs",
+    "CEIL": "Ceil",
+    "COMPLEX_ABS": "ComplexAbs",
+    "COS": "Cos",
+    "EXP": "Exp",
+    "FLOOR": "Floor",
+    "HARD_SWISH": "HardSwish",
+    "IMAG": "ImaginaryPart",
+    "LOG": "Log",
+    "LOGICAL_NOT": "Not",
+    "LOGISTIC": "Sigmoid",
+    "NEG": "Neg",
+    "REAL": "RealPart",
+    "RELU": "Relu",
+    "ROUND": "Round",
+    "SIGN": "Sign",
+    "SIN": "Sin",
+    "SQRT": "Sqrt",
+    "TANH": "Tanh",
+}
+BINARY: Mapping[str, str] = {
+    "ADD": "Add",
+    "BITWISE_XOR": "BitwiseXor",
+    "DIV": "Div",
+    "EQUAL": "Equal",
+    "GREATER": "Greater",
+    "GREATER_EQUAL": "GreaterOrEqual",
+    "LESS": "Less",
+    "LESS_EQUAL": "LessOrEqual",
+    "LOGICAL_AND": "And",
+    "LOGICAL_OR": "Or",
+    "MUL": "Mul",
+    "POW": "Pow",
+    "PRELU": "PRelu",
+    "SUB": "Sub",
+}
+"""Operators that the file and the graph both have, on one operand or two and without options: read
+and written by name.
+"""
 
 
 def _of_one(call: OperatorCall, make: Callable[[OperatorCall, Ref], Ref]) -> None:
@@ -37,7 +75,7 @@ def _named(call: OperatorCall, *inputs: Ref, op: str, **attrs: Attr) -> Ref:
 
 def _extreme(call: OperatorCall, op: str) -> None:
     """The larger or smaller of two, on codes if both have one scale: these have the same order."""
-    move(call, partial(call.op, op), (0, 1))
+    call.move(partial(call.op, op), (0, 1))
 
 
 def _squared_difference(call: OperatorCall, a: Ref, b: Ref) -> Ref:
@@ -162,7 +200,7 @@ def _softmax(call: OperatorCall, x: Ref) -> Ref:
 def _l2_normalisation(call: OperatorCall, x: Ref) -> Ref:
     # x / max(|x|, ε), the length taken along the last axis
     length = call.op("ReduceL2", x, call.ints(-1), keepdims=1)
-    length = call.op("Max", length, call.scalar(_SMALLEST_NORM, DType.F32))
+    length = call.op("Max", length, call.scalar(SMALLEST_NORM, DType.F32))
     return call.op("Div", x, length)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.joining import axis_of
-from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
@@ -29,11 +28,11 @@ def _gather(call: OperatorCall) -> None:
     batch += call.rank(1) if batch < 0 else 0
     indices = call.needed(1)
     if batch == 0:
-        move(call, lambda x: call.op("Gather", x, indices, axis=axis))
+        call.move(lambda x: call.op("Gather", x, indices, axis=axis))
         return
     if not 0 <= batch <= min(axis, call.rank(1)):
         call.fail(f"it has {batch} batch dimensions before axis {axis}")
-    move(call, lambda x: _batched(call, x, call.cast(indices, DType.I64), axis, batch))
+    call.move(lambda x: _batched(call, x, call.cast(indices, DType.I64), axis, batch))
 
 
 def _batched(call: OperatorCall, x: Ref, indices: Ref, axis: int, batch: int) -> Ref:
@@ -65,7 +64,7 @@ def _batched(call: OperatorCall, x: Ref, indices: Ref, axis: int, batch: int) ->
 
 def _gather_nd(call: OperatorCall) -> None:
     indices = call.cast(call.needed(1), DType.I64)
-    move(call, lambda x: call.op("GatherND", x, indices))
+    call.move(lambda x: call.op("GatherND", x, indices))
 
 
 def _scatter_nd(call: OperatorCall) -> None:
@@ -82,7 +81,7 @@ def _scatter_nd(call: OperatorCall) -> None:
         made = call.op("ScatterND", start, indices, updates, reduction=reduction)
         return call.cast(made, dtype)
 
-    move(call, added, (1,))
+    call.move(added, (1,))
 
 
 def _one_hot(call: OperatorCall) -> None:
@@ -112,7 +111,7 @@ def _one_hot(call: OperatorCall) -> None:
 
 def _embedding_lookup(call: OperatorCall) -> None:
     # The table may be quantised where the result is not: then the rows chosen are dequantised.
-    move(call, lambda table: call.op("Gather", table, call.needed(0), axis=0), (1,))
+    call.move(lambda table: call.op("Gather", table, call.needed(0), axis=0), (1,))
 
 
 def _dynamic_update_slice(call: OperatorCall) -> None:
@@ -150,7 +149,7 @@ def _dynamic_update_slice(call: OperatorCall) -> None:
         ).astype(np.int64)
         return call.op("ScatterND", target, call.op("Add", call.const(places), start), update)
 
-    move(call, written, (0, 1))
+    call.move(written, (0, 1))
 
 
 def _segment_sum(call: OperatorCall) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
 
 _LONGEST_AXIS = 1 << 24
+COORDINATES: Mapping[tuple[bool, bool], tuple[str, str]] = {
+    (False, False): ("asymmetric", "floor"),
+    (False, True): ("half_pixel", "round_prefer_ceil"),
+    (True, False): ("align_corners", "round_prefer_ceil"),
+}
+"""What resizing does by `align_corners` and `half_pixel_centers`: its coordinates, and how those of
+the nearest element are rounded.
+"""
 
 
 def axis_of(call: OperatorCall, axis: int, rank: int) -> int:
@@ -25,7 +33,7 @@ def axis_of(call: OperatorCall, axis: int, rank: int) -> int:
 def _concatenation(call: OperatorCall) -> None:
     """Codes that mean different things are joined as what they mean."""
     axis = axis_of(call, call.integer("axis"), call.rank(0))
-    move(call, lambda *parts: call.op("Concat", *parts, axis=axis), range(call.n_inputs))
+    call.move(lambda *parts: call.op("Concat", *parts, axis=axis), range(call.n_inputs))
 
 
 def _pack(call: OperatorCall) -> None:
@@ -130,20 +138,17 @@ def _mirror_pad(call: OperatorCall) -> None:
 def _resize(call: OperatorCall, mode: str) -> None:
     if call.rank(0) != 4:
         call.fail(f"its input is {call.type(0)}, not a tensor of 4 dimensions")
-    aligned, centred = call.flag("align_corners"), call.flag("half_pixel_centers")
-    if aligned and centred:
+    found = COORDINATES.get((call.flag("align_corners"), call.flag("half_pixel_centers")))
+    if found is None:
         call.fail("align_corners and half_pixel_centers exclude each other")
+    coordinates, rounding = found
     attrs: dict[str, Attr] = {
         "axes": (1, 2),
         "mode": mode,
-        "coordinate_transformation_mode": "align_corners"
-        if aligned
-        else "half_pixel"
-        if centred
-        else "asymmetric",
+        "coordinate_transformation_mode": coordinates,
     }
     if mode == "nearest":
-        attrs["nearest_mode"] = "round_prefer_ceil" if aligned or centred else "floor"
+        attrs["nearest_mode"] = rounding
         made = call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs)
         call.output_codes(0, made)
     else:

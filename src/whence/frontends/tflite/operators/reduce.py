@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
-from whence.frontends.tflite.operators.moving import move
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -37,7 +36,7 @@ def _extreme(call: OperatorCall, op: str) -> None:
     if nothing is not None:
         call.output_constant(0, nothing)
     else:
-        move(call, lambda x: call.emit(op, [x, axes_of(call)], _attrs(call)))
+        call.move(lambda x: call.emit(op, [x, axes_of(call)], _attrs(call)))
 
 
 def _extreme_of_nothing(call: OperatorCall, op: str) -> np.ndarray | None:

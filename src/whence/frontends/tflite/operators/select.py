@@ -8,14 +8,13 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.flexible import FlexibleOptions
-from whence.frontends.tflite.operators.moving import keeps_codes, move
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
 def _choose(call: OperatorCall, condition: Ref) -> None:
-    move(call, partial(call.op, "Where", condition), (1, 2))
+    call.move(partial(call.op, "Where", condition), (1, 2))
 
 
 def _select(call: OperatorCall) -> None:
@@ -32,7 +31,7 @@ def _where(call: OperatorCall) -> None:
 
 def _top_k(call: OperatorCall) -> None:
     count = call.op("Reshape", call.cast(call.needed(1), DType.I64), call.ints(1))
-    keeps = keeps_codes(call)
+    keeps = call.keeps_codes()
     values, places = call.emit(
         "TopK",
         [call.needed(0) if keeps else call.real(0), count],
@@ -60,8 +59,7 @@ def _reverse(call: OperatorCall) -> None:
     count = len(axes)
     # From the last element back past the first.
     first, beyond = call.ints(*[-1] * count), call.ints(*[np.iinfo(np.int64).min] * count)
-    move(
-        call,
+    call.move(
         lambda x: call.op("Slice", x, first, beyond, call.ints(*axes), call.ints(*[-1] * count)),
     )
 
@@ -83,7 +81,7 @@ def _reverse_sequence(call: OperatorCall) -> None:
         x = call.op("ReverseSequence", x, lengths, time_axis=1, batch_axis=0)
         return call.op("Transpose", x, perm=back)
 
-    move(call, reversed_)
+    call.move(reversed_)
 
 
 def _diagonal(rows: int, columns: int, call: OperatorCall) -> Ref:
