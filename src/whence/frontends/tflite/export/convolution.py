@@ -50,14 +50,15 @@ def _conv(call: ExportCall) -> None:
 
 
 def _options(frame: Frame, activation: int) -> dict[str, Option]:
-    return {
+    options: dict[str, Option] = {
         "padding": frame.padding,
-        "stride_w": frame.strides[1],
-        "stride_h": frame.strides[0],
         "fused_activation_function": activation,
-        "dilation_w_factor": frame.dilations[1],
-        "dilation_h_factor": frame.dilations[0],
     }
+    axes = "dhw"[-len(frame.kernel) :]
+    for axis, stride, dilation in zip(axes, frame.strides, frame.dilations, strict=True):
+        options[f"stride_{axis}"] = stride
+        options[f"dilation_{axis}_factor"] = dilation
+    return options
 
 
 def _conv_2d(
@@ -160,18 +161,8 @@ def _conv_3d(call: ExportCall, frame: Frame) -> None:
     weights = call.weights(1, lambda each: each.transpose(order), order.index)
     if weights is None:
         call.unsupported("its weights are computed while the model runs")
-    options: dict[str, Option] = {
-        "padding": frame.padding,
-        "fused_activation_function": call.activation,
-    }
-    for position, axis in enumerate("dhw"):
-        options[f"stride_{axis}"] = frame.strides[position]
-        options[f"dilation_{axis}_factor"] = frame.dilations[position]
-    call.emit(
-        "CONV_3D",
-        [tensor, weights, call.bias(call.node.operand("B"), call.shape(1)[0], weights)],
-        options,
-    )
+    bias = call.bias(call.node.operand("B"), call.shape(1)[0], weights)
+    call.emit("CONV_3D", [tensor, weights, bias], _options(frame, call.activation))
 
 
 def _conv_transpose(call: ExportCall) -> None:

@@ -19,6 +19,7 @@ from whence.frontends.tflite.export.tidy import tidy
 from whence.frontends.tflite.export.units import (
     VIEWS,
     ExportUnit,
+    behind,
     dequantise_before,
     find_absorbed,
     find_units,
@@ -127,10 +128,7 @@ class GraphWriter:
 
     def _behind(self, ref: Ref) -> Ref:
         """The value that a value is a mere copy of."""
-        node = self.graph[ref.node]
-        while node.op == "Identity" and node.inputs[0] is not None:
-            ref, node = node.inputs[0], self.graph[node.inputs[0].node]
-        return ref
+        return behind(self.graph, ref, ("Identity",))
 
     def _is_plain(self, node_id: int) -> bool:
         """Is it written as it stands, without quantisation? An activation after it does no harm."""

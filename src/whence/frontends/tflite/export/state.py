@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from whence.frontends.origin_metadata import OriginMetadata
+from whence.frontends.tflite.export.units import behind
 from whence.frontends.tflite.written_back import states_of, written_call
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref, const_node
@@ -57,7 +58,7 @@ def _state_of(
     ref = layer.input(given)
     if ref is None or made >= len(layer.outputs):
         return None
-    variable = graph[_behind(graph, ref).node]
+    variable = graph[behind(graph, ref, _VIEWS).node]
     if variable.op != "Variable" or ("initial" in variable.attrs and layer.op != "Call"):
         return None
     if {(user.id, index) for user, index in readers(graph, variable.ref())} != {(layer.id, given)}:
@@ -65,18 +66,11 @@ def _state_of(
     assign = assigns.get(variable.name)
     if assign is None or assign.inputs[0] is None:
         return None
-    if _behind(graph, assign.inputs[0]) != layer.ref(made):
+    if behind(graph, assign.inputs[0], _VIEWS) != layer.ref(made):
         return None
     others = [user for user, _ in readers(graph, layer.ref(made)) if user is not assign]
     # The file's operator does not give what its cells end with, nor any state of a call.
     return None if others and (made == 2 or layer.op == "Call") else variable
-
-
-def _behind(graph: Graph, ref: Ref) -> Ref:
-    node = graph[ref.node]
-    while node.op in _VIEWS and node.inputs[0] is not None:
-        ref, node = node.inputs[0], graph[node.inputs[0].node]
-    return ref
 
 
 def _views_to(graph: Graph, ref: Ref | None) -> Iterator[int]:

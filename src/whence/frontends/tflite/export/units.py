@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -223,6 +223,14 @@ def _is_float(graph: Graph, node: Node) -> bool:
     return dtype_at(graph, node.ref()) is DType.F32
 
 
+def behind(graph: Graph, ref: Ref, ops: Collection[str]) -> Ref:
+    """What a value is before operators among `ops`, each of its first input."""
+    node = graph[ref.node]
+    while node.op in ops and node.inputs[0] is not None:
+        ref, node = node.inputs[0], graph[node.inputs[0].node]
+    return ref
+
+
 VIEWS = operators(Trait.RESHAPE) | {"Transpose"}
 
 
@@ -230,14 +238,12 @@ def dequantise_before(graph: Graph, ref: Ref | None) -> Node | None:
     """The DequantizeLinear that makes a value, when a file can state its parameters; views of its
     result may stand between.
     """
-    node = None if ref is None else graph[ref.node]
-    seen_view = False
-    while node is not None and node.op in VIEWS and node.inputs[0] is not None:
-        node, seen_view = graph[node.inputs[0].node], True
-    if node is None or node.op != "DequantizeLinear":
+    source = None if ref is None else behind(graph, ref, VIEWS)
+    if source is None or graph[source.node].op != "DequantizeLinear":
         return None
+    node = graph[source.node]
     codes = codes_of(graph, node)
-    return node if codes is not None and (codes.per_tensor or not seen_view) else None
+    return node if codes is not None and (codes.per_tensor or source == ref) else None
 
 
 def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -> bool:
