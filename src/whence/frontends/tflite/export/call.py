@@ -204,26 +204,27 @@ class ExportCall:
         """A number of the element type of `like`; not for quantised operators."""
         return self.const(np.array(value, like.dtype.numpy))
 
-    def weights(
-        self, index: int, arrange: Callable[[np.ndarray], np.ndarray], axis: Callable[[int], int]
-    ) -> int | None:
-        """A stored input in another arrangement: in codes where the graph has codes and the
-        operator may take them. `None` if it is not stored.
+    def weights(self, index: int, order: Sequence[int]) -> int | None:
+        """A stored input with its axes in another order: in codes where the graph has codes and the
+        operator may take them. Weights over one axis are taken for ones over two where `order` has
+        two. `None` if the input is not stored.
         """
         ref = self.ref(index)
-        node = self.graph[ref.node]
+        node, codes = self.graph[ref.node], None
         if node.op == "DequantizeLinear" and (
             self.is_quantised or self.writer.is_hybrid(self.node, node)
         ):
-            stored, codes = self.graph.const_value(node.inputs[0]), codes_of(self.graph, node)
-            if stored is None or codes is None:
+            value, codes = self.graph.const_value(node.inputs[0]), codes_of(self.graph, node)
+            if codes is None:
                 return None
-            name = self._constant_name(node.inputs[0])
-            return self.const(arrange(stored), name, codes.along(axis(codes.axis)))
-        value = self.value(index)
+            codes = codes.along(order.index(codes.axis))
+        else:
+            value = self.value(index)
         if value is None:
             return None
-        return self.const(arrange(value), self._constant_name(ref))
+        added = (1,) * (len(order) - value.ndim)
+        value = value.reshape(*value.shape[:2], *added, *value.shape[2:])
+        return self.const(value.transpose(order), self._constant_name(ref), codes)
 
     def bias(self, ref: Ref | None, count: int, weights: int) -> int:
         """A bias of `count` elements, zero where there is none; of a quantised operator in units of

@@ -4,7 +4,7 @@ each operator of the file wants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def _conv(call: ExportCall) -> None:
         _conv_1d(call, frame)
     else:
         tensor = bordered(call, call.input(0), call.type(0), frame)
-        _conv_2d(call, tensor, frame, lambda each: each, None)
+        _conv_2d(call, tensor, frame, None)
 
 
 def _options(frame: Frame, activation: int) -> dict[str, Option]:
@@ -61,14 +61,7 @@ def _options(frame: Frame, activation: int) -> dict[str, Option]:
     return options
 
 
-def _conv_2d(
-    call: ExportCall,
-    tensor: int,
-    frame: Frame,
-    widen: Callable[[np.ndarray], np.ndarray],
-    outputs: list[int] | None,
-) -> None:
-    """`widen` makes the weights four-dimensional."""
+def _conv_2d(call: ExportCall, tensor: int, frame: Frame, outputs: list[int] | None) -> None:
     group, count = call.integer("group", 1), call.shape(1)[0]
     channels = call.shape(1)[1] * group
     depthwise = group == channels and group > 1
@@ -78,7 +71,7 @@ def _conv_2d(
     # (out, in / group, h, w) → (out, h, w, in / group), or (1, h, w, out) where every channel is a
     # group of its own.
     order = (1, 2, 3, 0) if depthwise else (0, 2, 3, 1)
-    weights = call.weights(1, lambda each: widen(each).transpose(order), order.index)
+    weights = call.weights(1, order)
     if weights is None:
         weights = _transposed_weights(call, order)
     bias = call.bias(call.node.operand("B"), count, weights)
@@ -149,7 +142,7 @@ def _conv_1d(call: ExportCall, frame: Frame) -> None:
     kind = TensorType(call.type(0).dtype, (x[0], 1, *x[1:]))
     tensor = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat)
     made = call.between(TensorType(kind.dtype, (y[0], 1, *y[1:])))
-    _conv_2d(call, tensor, flat, lambda each: each[:, :, None], [made])
+    _conv_2d(call, tensor, flat, [made])
     call.emit_reshape(made, y)
 
 
@@ -158,7 +151,7 @@ def _conv_3d(call: ExportCall, frame: Frame) -> None:
         call.unsupported("a convolution over three axes, quantised or in groups")
     tensor = bordered(call, call.input(0), call.type(0), frame)
     order = (2, 3, 4, 1, 0)
-    weights = call.weights(1, lambda each: each.transpose(order), order.index)
+    weights = call.weights(1, order)
     if weights is None:
         call.unsupported("its weights are computed while the model runs")
     bias = call.bias(call.node.operand("B"), call.shape(1)[0], weights)
@@ -176,7 +169,7 @@ def _conv_transpose(call: ExportCall) -> None:
     ):
         call.unsupported("a transposed convolution with groups or dilations")
     order = (1, 2, 3, 0)
-    weights = call.weights(1, lambda each: each.transpose(order), order.index)
+    weights = call.weights(1, order)
     if weights is None:
         call.unsupported("its weights are computed while the model runs")
     full = [

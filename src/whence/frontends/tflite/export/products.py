@@ -58,11 +58,7 @@ def _gemm(call: ExportCall) -> None:
         or (call.value(2) is not None and call.shape(2) in ((1, count), (1,), ()))
     )
     if plain and row_bias:
-        weights = call.weights(
-            1,
-            lambda each: each if transposed else each.T,
-            lambda axis: axis if transposed else 1 - axis,
-        )
+        weights = call.weights(1, (0, 1) if transposed else (1, 0))
         if weights is None and transposed and not call.is_quantised:
             weights = call.input(1)
         if weights is not None:
@@ -102,7 +98,7 @@ def _matmul(call: ExportCall) -> None:
         _with_vectors(call, left, right)
         return
     if right == 2:
-        weights = call.weights(1, lambda each: each.T, lambda axis: 1 - axis)
+        weights = call.weights(1, (1, 0))
         if weights is not None:
             _fully_connected(call, weights, call.shape(1)[1], keep=left != 2)
             return
