@@ -27,7 +27,6 @@ from whence.frontends.tflite.records import (
     VERSIONS,
     BlocksRecord,
     ModelRecord,
-    OperatorRecord,
     SubgraphRecord,
     TensorRecord,
     read_records,
@@ -105,14 +104,11 @@ def _model_of(call: OperatorCall, given: list[int], state: list[int]) -> bytes:
     def renumbered(indices: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(places.get(index, ABSENT) for index in indices)
 
-    operator = OperatorRecord(
-        record.name,
-        record.version,
-        renumbered(record.inputs),
-        renumbered(record.outputs),
-        renumbered(record.intermediates),
-        record.options,
-        record.custom_options,
+    operator = replace(
+        record,
+        inputs=renumbered(record.inputs),
+        outputs=renumbered(record.outputs),
+        intermediates=renumbered(record.intermediates),
     )
     inputs = renumbered((*given, *state))
     outputs = tuple(places[index] for index in record.outputs if index != ABSENT)

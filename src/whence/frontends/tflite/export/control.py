@@ -52,7 +52,7 @@ class _Loop:
     @property
     def results(self) -> list[Ref]:
         """What the body hands on: the answer, then what the loop carries."""
-        return [ref for node in self.body.outputs if (ref := node.inputs[0]) is not None]
+        return [node.first_input for node in self.body.outputs]
 
 
 def _loop(call: ExportCall) -> None:
@@ -60,7 +60,7 @@ def _loop(call: ExportCall) -> None:
     carried = len(node.inputs) - 2 - call.integer("captures")
     if len(node.outputs) != carried:
         call.unsupported("a loop that collects the results of its iterations")
-    limit = call.value(0) if call.has(0) else None
+    limit = call.value(0)
     if call.has(0) and limit is None:
         call.unsupported("a number of iterations that is computed while the model runs")
     iterations = None if limit is None else int(limit.reshape(-1)[0])
@@ -218,11 +218,9 @@ def _iteration(loop: _Loop, *, count: bool, answer: bool) -> Graph:
     """The body, which hands on what it uses from outside, and counts or answers if it has to."""
     graph = loop.body.copy()
     outputs, inputs = graph.outputs, graph.inputs
-    names = [node.name for node in outputs]
-    results = [ref for node in outputs if (ref := node.inputs[0]) is not None]
+    handed = [(node.name, node.first_input) for node in outputs[0 if answer else 1 :]]
     for node in outputs:
         graph.remove(node)
-    handed: list[tuple[str, Ref]] = list(zip(names, results, strict=True))[0 if answer else 1 :]
     handed += [
         (f"outside_{position}", node.ref())
         for position, node in enumerate(inputs[2 + loop.carried :])

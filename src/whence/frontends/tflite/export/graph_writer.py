@@ -89,9 +89,7 @@ class GraphWriter:
             unit = self._units.get(node.id, ExportUnit(node))
             if unit.node is node and not self._is_lazy(node):
                 self._operator(unit)
-        outputs = [
-            self.tensor(ref) for node in self.graph.outputs if (ref := node.inputs[0]) is not None
-        ]
+        outputs = [self.tensor(node.first_input) for node in self.graph.outputs]
         if not is_main:
             outputs = self._distinct(outputs)
         self.state.finish()
@@ -122,8 +120,7 @@ class GraphWriter:
             )
             inputs.append(self._tensors[node.ref()])
         for node in self.graph.outputs:
-            if node.inputs[0] is not None:
-                self._names.setdefault(self._behind(node.inputs[0]), node.name)
+            self._names.setdefault(self._behind(node.first_input), node.name)
         return inputs
 
     def _behind(self, ref: Ref) -> Ref:

@@ -47,7 +47,7 @@ class _Layer:
 
 def _layer(call: ExportCall, gates: int, functions: tuple[str, ...]) -> _Layer:
     weights, recurrence = call.value(1), call.value(2)
-    bias = call.value(3) if call.has(3) else None
+    bias = call.value(3)
     if weights is None or recurrence is None or (call.has(3) and bias is None):
         call.unsupported("its weights are computed while the model runs")
     if call.has(4):

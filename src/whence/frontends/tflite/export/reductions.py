@@ -19,7 +19,7 @@ def _axes(call: ExportCall) -> tuple[int, tuple[int, ...] | None]:
     the operator says otherwise.
     """
     rank = call.rank(0)
-    known = call.value(1) if call.has(1) else None
+    known = call.value(1)
     if call.has(1) and known is None:
         return call.index_input(1), None
     listed = (

@@ -16,7 +16,7 @@ from whence.types import DType, TensorType
 
 def _slice(call: ExportCall) -> None:
     rank = call.rank(0)
-    axes_value = call.value(3) if call.has(3) else None
+    axes_value = call.value(3)
     count = call.known_rank(call.type(1))[0]
     if call.has(3) and axes_value is None:
         call.unsupported("its axes are computed while the model runs")

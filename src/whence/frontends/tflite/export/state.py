@@ -64,9 +64,7 @@ def _state_of(
     if {(user.id, index) for user, index in readers(graph, variable.ref())} != {(layer.id, given)}:
         return None
     assign = assigns.get(variable.name)
-    if assign is None or assign.inputs[0] is None:
-        return None
-    if behind(graph, assign.inputs[0], _VIEWS) != layer.ref(made):
+    if assign is None or behind(graph, assign.first_input, _VIEWS) != layer.ref(made):
         return None
     others = [user for user, _ in readers(graph, layer.ref(made)) if user is not assign]
     # The file's operator does not give what its cells end with, nor any state of a call.
@@ -146,7 +144,7 @@ class WrittenState:
         assigns = [
             node for node in self._graph.assigns if node.attrs["variable"] not in self._of_layers
         ]
-        values = [self._writer.tensor(ref) for node in assigns for ref in node.inputs if ref]
+        values = [self._writer.tensor(node.first_input) for node in assigns]
         for node, value in zip(assigns, values, strict=True):
             handle = self._handle(str(node.attrs["variable"]))
             origins = self._writer.origins_of(node)
