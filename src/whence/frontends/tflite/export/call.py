@@ -81,13 +81,6 @@ class ExportCall:
     def has(self, index: int) -> bool:
         return self.node.input(index) is not None
 
-    def absorbed(self) -> list[int] | None:
-        """Operands of the operator before, where both are written as one; else `None`."""
-        inner = self.writer.absorbed.get(self.node.id)
-        if inner is None:
-            return None
-        return [self.writer.tensor(ref) for ref in inner.inputs if ref is not None]
-
     def ref(self, index: int) -> Ref:
         found = self.node.input(index)
         if found is None:

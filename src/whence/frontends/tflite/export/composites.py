@@ -11,6 +11,8 @@ together again.
 | ONE_HOT                                 | a choice by equality with 0, 1, 2, ...                                               |
 | REDUCE_ANY, REDUCE_ALL                  | the largest or smallest of truth values as numbers                                   |
 | SOFTMAX with beta                       | softmax of a multiple                                                                |
+| RSQRT, FLOOR_DIV, NOT_EQUAL             | a function of one operator's result                                                  |
+| SQUARED_DIFFERENCE                      | a difference times itself                                                            |
 
 The operators inside must have no other readers; they are then written with the last one.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -236,10 +239,25 @@ def _softmax(graph: Graph, node: Node) -> Composite:
     return Composite("SOFTMAX", (_input(product, 0),), (product,), {"beta": beta})
 
 
+def _pair(graph: Graph, node: Node, before: str, op: str) -> Composite:
+    source = _maker(graph, node, 0, before)
+    _require(op == "NOT_EQUAL" or _type(graph, _input(source, 0)).dtype is DType.F32)
+    return Composite(op, [_input(source, index) for index in range(len(source.inputs))], (source,))
+
+
+def _squared_difference(graph: Graph, node: Node) -> Composite:
+    _require(node.inputs[0] == node.inputs[1])
+    return _pair(graph, node, "Sub", "SQUARED_DIFFERENCE")
+
+
 _MATCHERS: Mapping[str, tuple[Callable[[Graph, Node], Composite], ...]] = {
     "Cast": (_logical,),
     "Concat": (_pack,),
     "Div": (_normalised,),
+    "Floor": (partial(_pair, before="Div", op="FLOOR_DIV"),),
+    "Mul": (_squared_difference,),
+    "Not": (partial(_pair, before="Equal", op="NOT_EQUAL"),),
+    "Reciprocal": (partial(_pair, before="Sqrt", op="RSQRT"),),
     "Reshape": (_blocks,),
     "Softmax": (_softmax,),
     "Where": (_floor_mod, _one_hot),

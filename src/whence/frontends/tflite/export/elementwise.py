@@ -38,10 +38,7 @@ def _mean(call: ExportCall) -> None:
 
 
 def _multiply(call: ExportCall) -> None:
-    inner = call.absorbed()
-    if inner is not None and not call.activation:
-        call.emit("SQUARED_DIFFERENCE", inner)
-    elif (
+    if (
         call.ref(0) == call.ref(1)
         and not call.is_quantised
         and not call.activation
@@ -52,21 +49,8 @@ def _multiply(call: ExportCall) -> None:
         _plain(call, "MUL")
 
 
-def _paired(call: ExportCall, alone: str, together: str) -> None:
-    """An operator that has a name of its own together with the one before it."""
-    inner = call.absorbed()
-    if inner is None:
-        call.emit(alone, [call.input(0)])
-    else:
-        call.emit(together, inner)
-
-
 def _reciprocal(call: ExportCall) -> None:
-    inner = call.absorbed()
-    if inner is None:
-        call.emit("DIV", [call.scalar(1, call.type(0)), call.input(0)])
-    else:
-        call.emit("RSQRT", inner)
+    call.emit("DIV", [call.scalar(1, call.type(0)), call.input(0)])
 
 
 def _remainder(call: ExportCall) -> None:
@@ -190,7 +174,6 @@ EXPORTS: Exports = {
     "Cast": _cast,
     "Clip": _clip,
     "Elu": _elu,
-    "Floor": partial(_paired, alone="FLOOR", together="FLOOR_DIV"),
     "Gelu": _gelu,
     "IsNaN": lambda call: call.emit("NOT_EQUAL", [call.input(0), call.input(0)]),
     "LeakyRelu": _leaky_relu,
@@ -200,7 +183,6 @@ EXPORTS: Exports = {
     "Min": partial(_folded, op="MINIMUM"),
     "Mod": _remainder,
     "Mul": _multiply,
-    "Not": partial(_paired, alone="LOGICAL_NOT", together="NOT_EQUAL"),
     "Reciprocal": _reciprocal,
     "Sign": _sign,
     "Softmax": partial(_softmax, op="SOFTMAX"),

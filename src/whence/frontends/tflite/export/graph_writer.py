@@ -21,7 +21,6 @@ from whence.frontends.tflite.export.units import (
     ExportUnit,
     behind,
     dequantise_before,
-    find_absorbed,
     find_units,
 )
 from whence.frontends.tflite.export.writing import Buffers, Subgraph
@@ -60,17 +59,10 @@ class GraphWriter:
         self._folded = folded
         self._codes = find_codes(graph)
         self._units = find_units(graph)
-        self.absorbed = {
-            reader: node
-            for reader, node in find_absorbed(graph).items()
-            if self._is_plain(reader) and self._is_plain(node.id)
-        }
         self._composites = {
             root: each for root, each in find_composites(graph).items() if self._is_plain(root)
         }
-        self._inside = {node.id for node in self.absorbed.values()} | {
-            node.id for each in self._composites.values() for node in each.inside
-        }
+        self._inside = {node.id for each in self._composites.values() for node in each.inside}
         self.state = WrittenState(self)
         self._tensors: dict[Ref, int] = {}
         self._in_codes: dict[Ref, int] = {}
@@ -339,9 +331,6 @@ class GraphWriter:
         else stands for its source operators.
         """
         parts = [self.origins_of(member) for member in unit.members]
-        inner = self.absorbed.get(unit.node.id)
-        if inner is not None:
-            parts.append(self.origins_of(inner))
         if unit.quantise is not None:
             for member in unit.members:
                 for ref in member.inputs:

@@ -115,30 +115,6 @@ def find_units(graph: Graph) -> dict[int, ExportUnit]:
     return found
 
 
-_PAIRS = {"Reciprocal": "Sqrt", "Not": "Equal", "Floor": "Div", "Mul": "Sub"}
-"""Pairs that TFLite has one operator for (`Reciprocal` of `Sqrt`: RSQRT)."""
-
-
-def find_absorbed(graph: Graph) -> dict[int, Node]:
-    """By reader: the operator before it that is written together with it."""
-    found: dict[int, Node] = {}
-    for node in graph:
-        first = node.inputs[0] if node.op in _PAIRS else None
-        source = None if first is None else graph[first.node]
-        if (
-            source is None
-            or source.op != _PAIRS[node.op]
-            or (node.op == "Mul" and node.operand("B") != first)
-        ):
-            continue
-        is_float = dtype_at(graph, source.inputs[0]) is DType.F32
-        if (is_float or node.op == "Not") and all(
-            reader is node for reader in graph.consumers(source)
-        ):
-            found[node.id] = source
-    return found
-
-
 def activation_of(graph: Graph, node: Node) -> int:
     """The number TFLite has for an activation, `NONE` when it has none."""
     if node.op == "Relu":
