@@ -357,12 +357,27 @@ class OperatorCall(OperatorOfFile):
             # No code means zero: DequantizeLinear cannot say that, its zero point is a code.
             centred = self.op("Sub", self.cast(ref, DType.F32), self.const(zero.astype(np.float32)))
             return self.op("Mul", centred, self.const(scale))
+        return self.dequantise(ref, tensor, scale, zero, axis)
+
+    def dequantise(
+        self, ref: Ref, tensor: TensorRecord, scale: np.ndarray, zero: np.ndarray, axis: int
+    ) -> Ref:
+        """The codes of a tensor in real numbers, by these parameters. What it says of weights is
+        that LiteRT multiplies them with codes that it finds for real activations while the model
+        runs.
+        """
         attrs: dict[str, Attr] = {"axis": axis} if scale.ndim else {}
-        return self.emit(
-            "DequantizeLinear",
-            [ref, self.const(scale), self.const(zero)],
-            attrs | self.hybrid(tensor),
+        is_hybrid = (
+            self.record.name in HYBRID
+            and tensor.type in ("INT8", "UINT8")
+            and self.has(1)
+            and self.tensor(1) is tensor
+            and self.tensor(0).type == "FLOAT32"
         )
+        if is_hybrid:
+            asymmetric = self.flag("asymmetric_quantize_inputs")
+            attrs["arithmetic"] = "hybrid_asymmetric" if asymmetric else "hybrid"
+        return self.emit("DequantizeLinear", [ref, self.const(scale), self.const(zero)], attrs)
 
     def _dequantise_blocks(self, ref: Ref, tensor: TensorRecord, blocks: BlocksRecord) -> Ref:
         """As DequantizeLinear with a `block_size`. LiteRT multiplies such weights with activations
@@ -387,17 +402,3 @@ class OperatorCall(OperatorOfFile):
         ]
         attrs: dict[str, Attr] = {"axis": len(shape) - 1, "block_size": blocks.size}
         return self.emit("DequantizeLinear", [ref, *inputs], attrs)
-
-    def hybrid(self, tensor: TensorRecord) -> dict[str, Attr]:
-        """What says that LiteRT multiplies these weights with codes that it finds for real
-        activations while the model runs.
-        """
-        is_hybrid = (
-            self.record.name in HYBRID
-            and tensor.type in ("INT8", "UINT8")
-            and self.has(1)
-            and self.tensor(1) is tensor
-            and self.tensor(0).type == "FLOAT32"
-        )
-        kind = "hybrid_asymmetric" if self.flag("asymmetric_quantize_inputs") else "hybrid"
-        return {"arithmetic": kind} if is_hybrid else {}

@@ -26,6 +26,7 @@ from whence.frontends.tflite.export.units import (
 from whence.frontends.tflite.export.writing import Buffers, Subgraph
 from whence.frontends.tflite.records import CIRCLE, SubgraphRecord
 from whence.frontends.tflite.schema import Option
+from whence.frontends.tflite.tensors import DTYPES
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY
@@ -269,7 +270,7 @@ class GraphWriter:
         inner = self.codes_tensor(source)
         kind = node.type
         assert isinstance(kind, TensorType)
-        codes = TensorType(self._code_type(node.ref()).dtype, kind.shape)
+        codes = TensorType(DTYPES[self.subgraph.tensors[inner].type], kind.shape)
         made = self.subgraph.tensor(f"{node.name}/codes", codes, self.codes_behind(node.ref()))
         self._view(node, inner, made)
         return made
@@ -285,12 +286,6 @@ class GraphWriter:
         options: dict[str, Option] = {"new_shape": tuple(sizes)}
         origins = self.origins_of(node)
         self.subgraph.operator("RESHAPE", [tensor, wanted], [made], origins, options)
-
-    def _code_type(self, ref: Ref) -> TensorType:
-        made_by = dequantise_before(self.graph, ref)
-        kind = None if made_by is None else self.graph.tensor_type(made_by.inputs[0])
-        assert kind is not None
-        return kind
 
     def codes_behind(self, ref: Ref) -> Codes | None:
         made_by = dequantise_before(self.graph, self._behind(ref))

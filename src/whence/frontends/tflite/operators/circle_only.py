@@ -11,7 +11,6 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.graph.node import Ref
-from whence.ops.definition import Attr
 from whence.types import DType
 
 _NEOX = 0
@@ -23,7 +22,6 @@ def _instance_norm(call: OperatorCall) -> None:
     rank = call.rank(0)
     if rank < 3:
         call.fail(f"its input has {rank} dimensions, fewer than 3")
-    attrs: dict[str, Attr] = {"epsilon": call.number("epsilon", 1e-5)}
     transposed = call.op("Transpose", call.real(0), perm=(0, rank - 1, *range(1, rank - 1)))
     scale, shift = (
         (
@@ -33,7 +31,8 @@ def _instance_norm(call: OperatorCall) -> None:
         )
         for index in (1, 2)
     )
-    normal = call.emit("InstanceNormalization", [transposed, scale, shift], attrs)
+    epsilon = call.number("epsilon", 1e-5)
+    normal = call.op("InstanceNormalization", transposed, scale, shift, epsilon=epsilon)
     back = call.op("Transpose", normal, perm=(0, *range(2, rank), 1))
     call.output(0, call.activate(back))
 

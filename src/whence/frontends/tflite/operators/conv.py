@@ -61,13 +61,8 @@ def real_weights(call: OperatorCall, index: int, x: int) -> Ref:
     # reads them so still.
     codes = call.op("BitCast", call.needed(index), to=int(DType.I8))
     scale, _, axis = parameters(call.tensor(index), found)
-    zero = call.const(np.zeros(scale.shape, np.int8))
-    attrs: dict[str, Attr] = {"axis": axis} if scale.ndim else {}
-    return call.emit(
-        "DequantizeLinear",
-        [codes, call.const(scale), zero],
-        attrs | call.hybrid(call.tensor(index)),
-    )
+    zero = np.zeros(scale.shape, np.int8)
+    return call.dequantise(codes, call.tensor(index), scale, zero, axis)
 
 
 def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) -> Ref:

@@ -214,14 +214,10 @@ def _local_response(call: OperatorCall, x: Ref) -> Ref:
     if radius < 0:
         call.fail(f"its radius is {radius}")
     size = 2 * radius + 1
-    attrs: dict[str, Attr] = {
-        "size": size,
-        "alpha": call.number("alpha") * size,
-        "beta": call.number("beta"),
-        "bias": call.number("bias"),
-    }
-    transposed = call.op("Transpose", x, perm=(0, 3, 1, 2))
-    return call.op("Transpose", call.emit("LRN", [transposed], attrs), perm=(0, 2, 3, 1))
+    alpha, beta, bias = (call.number(option) for option in ("alpha", "beta", "bias"))
+    x = call.op("Transpose", x, perm=(0, 3, 1, 2))
+    x = call.op("LRN", x, size=size, alpha=alpha * size, beta=beta, bias=bias)
+    return call.op("Transpose", x, perm=(0, 2, 3, 1))
 
 
 _OF_ONE: Mapping[str, Callable[[OperatorCall, Ref], Ref]] = {

@@ -149,13 +149,11 @@ def _resize(call: OperatorCall, mode: str) -> None:
     }
     if mode == "nearest":
         attrs["nearest_mode"] = rounding
-        made = call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs)
-        call.output_codes(0, made)
+        inputs = [call.needed(0), None, None, call.whole(1)]
+        call.output_codes(0, call.emit("Resize", inputs, attrs))
     else:
-        made = call.emit(
-            "Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs
-        )
-        call.output(0, made)
+        inputs = [call.cast(call.real(0), DType.F32), None, None, call.whole(1)]
+        call.output(0, call.emit("Resize", inputs, attrs))
 
 
 MAPPINGS: Mappings = {

@@ -243,8 +243,7 @@ def _argument(
         value = at.op("Add", value, at.op("Mul", cell, values[f"peephole {gate}"]))
     if f"norm {gate}" in values:
         inputs = [value, values[f"norm {gate}"], values.get(f"bias {gate}")]
-        attrs: dict[str, Attr] = {"axis": -1, "epsilon": _NORM_EPSILON}
-        value = at.emit("LayerNormalization", inputs, attrs)
+        value = at.op("LayerNormalization", *inputs, axis=-1, epsilon=_NORM_EPSILON)
     return value
 
 

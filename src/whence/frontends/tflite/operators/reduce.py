@@ -68,24 +68,22 @@ def _logical(call: OperatorCall, op: str) -> None:
     call.output(0, call.cast(call.emit(op, [numbers, axes_of(call)], _attrs(call)), DType.BOOL))
 
 
-def _arg(call: OperatorCall, op: str) -> None:
+def _axis(call: OperatorCall) -> int:
     axes = call.numbers(1, "axes")
     if len(axes) != 1:
         call.fail(f"it has {len(axes)} axes, not one")
+    return axes[0]
+
+
+def _arg(call: OperatorCall, op: str) -> None:
     # Codes are ordered like what they mean, so their extremes are in the same places.
-    found = call.op(op, call.needed(0), axis=axes[0], keepdims=0)
+    found = call.op(op, call.needed(0), axis=_axis(call), keepdims=0)
     call.output(0, call.cast(found, call.output_type(0).dtype))
 
 
 def _cumulative_sum(call: OperatorCall) -> None:
-    attrs: dict[str, Attr] = {
-        "exclusive": int(call.flag("exclusive")),
-        "reverse": int(call.flag("reverse")),
-    }
-    axes = call.numbers(1, "axis")
-    if len(axes) != 1:
-        call.fail(f"it has {len(axes)} axes, not one")
-    call.output(0, call.emit("CumSum", [call.real(0), call.scalar(axes[0], DType.I64)], attrs))
+    flags = {option: int(call.flag(option)) for option in ("exclusive", "reverse")}
+    call.output(0, call.op("CumSum", call.real(0), call.scalar(_axis(call), DType.I64), **flags))
 
 
 MAPPINGS: Mappings = {
