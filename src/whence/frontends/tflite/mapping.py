@@ -28,8 +28,7 @@ import numpy as np
 
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
-from whence.frontends.tflite.emitter import Emitter
-from whence.frontends.tflite.operator_of_file import OperatorOfFile
+from whence.frontends.tflite.emitter import Emitter, OperatorOfFile
 from whence.frontends.tflite.quantisation import (
     FIXED_POINT,
     ROUND_AWAY,
