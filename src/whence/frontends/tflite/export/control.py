@@ -159,10 +159,12 @@ def _same(
     ):
         return False
     if first.is_const:
+        one, other = first.value, second.value
         return (
-            first.value is not None
-            and second.value is not None
-            and _equal(first.value, second.value)
+            one is not None
+            and other is not None
+            and one.dtype == other.dtype
+            and np.array_equal(one, other)
         )
     if dict(first.attrs) != dict(second.attrs):
         return False
@@ -174,10 +176,6 @@ def _same(
         )
         for one, other in pairs
     )
-
-
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(a, b))
 
 
 def _copied(

@@ -25,7 +25,6 @@ from whence.frontends.tflite.export.units import (
 )
 from whence.frontends.tflite.export.writing import Buffers, Subgraph
 from whence.frontends.tflite.records import CIRCLE, SubgraphRecord
-from whence.frontends.tflite.schema import Option
 from whence.frontends.tflite.tensors import DTYPES
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
@@ -283,9 +282,8 @@ class GraphWriter:
                 " its result's shape is not known"
             )
         wanted = self.subgraph.constant(np.array(sizes, np.int32))
-        options: dict[str, Option] = {"new_shape": tuple(sizes)}
-        origins = self.origins_of(node)
-        self.subgraph.operator("RESHAPE", [tensor, wanted], [made], origins, options)
+        inputs, options = [tensor, wanted], {"new_shape": tuple(sizes)}
+        self.subgraph.operator("RESHAPE", inputs, [made], self.origins_of(node), options)
 
     def codes_behind(self, ref: Ref) -> Codes | None:
         made_by = dequantise_before(self.graph, self._behind(ref))

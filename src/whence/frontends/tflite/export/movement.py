@@ -184,8 +184,8 @@ def _depth_to_space(call: ExportCall) -> None:
 
 def _space_to_depth(call: ExportCall) -> None:
     n, c, h, w = call.output_shape()
-    options: dict[str, Option] = {"block_size": call.integer("blocksize")}
-    call.emit_channels_last("SPACE_TO_DEPTH", options, made=(n, h, w, c))
+    size = call.integer("blocksize")
+    call.emit_channels_last("SPACE_TO_DEPTH", {"block_size": size}, made=(n, h, w, c))
 
 
 # ---- resizing: the file's operators have the image on axes 1 and 2 ----

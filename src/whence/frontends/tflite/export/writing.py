@@ -82,20 +82,18 @@ class Subgraph:
             raise UnsupportedError(
                 f"value {quoted(name)} is {kind}, which TFLite and Circle do not have"
             )
-        shape = kind.shape
-        sizes = () if shape is None else tuple(dim if isinstance(dim, int) else 1 for dim in shape)
-        is_open = shape is not None and any(not isinstance(dim, int) for dim in shape)
-        signature = None
-        if is_open and shape is not None:
-            signature = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+        sizes, signature = (
+            tuple(dim if isinstance(dim, int) else unknown for dim in kind.shape or ())
+            for unknown in (1, -1)
+        )
         return self._add(
             TensorRecord(
                 name,
                 _type_name(name, kind.dtype),
                 sizes,
-                signature,
+                signature if -1 in signature else None,
                 quantisation=_record(codes),
-                has_rank=shape is not None,
+                has_rank=kind.shape is not None,
             )
         )
 
