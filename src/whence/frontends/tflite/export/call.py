@@ -151,10 +151,6 @@ class ExportCall:
             )
         return tuple(int(item) for item in np.asarray(value).reshape(-1))
 
-    def codes_of_input(self, index: int) -> Codes | None:
-        """The meaning of a quantised operator's input."""
-        return self.writer.codes_behind(self.ref(index))
-
     # ---- tensors ----
 
     def input(self, index: int) -> int:
@@ -204,9 +200,9 @@ class ExportCall:
         """
         ref = self.ref(index)
         node, codes = self.graph[ref.node], None
-        if node.op == "DequantizeLinear" and (
-            self.is_quantised or self.writer.is_hybrid(self.node, node)
-        ):
+        # A float operator takes codes where the first file's did: there both nodes are one operator.
+        is_hybrid = bool(node.origin) and node.origin <= self.node.origin
+        if node.op == "DequantizeLinear" and (self.is_quantised or is_hybrid):
             value, codes = self.graph.const_value(node.inputs[0]), codes_of(self.graph, node)
             if codes is None:
                 return None
@@ -237,7 +233,7 @@ class ExportCall:
         name = "" if ref is None else self._constant_name(ref)
         if not self.is_quantised:
             return self.const(value.astype(self.output_type().dtype.numpy), name)
-        source = self.codes_of_input(0)
+        source = self.writer.codes_behind(self.ref(0))
         weighing = self.writer.subgraph.tensors[weights].quantisation
         if source is None or weighing is None:
             self.unsupported("the scales of its input and weights are not known")

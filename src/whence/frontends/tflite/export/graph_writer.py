@@ -310,12 +310,6 @@ class GraphWriter:
         zeros = np.array(codes.zeros, np.float64).reshape(spread)
         return np.asarray((np.asarray(stored, np.float64) - zeros) * scales).astype(np.float32)
 
-    def is_hybrid(self, node: Node, dequantise: Node) -> bool:
-        """Does a float operator take its weights in codes? It does where the first file's did:
-        there both nodes are one operator.
-        """
-        return bool(dequantise.origin) and dequantise.origin <= node.origin
-
     def origins_of(self, node: Node) -> OriginMetadata:
         return OriginMetadata(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))
 

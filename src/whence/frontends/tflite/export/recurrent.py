@@ -74,7 +74,9 @@ def _lstm(call: ExportCall) -> None:
     if states is None or len(layer.directions) != 1:
         cells = _by_steps(call, layer, lstm_steps)
         if call.is_used(2):
-            _stacked(call, cells, 2)
+            # (direction, batch, hidden)
+            options = {"values_count": len(cells), "axis": 0}
+            call.emit("PACK", cells, options, outputs=[call.output(2)])
         return
     _outputs(call, layer, [_one_direction(call, layer, states)])
 
@@ -94,13 +96,6 @@ def _by_steps(call: ExportCall, layer: _Layer, write: Steps) -> list[int]:
         cells.append(cell)
     _outputs(call, layer, made)
     return cells
-
-
-def _stacked(call: ExportCall, tensors: list[int], index: int) -> None:
-    """(direction, batch, hidden) of one tensor for each direction."""
-    call.emit(
-        "PACK", tensors, {"values_count": len(tensors), "axis": 0}, outputs=[call.output(index)]
-    )
 
 
 def _one_direction(call: ExportCall, layer: _Layer, states: Sequence[Node]) -> int:

@@ -35,10 +35,11 @@ def lstm_steps(
     inputs = _products_with_input(call, weights, both)
     batch = call.shape(0)[1]
     kind = TensorType(DType.F32, (batch, hidden))
+    wide = TensorType(DType.F32, (batch, 4 * hidden))
     h, c = _state(call, 5, number, kind), _state(call, 6, number, kind)
     matrix, made = call.const(recurrence), []
     for x in reversed(inputs) if backwards else inputs:
-        total = call.step("ADD", [x, _connected(call, h, batch, matrix, None)], _wide(kind, 4))
+        total = call.step("ADD", [x, _connected(call, h, batch, matrix, None)], wide)
         i, o, f, g = _gates(call, total, kind, 4)
         i, o, f = (call.step("LOGISTIC", [gate], kind) for gate in (i, o, f))
         kept = call.step("MUL", [f, c], kind)
@@ -117,11 +118,6 @@ def _gates(call: ExportCall, tensor: int, kind: TensorType, count: int) -> list[
     made = [call.between(kind) for _ in range(count)]
     call.emit("SPLIT", [call.ints(1), tensor], {"num_splits": count}, outputs=made)
     return made
-
-
-def _wide(kind: TensorType, count: int) -> TensorType:
-    batch, hidden = kind.static_shape or (0, 0)
-    return TensorType(kind.dtype, (batch, count * hidden))
 
 
 def _state(call: ExportCall, index: int, number: int, kind: TensorType) -> int:

@@ -42,13 +42,11 @@ def tidy(subgraph: Subgraph, outputs: Sequence[int]) -> None:
                     continue
         elif record.name == "CAST" and record.outputs[0] not in outputs:
             maker = makers.get(record.inputs[0])
-            if (
-                maker is not None
-                and maker.name == "CAST"
-                and _kinds(subgraph, maker, record) == ["INT32", "INT64", "INT32"]
-            ):
-                alias[record.outputs[0]] = maker.inputs[0]
-                continue
+            if maker is not None and maker.name == "CAST":
+                ends = (maker.inputs[0], maker.outputs[0], record.outputs[0])
+                if [subgraph.tensors[end].type for end in ends] == ["INT32", "INT64", "INT32"]:
+                    alias[record.outputs[0]] = maker.inputs[0]
+                    continue
         makers.update(dict.fromkeys(record.outputs, record))
         remaining.append(dataclasses.replace(each, record=record))
     subgraph.operators[:] = _read([_renamed(each, instead) for each in remaining], outputs)
@@ -80,13 +78,6 @@ def _joined(
         return record
     order = subgraph.constant(first[second].astype(np.int32))
     return dataclasses.replace(record, inputs=(maker.inputs[0], order))
-
-
-def _kinds(subgraph: Subgraph, first: OperatorRecord, second: OperatorRecord) -> list[str]:
-    return [
-        subgraph.tensors[tensor].type
-        for tensor in (first.inputs[0], first.outputs[0], second.outputs[0])
-    ]
 
 
 def _is_identity(subgraph: Subgraph, record: OperatorRecord) -> bool:

@@ -149,7 +149,7 @@ def _unit(graph: Graph, node: Node) -> ExportUnit:
         reader is not None
         and node.op in _FUSING
         and activation_of(graph, reader) != NONE
-        and _is_float(graph, node)
+        and dtype_at(graph, node.ref()) is DType.F32
     ):
         activation, reader = reader, _only_reader(graph, reader)
     view = None
@@ -185,7 +185,7 @@ def bias_operand(graph: Graph, product: Node, add: Node) -> Ref | None:
         and len(columns.shape) == 2
         and kind.shape == columns.shape[-1:]
     )
-    return others[0] if row and _is_float(graph, product) else None
+    return others[0] if row and dtype_at(graph, product.ref()) is DType.F32 else None
 
 
 def _is_constant(graph: Graph, ref: Ref) -> bool:
@@ -193,10 +193,6 @@ def _is_constant(graph: Graph, ref: Ref) -> bool:
     return node.value is not None or (
         node.op == "DequantizeLinear" and graph.const_value(node.inputs[0]) is not None
     )
-
-
-def _is_float(graph: Graph, node: Node) -> bool:
-    return dtype_at(graph, node.ref()) is DType.F32
 
 
 def behind(graph: Graph, ref: Ref, ops: Collection[str]) -> Ref:
