@@ -15,14 +15,18 @@ from whence.types import DType, TensorType
 
 
 def bordered(
-    call: ExportCall, tensor: int, kind: TensorType, frame: Frame, value: float | None = None
+    call: ExportCall,
+    tensor: int,
+    kind: TensorType,
+    border: Sequence[tuple[int, int]],
+    value: float | None = None,
 ) -> int:
-    """The tensor with the frame's border around its spatial axes: of zeros (of zero's code where it
-    is quantised), or of `value`.
+    """The tensor with a border around its spatial axes: of zeros (of zero's code where it is
+    quantised), or of `value`.
     """
-    if not frame.has_border:
+    if not any(before or after for before, after in border):
         return tensor
-    amounts = np.array([(0, 0), *frame.border, (0, 0)], np.int32)
+    amounts = np.array([(0, 0), *border, (0, 0)], np.int32)
     shape = call.known_rank(kind)
     sizes = tuple(
         dim + before + after if isinstance(dim, int) else None
@@ -45,7 +49,7 @@ def _conv(call: ExportCall) -> None:
     elif rank == 3:
         _conv_1d(call, frame)
     else:
-        tensor = bordered(call, call.input(0), call.type(0), frame)
+        tensor = bordered(call, call.input(0), call.type(0), frame.border)
         _conv_2d(call, tensor, frame, None)
 
 
@@ -140,7 +144,7 @@ def _conv_1d(call: ExportCall, frame: Frame) -> None:
         call.unsupported("a quantised convolution over one axis")
     flat = frame.in_two_axes
     kind = TensorType(call.type(0).dtype, (x[0], 1, *x[1:]))
-    tensor = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat)
+    tensor = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat.border)
     made = call.between(TensorType(kind.dtype, (y[0], 1, *y[1:])))
     _conv_2d(call, tensor, flat, [made])
     call.emit_reshape(made, y)
@@ -149,9 +153,8 @@ def _conv_1d(call: ExportCall, frame: Frame) -> None:
 def _conv_3d(call: ExportCall, frame: Frame) -> None:
     if call.integer("group", 1) != 1 or call.is_quantised:
         call.unsupported("a convolution over three axes, quantised or in groups")
-    tensor = bordered(call, call.input(0), call.type(0), frame)
-    order = (2, 3, 4, 1, 0)
-    weights = call.weights(1, order)
+    tensor = bordered(call, call.input(0), call.type(0), frame.border)
+    weights = call.weights(1, (2, 3, 4, 1, 0))
     if weights is None:
         call.unsupported("its weights are computed while the model runs")
     bias = call.bias(call.node.operand("B"), call.shape(1)[0], weights)
@@ -168,8 +171,7 @@ def _conv_transpose(call: ExportCall) -> None:
         step != 1 for step in call.numbers("dilations", (1, 1))
     ):
         call.unsupported("a transposed convolution with groups or dilations")
-    order = (1, 2, 3, 0)
-    weights = call.weights(1, order)
+    weights = call.weights(1, (1, 2, 3, 0))
     if weights is None:
         call.unsupported("its weights are computed while the model runs")
     full = [
@@ -220,14 +222,10 @@ def _conv_transpose(call: ExportCall) -> None:
             {"padding": VALID, **options},
         )
         missing = [
-            max(begin + out - size, 0)
+            (0, max(begin + out - size, 0))
             for begin, out, size in zip(begins, y[1:3], full, strict=True)
         ]
-        if any(missing):
-            after = np.array((0, *missing, 0))
-            wide = TensorType(kind, tuple((after + whole).tolist()))
-            pads = call.ints(np.stack([np.zeros_like(after), after], axis=1))
-            made = call.step("PAD", [made, pads], wide)
+        made = bordered(call, made, TensorType(kind, whole), missing)
         part = [made, call.ints((0, *begins, 0)), call.ints(y)]
         if bias is None:
             call.emit("SLICE", part)

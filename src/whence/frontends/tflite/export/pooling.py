@@ -83,7 +83,7 @@ def _maximum(call: ExportCall) -> None:
         call.unsupported("the places of the largest values")
     tensor, kind, frame = _frame(call)
     lowest = np.finfo(np.float32).min if kind.dtype.is_float else integer_range(kind.dtype)[0]
-    tensor = bordered(call, tensor, kind, frame, float(lowest))
+    tensor = bordered(call, tensor, kind, frame.border, float(lowest))
     _finish(call, "MAX_POOL_2D", tensor, frame, kind)
 
 
@@ -96,7 +96,7 @@ def _average(call: ExportCall) -> None:
         _counted(call, tensor, kind, frame)
         return
     if not frame.has_border or counts_border:
-        tensor = bordered(call, tensor, kind, frame)
+        tensor = bordered(call, tensor, kind, frame.border)
         _finish(call, "AVERAGE_POOL_2D", tensor, frame, kind)
         return
     if not kind.dtype.is_float or call.is_quantised:
@@ -104,7 +104,7 @@ def _average(call: ExportCall) -> None:
     # The border is in the file's count and not in ours: what is divided by too much is multiplied
     # back.
     ratio = _share_inside(call, kind, frame)
-    tensor = bordered(call, tensor, kind, frame)
+    tensor = bordered(call, tensor, kind, frame.border)
     _finish(call, "AVERAGE_POOL_2D", tensor, frame, kind, ratio)
 
 

@@ -17,7 +17,9 @@ def _fully_connected(call: OperatorCall) -> None:
         )
     if call.n_outputs > 1:
         call.unsupported("its second output is only for shuffled weights")
-    depth = _depth(call)
+    size = call.shape(1)
+    if len(size) != 2 or min(size) < 1:
+        call.fail(f"its weights are {call.type(1)}, not a matrix")
     rank = call.rank(0)
     bias = call.bias(2, bias_scale(call, 0, 1))
     if call.flag("keep_num_dims") and rank != 2:
@@ -25,17 +27,10 @@ def _fully_connected(call: OperatorCall) -> None:
         result = result if bias is None else call.op("Add", result, bias)
     else:
         x, shape = call.real(0), call.type(0).shape
-        if rank != 2 or shape is None or shape[1] != depth:
-            x = call.op("Reshape", x, call.ints(-1, depth))
+        if rank != 2 or shape is None or shape[1] != size[1]:
+            x = call.op("Reshape", x, call.ints(-1, size[1]))
         result = call.op("Gemm", x, real_weights(call, 1, 0), bias, transB=1)
     call.output(0, call.activate(result))
-
-
-def _depth(call: OperatorCall) -> int:
-    shape = call.shape(1)
-    if len(shape) != 2 or min(shape) < 1:
-        call.fail(f"its weights are {call.type(1)}, not a matrix")
-    return shape[1]
 
 
 def _batch_matmul(call: OperatorCall) -> None:

@@ -115,6 +115,7 @@ def _multipliers(reals: Sequence[float], units: int) -> tuple[np.ndarray, np.nda
 def _step(
     layer: Layer, at: Emitter, values: Mapping[str, Ref], share: Ref, hidden: Ref, cell: Ref
 ) -> tuple[Ref, Ref]:
+    """A `Step` in codes."""
     call, bits = layer.call, _cell_bits(layer)
     assert bits is not None
     hidden_zero = zero_of(call, layer.hidden_state)

@@ -197,6 +197,7 @@ before it.
 def _step(
     layer: Layer, at: Emitter, values: Mapping[str, Ref], share: Ref, hidden: Ref, cell: Ref
 ) -> tuple[Ref, Ref]:
+    """A `Step` in real numbers."""
     call = layer.call
     rounding = layer.rounding(layer.cell_state)
     # The integer kernels of LiteRT have tanh built in, whatever the option says.
