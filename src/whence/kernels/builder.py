@@ -349,7 +349,7 @@ class Builder:
 
 
 def zeros(lanes: int, dtype: DType = DType.F32) -> ir.Expr:
-    return splat(0.0 if dtype.is_float else 0, lanes, dtype)
+    return splat(0, lanes, dtype)
 
 
 def splat(value: float | ir.Expr, lanes: int, dtype: DType = DType.F32) -> ir.Expr:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.builder import Builder
-from whence.kernels.expressions import apply, cast
+from whence.kernels.expressions import apply, cast, number
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, ravel
 from whence.kernels.ir import (
@@ -53,7 +53,7 @@ class Append(Micro):
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
-        nothing = Literal(0.0 if self.dtype.is_float else 0, self.dtype)
+        nothing = number(0, self.dtype)
         with build.tasks(kernel.tasks) as task:
             build.bind(_TEXT, task // self.heads)
             build.bind(_HEAD, task % self.heads)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from whence.extent import Relation, decide, is_symbolic
 from whence.kernels.index import Index
 from whence.kernels.ir import Expr, Fn, Literal, Load, Op, Position
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 _HALF = (DType.F16, DType.BF16)
@@ -20,6 +21,23 @@ def compute_type(dtype: DType) -> DType:
     rounded when stored.
     """
     return DType.F32 if dtype in _HALF else dtype
+
+
+def number(value: float, dtype: DType) -> Literal:
+    """A number in this type; one that is known at run time stays an expression."""
+    if is_symbolic(value):
+        return Literal(value, dtype)
+    return Literal(float(value) if dtype.is_float else int(value), dtype)
+
+
+def identity(fn: Fn, dtype: DType) -> Literal:
+    """What a sum, a product, a maximum or a minimum starts from."""
+    if fn in (Fn.ADD, Fn.MUL):
+        return number(int(fn is Fn.MUL), dtype)
+    if dtype.is_float:
+        return Literal(-math.inf if fn is Fn.MAX else math.inf, dtype)
+    low, high = (0, 1) if dtype is DType.BOOL else integer_range(dtype)
+    return Literal(low if fn is Fn.MAX else high, dtype)
 
 
 def apply(fn: Fn, *args: Expr, dtype: DType | None = None) -> Expr:
@@ -40,12 +58,7 @@ def cast(value: Expr, dtype: DType) -> Expr:
     if value.dtype is dtype:
         return value
     if isinstance(value, Literal) and dtype is not DType.BOOL and value.dtype is not DType.STRING:
-        number = value.value
-        if is_symbolic(number):
-            return Literal(number, dtype)
-        if dtype.is_integer and isinstance(number, float):
-            number = int(number)
-        return Literal(float(number) if dtype.is_float else int(number), dtype)
+        return number(value.value, dtype)
     return Op(Fn.CAST, (value,), dtype)
 
 

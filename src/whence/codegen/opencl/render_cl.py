@@ -18,8 +18,8 @@ from whence.codegen.c_text import OUTSIDE, c_literal, c_literals, c_type, writte
 from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels import ir
+from whence.kernels.expressions import identity
 from whence.kernels.index import Index, Quotient, Remainder, Var
-from whence.kernels.loops.reduce import highest, lowest
 from whence.types import DType
 
 # Types whose arithmetic every device has; double precision is asked for separately.
@@ -292,7 +292,7 @@ class ClWriter(CWriter):
         parts = {stmt.name: self.fresh("part") for stmt in folds}
         for stmt in folds:
             dtype = stmt.value.dtype
-            start = c_literal(_identity(stmt.fn, dtype))
+            start = c_literal(identity(stmt.fn, dtype))
             self.line(f"{c_type(dtype)} {parts[stmt.name]} = {start};")
         body = [
             replace(stmt, name=parts[stmt.name]) if isinstance(stmt, ir.Accumulate) else stmt
@@ -397,12 +397,6 @@ def _can_fold(loop: ir.Loop) -> bool:
         and len(set(names)) == len(names)
         and not read & set(names)
     )
-
-
-def _identity(fn: ir.Fn, dtype: DType) -> ir.Literal:
-    if fn in (ir.Fn.ADD, ir.Fn.MUL):
-        return ir.Literal(int(fn is ir.Fn.MUL), dtype)
-    return ir.Literal(lowest(dtype) if fn is ir.Fn.MAX else highest(dtype), dtype)
 
 
 def render_opencl(kernel: ir.Kernel, device: Device) -> tuple[str, Launch]:

@@ -12,12 +12,11 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.depthwise import slide
-from whence.kernels.expressions import apply, cast, compute_type, select
+from whence.kernels.expressions import apply, cast, compute_type, identity, number, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var
 from whence.kernels.ir import Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Stmt, nested
 from whence.kernels.loops.output_rows import OutputRows
-from whence.kernels.loops.reduce import lowest
 from whence.kernels.loops.window_taps import are_within, counted_limits, read_places
 from whence.kernels.rules.elementwise import add, div, like, sub
 from whence.kernels.tile import Tile
@@ -105,8 +104,8 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     places = read_places(window, rows.index[1:-1] if is_last else rows.index[2:], taps)
     read = (rows.index[0], *places, rows.index[-1]) if is_last else (*rows.index[:2], *places)
     value = _prepared(anchor, cast(group.elements().value(source, read), working))
-    fn, start = (Fn.MAX, lowest(working)) if op == "MaxPool" else (Fn.ADD, 0)
-    empty, none, one = (_number(each, working) for each in (start, 0, 1))
+    fn = Fn.MAX if op == "MaxPool" else Fn.ADD
+    empty, none, one = identity(fn, working), number(0, working), number(1, working)
     inside = are_within(places, ((0, size) for size in sizes))
     sums = Accumulator("total", empty, rows.lane)
     begins: list[Stmt] = [sums]
@@ -115,7 +114,7 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     total: Expr = sums.value
     if average:
         size = math.prod(window.kernel)
-        counted: Expr = _number(size, working)
+        counted: Expr = number(size, working)
         counts = are_within(places, counted_limits(anchor, window, sizes))
         if not isinstance(counts, Literal):
             # How many elements count differs from window to window; all channels have the same.
@@ -137,10 +136,6 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
         *nested(taps, (rows.loop(*folds), *counting)),
         rows.loop(*rows.stores(group, anchor, cast(total, dtype))),
     )
-
-
-def _number(value: float, dtype: DType) -> Literal:
-    return Literal(float(value) if dtype.is_float else int(value), dtype)
 
 
 def _prepared(anchor: Node, value: Expr) -> Expr:

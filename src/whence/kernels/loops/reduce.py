@@ -9,40 +9,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from whence.errors import UnsupportedError
-from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, cast, select
+from whence.kernels.expressions import apply, cast, identity, select
 from whence.kernels.group import Group
 from whence.kernels.ir import Expr, Fn, Kernel, Literal
 from whence.kernels.loops.row_nest import RowNest
-from whence.kernels.rules.elementwise import magnitude
-from whence.ops.quantised.quantise import integer_range
+from whence.kernels.rules.elementwise import div, like, magnitude
 from whence.types import DType
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """`finish(fold(start, before(x) ...), count)`."""
+    """`finish(fold(before(x) ...), count)`."""
 
     fn: Fn
-    start: Callable[[DType], float | int]
     before: Callable[[Expr], Expr] = lambda x: x
     finish: Callable[[Expr, int], Expr] = lambda total, _: total
-
-
-def lowest(dtype: DType) -> float | int:
-    """What a maximum starts from."""
-    if dtype.is_float:
-        return -math.inf
-    return 0 if dtype is DType.BOOL else integer_range(dtype)[0]
-
-
-def highest(dtype: DType) -> float | int:
-    """What a minimum starts from."""
-    if dtype.is_float:
-        return math.inf
-    return 1 if dtype is DType.BOOL else integer_range(dtype)[1]
 
 
 def _square(x: Expr) -> Expr:
@@ -50,25 +33,22 @@ def _square(x: Expr) -> Expr:
 
 
 def _divide(total: Expr, count: int) -> Expr:
-    is_float = total.dtype.is_float and not is_symbolic(count)
-    return apply(Fn.DIV, total, Literal(float(count) if is_float else count, total.dtype))
+    return div(total, like(count, total))
 
 
 REDUCTIONS: Mapping[str, Reduction] = {
-    "ReduceSum": Reduction(Fn.ADD, lambda _: 0),
-    "ReduceMean": Reduction(Fn.ADD, lambda _: 0, finish=_divide),
-    "ReduceProd": Reduction(Fn.MUL, lambda _: 1),
-    "ReduceMax": Reduction(Fn.MAX, lowest),
-    "ReduceMin": Reduction(Fn.MIN, highest),
-    "ReduceL1": Reduction(Fn.ADD, lambda _: 0, before=magnitude),
-    "ReduceL2": Reduction(
-        Fn.ADD, lambda _: 0, before=_square, finish=lambda total, _: apply(Fn.SQRT, total)
-    ),
-    "ReduceSumSquare": Reduction(Fn.ADD, lambda _: 0, before=_square),
-    "ReduceLogSum": Reduction(Fn.ADD, lambda _: 0, finish=lambda total, _: apply(Fn.LOG, total)),
-    "ReduceLogSumExp": Reduction(Fn.ADD, lambda _: 0),
-    "GlobalAveragePool": Reduction(Fn.ADD, lambda _: 0, finish=_divide),
-    "GlobalMaxPool": Reduction(Fn.MAX, lowest),
+    "ReduceSum": Reduction(Fn.ADD),
+    "ReduceMean": Reduction(Fn.ADD, finish=_divide),
+    "ReduceProd": Reduction(Fn.MUL),
+    "ReduceMax": Reduction(Fn.MAX),
+    "ReduceMin": Reduction(Fn.MIN),
+    "ReduceL1": Reduction(Fn.ADD, before=magnitude),
+    "ReduceL2": Reduction(Fn.ADD, before=_square, finish=lambda total, _: apply(Fn.SQRT, total)),
+    "ReduceSumSquare": Reduction(Fn.ADD, before=_square),
+    "ReduceLogSum": Reduction(Fn.ADD, finish=lambda total, _: apply(Fn.LOG, total)),
+    "ReduceLogSumExp": Reduction(Fn.ADD),
+    "GlobalAveragePool": Reduction(Fn.ADD, finish=_divide),
+    "GlobalMaxPool": Reduction(Fn.MAX),
 }
 
 
@@ -108,19 +88,14 @@ def lower_reduce(group: Group, anchor: Node) -> Kernel:
 
 
 def _folded(row: RowNest, reduction: Reduction) -> Expr:
-    start = reduction.start(row.dtype)
     if reduction.fn in (Fn.MAX, Fn.MIN) and row.dtype is DType.F32:
         total = _extreme(row, reduction.fn)
     else:
-        is_float, is_mean = row.dtype.is_float, reduction.finish is _divide
         # A mean is there where the sum is beyond its type.
-        dtype = DType.I64 if is_mean and not is_float and row.dtype.bits < 64 else row.dtype
+        is_wide = row.dtype.is_float or row.dtype.bits == 64 or reduction.finish is not _divide
+        dtype = row.dtype if is_wide else DType.I64
         total = row.fold(
-            "total",
-            reduction.fn,
-            float(start) if is_float else int(start),
-            lambda index: cast(reduction.before(row.x(index)), dtype),
-            dtype,
+            "total", reduction.fn, lambda index: cast(reduction.before(row.x(index)), dtype), dtype
         )
     return reduction.finish(total, row.count)
 
@@ -129,26 +104,25 @@ def _extreme(row: RowNest, fn: Fn) -> Expr:
     """The largest or smallest element by integers in the order of the numbers, which compare
     faster; a NaN wins.
     """
-    nan = Literal(highest(DType.I32) if fn is Fn.MAX else lowest(DType.I32), DType.I32)
-    start = lowest(DType.I32) if fn is Fn.MAX else highest(DType.I32)
+    nan = identity(Fn.MIN if fn is Fn.MAX else Fn.MAX, DType.I32)
 
     def ordered(index: Indices) -> Expr:
         x = row.x(index)
         return select(apply(Fn.ISNAN, x), nan, apply(Fn.ORDER, x, dtype=DType.I32))
 
-    best = row.fold("best", fn, start, ordered, DType.I32)
+    best = row.fold("best", fn, ordered, DType.I32)
     found = apply(Fn.UNORDER, best, dtype=DType.F32)
     # Of no elements at all there is an infinity.
-    return found if row.count else Literal(-math.inf if fn is Fn.MAX else math.inf, DType.F32)
+    return found if row.count else identity(fn, DType.F32)
 
 
 def _log_sum_exp(row: RowNest) -> Expr:
     # max + log Σ exp(x - max), where the maximum is a number; it is what there is when it is
     # infinite
-    best = row.hold("top", row.fold("best", Fn.MAX, -math.inf, row.x))
+    best = row.hold("top", row.fold("best", Fn.MAX, row.x))
     zero, limit = Literal(0.0, row.dtype), Literal(math.inf, row.dtype)
     shift = row.hold("shift", select(apply(Fn.LT, apply(Fn.ABS, best), limit), best, zero))
     total = row.fold(
-        "total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift))
+        "total", Fn.ADD, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift))
     )
     return apply(Fn.ADD, apply(Fn.LOG, total), shift)

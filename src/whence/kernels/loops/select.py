@@ -11,7 +11,7 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import apply, cast, compute_type, position, select
+from whence.kernels.expressions import apply, cast, compute_type, identity, position, select
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, unravel
 from whence.kernels.ir import (
@@ -27,17 +27,13 @@ from whence.kernels.ir import (
     Stmt,
     Store,
 )
-from whence.kernels.loops.reduce import REDUCTIONS, Reduction, highest, lowest
 from whence.kernels.loops.row_nest import RowNest
 from whence.ops.attributes import get_int
 from whence.types import DType
 
 _ARGS: Mapping[str, Fn] = {"ArgMax": Fn.MAX, "ArgMin": Fn.MIN}
 ARG_OPS = frozenset(_ARGS)
-_RUNNING: Mapping[str, Reduction] = {
-    "CumSum": REDUCTIONS["ReduceSum"],
-    "CumProd": REDUCTIONS["ReduceProd"],
-}
+_RUNNING: Mapping[str, Fn] = {"CumSum": Fn.ADD, "CumProd": Fn.MUL}
 """What each place holds of the elements up to it."""
 RUNNING_OPS = frozenset(_RUNNING)
 
@@ -58,7 +54,7 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
     axis = get_int(anchor.attrs, "axis", 0) % max(len(shape), 1)
     row = RowNest(group, anchor, shape or (1,), [axis])
     fn = _ARGS[anchor.op]
-    best = row.fold("best", fn, (lowest if fn is Fn.MAX else highest)(row.dtype), row.x)
+    best = row.fold("best", fn, row.x)
     last = bool(get_int(anchor.attrs, "select_last_index", 0))
     # Beyond every place, whatever the size.
     beyond = _BEYOND if is_symbolic(row.count) else row.count
@@ -72,7 +68,8 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
             hit = apply(Fn.OR, hit, apply(Fn.ISNAN, x))
         return select(hit, position(index[axis]), nowhere)
 
-    found = row.fold("found", Fn.MAX if last else Fn.MIN, int(nowhere.value), place, DType.I64)
+    fn = Fn.MAX if last else Fn.MIN
+    found = row.fold("found", fn, place, DType.I64, start=int(nowhere.value))
     return row.finish_numbers((Store("out0", row.row_number, found),))
 
 
@@ -95,13 +92,10 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
     along = of(step) * -1 + (length - 1) if get_int(anchor.attrs, "reverse", 0) else of(step)
     flat = (front * length + along) * inner + chunk * lanes + of(lane)
     dtype = compute_type(group.dtype(source))
-    running = _RUNNING[anchor.op]
-    start = running.start(dtype)
+    fn = _RUNNING[anchor.op]
     value = cast(group.elements().value(source, unravel(flat, shape)), dtype)
-    total = Accumulator(
-        "total", Literal(float(start) if dtype.is_float else int(start), dtype), lane
-    )
-    advance: Stmt = Accumulate(total.name, running.fn, value, lane)
+    total = Accumulator("total", identity(fn, dtype), lane)
+    advance: Stmt = Accumulate(total.name, fn, value, lane)
     store: Stmt = Store("out0", flat, total.value)
     order = (store, advance) if get_int(anchor.attrs, "exclusive", 0) else (advance, store)
     body = (total, Loop(step, (Loop(lane, order, LoopKind.VECTOR),)))

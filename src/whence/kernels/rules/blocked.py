@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import below, select
+from whence.kernels.expressions import below, number, select
 from whence.kernels.index import of
-from whence.kernels.ir import Expr, Literal
+from whence.kernels.ir import Expr
 
 
 def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -21,9 +21,7 @@ def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> 
     rows = (row,) if len(shape) == 4 else ()
     value = elements.value(source, (image, channel, *rows, column))
     # What lies behind the last channel is zero.
-    return select(
-        below(channel, shape[1]), value, Literal(0.0 if value.dtype.is_float else 0, value.dtype)
-    )
+    return select(below(channel, shape[1]), value, number(0, value.dtype))
 
 
 def _from_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 
 from whence.errors import UnsupportedError
-from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, choose, compute_type
+from whence.kernels.expressions import apply, cast, choose, compute_type, number
 from whence.kernels.ir import Expr, Fn, Literal
 from whence.ops.attributes import get_float, get_str
 from whence.ops.formula import (
@@ -30,7 +29,7 @@ from whence.types import DType
 
 def like(value: float, x: Expr) -> Literal:
     """A number in the type of `x`."""
-    return Literal(value if x.dtype.is_float or is_symbolic(value) else int(value), x.dtype)
+    return number(value, x.dtype)
 
 
 maximum, minimum = partial(apply, Fn.MAX), partial(apply, Fn.MIN)
@@ -227,7 +226,7 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
 def _mean_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     values = [elements.broadcast(ref, index) for ref in node.inputs if ref is not None]
     total = reduce(add, values)
-    return div(total, like(float(len(values)), total))
+    return div(total, like(len(values), total))
 
 
 RULES: Mapping[str, Rule] = {

@@ -14,7 +14,7 @@ from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, below, cast, choose, compute_type, position, select
+from whence.kernels.expressions import apply, below, cast, choose, number, position, select
 from whence.kernels.index import Index, of
 from whence.kernels.ir import Expr, Fn, Literal, LookupTable
 from whence.kernels.rules.elementwise import add, mul
@@ -34,14 +34,13 @@ def _constant_of_shape(elements: Elements, node: Node, output: int, index: Indic
         return Literal(0.0, DType.F32)
     if not isinstance(value, np.ndarray) or DType.of(value) is DType.STRING:
         raise UnsupportedError(f"ConstantOfShape '{node.name}' does not repeat a number")
-    return cast(
-        Literal(value.reshape(-1)[0].item(), DType.of(value)), compute_type(DType.of(value))
-    )
+    repeated = Literal(value.reshape(-1)[0].item(), DType.of(value))
+    return cast(repeated, elements.computed_type(node.ref()))
 
 
 def _eye_like(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     dtype = elements.computed_type(node.ref())
-    one, zero = (Literal(float(number) if dtype.is_float else number, dtype) for number in (1, 0))
+    one, zero = (number(value, dtype) for value in (1, 0))
     diagonal = Literal(get_int(node.attrs, "k", 0), DType.I64)
     return select(apply(Fn.EQ, position(index[1] - index[0]), diagonal), one, zero)
 
@@ -74,8 +73,8 @@ def _one_of(values: Sequence[int], at: Index, dtype: DType) -> Expr:
         return cast(LookupTable(np.array(values, np.int64).tobytes(), at, DType.I64), dtype)
     *front, last = values
     found: Expr = Literal(last, dtype)
-    for number, value in reversed(list(enumerate(front))):
-        found = choose(below(at, number + 1), Literal(value, dtype), found)
+    for place, value in reversed(list(enumerate(front))):
+        found = choose(below(at, place + 1), Literal(value, dtype), found)
     return found
 
 
