@@ -19,28 +19,15 @@ from whence.kernels.expressions import cast, compute_type
 from whence.kernels.index import Index, ravel, unravel
 from whence.kernels.ir import Buffer, Expr, Kernel, Member, Role, Stmt, Store
 from whence.kernels.loops import rows, scatter
-from whence.kernels.rules import (
-    blocked,
-    blockwise,
-    elementwise,
-    fixed_point,
-    generate,
-    movement,
-    quantise,
-    resample,
-    rotary,
-)
+from whence.kernels.rules import elementwise, generate, movement, quantise, resample, rotary
 from whence.ops.cost import cost
 from whence.types import DType, TensorType
 
 RULES: Mapping[str, Rule] = {
     **elementwise.RULES,
     **movement.RULES,
-    **blocked.RULES,
-    **blockwise.RULES,
     **generate.RULES,
     **quantise.RULES,
-    **fixed_point.RULES,
     **resample.RULES,
     **rows.RULES,
     **scatter.RULES,

@@ -11,7 +11,7 @@ from whence.errors import UnsupportedError
 from whence.extent import Relation, decide, larger, smaller, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import all_of, apply, below, cast, position, select, within
+from whence.kernels.expressions import all_of, apply, below, cast, number, position, select, within
 from whence.kernels.index import Index, LoadedIndex, of, ravel, unravel
 from whence.kernels.ir import Expr, Fn, Literal, Op, loaded_values, walk
 from whence.ops.attributes import get_int
@@ -266,6 +266,29 @@ def _one_hot(elements: Elements, node: Node, output: int, index: Indices) -> Exp
     )
 
 
+# ---- to the channel-blocked layout and back ----
+
+
+def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = node.first_input
+    image, outer, row, column, lane = index
+    shape = elements.shape(source)
+    channel = outer * elements.shape(node.ref())[4] + lane
+    rows = (row,) if len(shape) == 4 else ()
+    value = elements.value(source, (image, channel, *rows, column))
+    # What lies behind the last channel is zero.
+    return select(below(channel, shape[1]), value, number(0, value.dtype))
+
+
+def _from_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = node.first_input
+    image, channel, *rows, column = index
+    block = elements.shape(source)[4]
+    return elements.value(
+        source, (image, channel // block, rows[0] if rows else of(0), column, channel % block)
+    )
+
+
 RULES: Mapping[str, Rule] = {
     "Transpose": _transpose,
     "Reshape": _reshape,
@@ -284,4 +307,6 @@ RULES: Mapping[str, Rule] = {
     "SpaceToDepth": _space_to_depth,
     "Trilu": _trilu,
     "OneHot": _one_hot,
+    "ToBlocked": _to_blocked,
+    "FromBlocked": _from_blocked,
 }

@@ -1,8 +1,9 @@
-"""The element rule of Resize: each output element is a weighted sum of a few input elements, whose
-places and weights are known beforehand.
+"""The element rule of Resize: each output element is a weighted sum of a few input elements.
 
-Places that follow a straight line, as when every pixel is repeated, become index arithmetic; others
-are looked up in tables in the code.
+Where sizes are numbers, places and weights are known beforehand. Places that follow a straight line,
+as when every pixel is repeated, become index arithmetic; others are looked up in tables in the code.
+Along an axis whose size is known only at run time, places and weights are computed where they are
+used, as the reference computes them for its tables.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from functools import reduce
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic, surely_divides, surely_equal
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import cast, select
+from whence.kernels.expressions import apply, cast, position, select
 from whence.kernels.index import Index, LoadedIndex, of
-from whence.kernels.ir import Expr, Literal, LookupTable
-from whence.kernels.rules.elementwise import add, mul
-from whence.kernels.rules.open_resample import OpenAxis, open_axes
-from whence.ops.attributes import get_float, get_str
+from whence.kernels.ir import Expr, Fn, Literal, LookupTable
+from whence.kernels.rules.elementwise import add, div, maximum, minimum, mul, sub
+from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Call
 from whence.ops.neural.resize import ResizeAxis, nearest_pixels, resize_axes, source_positions, taps
 from whence.types import DType
@@ -33,6 +34,11 @@ _MOST_TAPS = 64
 _MOST_REPEATS = 16
 # The longest axis for which places and weights are listed in code.
 _MOST_PLACES = 1 << 20
+# So long an axis shows whether pixels are repeated a whole number of times: places of these
+# transformations have the factor as their period.
+_PROTOTYPE = 64
+_PERIODIC = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn"})
+_TRANSFORMS = frozenset({*_PERIODIC, "align_corners"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +76,10 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     source = node.first_input
     if node.attrs.get("mode", "nearest") != "nearest" and not elements.dtype(source).is_float:
         raise UnsupportedError(f"Resize '{node.name}' interpolates {elements.dtype(source)}")
-    axes: Sequence[OpenAxis | _Resized] | None = _open_axes(elements, node)
+    axes: Sequence[_OpenAxis | _Resized] | None = _open_axes(elements, node)
     axes = _axes(elements, node) if axes is None else axes
 
-    def combined(rest: Sequence[OpenAxis | _Resized], moved: Indices) -> Expr:
+    def combined(rest: Sequence[_OpenAxis | _Resized], moved: Indices) -> Expr:
         if not rest:
             return elements.value(source, moved)
         # The last axis is combined last, as the reference does it.
@@ -90,16 +96,6 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
         return select(hidden, Literal(instead, total.dtype), total)
 
     return combined(axes, index)
-
-
-def _open_axes(elements: Elements, node: Node) -> list[OpenAxis] | None:
-    source = node.first_input
-    scales = elements.graph.const_value(node.operand("scales"))
-    factors = None if scales is None or not scales.size else [float(each) for each in scales]
-    sizes = elements.graph.known_value(node.operand("sizes"))
-    if factors is None and (sizes is None or not sizes.size):
-        return None
-    return open_axes(node, elements.shape(source), elements.shape(node.ref()), factors)
 
 
 def _axes(elements: Elements, node: Node) -> list[_Resized]:
@@ -188,6 +184,119 @@ def _looked_up(values: np.ndarray, at: Index) -> Expr:
     if not at.terms:
         return Literal(values[at.const].item(), dtype)
     return LookupTable(values.tobytes(), at, dtype)
+
+
+# ---- open sizes ----
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenAxis:
+    """An axis that changes, of open size."""
+
+    axis: int
+    size: int
+    output: int
+    factor: np.float32 | None
+    """`None`: the quotient of both sizes."""
+
+    def at(self, transform: str, place: Index) -> Expr:
+        """Where an output element lies on the input axis, in float32; see `source_positions`."""
+        number, half = position(place, DType.F32), Literal(0.5, DType.F32)
+        if transform == "align_corners":
+            scale = div(_real(self.size - 1), _real(self.output - 1))
+            return mul(number, scale)
+        scale = (
+            div(_real(self.output), _real(self.size))
+            if self.factor is None
+            else Literal(float(self.factor), DType.F32)
+        )
+        if transform == "asymmetric":
+            return div(number, scale)
+        middle = div(add(number, half), scale)
+        return middle if transform == "tf_half_pixel_for_nn" else sub(middle, half)
+
+    def places(self, node: Node, at: Index) -> tuple[tuple[Index, Expr | None], ...]:
+        """The input elements that output place `at` is made of, with their weights."""
+        transform = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
+        if get_str(node.attrs, "mode", "nearest") == "linear":
+            return self._linear(transform, at)
+        nearest = get_str(node.attrs, "nearest_mode", "round_prefer_floor")
+        return ((self._nearest(transform, nearest, at), None),)
+
+    def _nearest(self, transform: str, mode: str, place: Index) -> Index:
+        """The one pixel that an output element is."""
+        repeats = self._repeats(transform, mode)
+        if repeats:
+            return place // repeats
+        real, half = self.at(transform, place), Literal(0.5, DType.F32)
+        rounded = {
+            "round_prefer_floor": lambda: apply(Fn.CEIL, sub(real, half)),
+            "round_prefer_ceil": lambda: apply(Fn.FLOOR, add(real, half)),
+            "floor": lambda: apply(Fn.FLOOR, real),
+            "ceil": lambda: apply(Fn.CEIL, real),
+        }[mode]()
+        return self._pixel(rounded)
+
+    def _linear(self, transform: str, place: Index) -> tuple[tuple[Index, Expr], ...]:
+        """The two pixels that an output element lies between, and their weights."""
+        real = self._clipped(self.at(transform, place))
+        first = apply(Fn.FLOOR, real)
+        second, one = sub(real, first), Literal(1.0, DType.F32)
+        return (self._pixel(first), sub(one, second)), (self._pixel(add(first, one)), second)
+
+    def _repeats(self, transform: str, mode: str) -> int:
+        """How often each pixel is repeated; 0 where they are not, or not all equally often."""
+        factor = self.factor
+        if factor is None or transform not in _PERIODIC or factor < 1 or factor != int(factor):
+            return 0
+        times = int(factor)
+        if not surely_equal(self.output, self.size * times):
+            return 0
+        plan = ResizeAxis(0, _PROTOTYPE, _PROTOTYPE * times, factor, (0.0, 1.0))
+        places = nearest_pixels(source_positions(transform, plan), mode)
+        places = np.clip(places, 0, _PROTOTYPE - 1)
+        return times if np.array_equal(places, np.arange(plan.output) // times) else 0
+
+    def _clipped(self, real: Expr) -> Expr:
+        return minimum(maximum(real, Literal(0.0, DType.F32)), _real(self.size - 1))
+
+    def _pixel(self, whole: Expr) -> Index:
+        return of(LoadedIndex(cast(self._clipped(whole), DType.I64), self.size))
+
+
+def _real(size: int) -> Expr:
+    return cast(Literal(size, DType.I64), DType.F32)
+
+
+def _open_axes(elements: Elements, node: Node) -> list[_OpenAxis] | None:
+    """The axes that change; `None` where none is open, or tables are needed after all."""
+    scales = elements.graph.const_value(node.operand("scales"))
+    sizes = elements.graph.known_value(node.operand("sizes"))
+    factors = [] if scales is None else [float(each) for each in scales]
+    shape, out = elements.shape(node.first_input), elements.shape(node.ref())
+    if (
+        not (factors or (sizes is not None and sizes.size))
+        or not any(map(is_symbolic, (*shape, *out)))
+        or get_str(node.attrs, "mode", "nearest") not in {"nearest", "linear"}
+        or get_str(node.attrs, "coordinate_transformation_mode", "half_pixel") not in _TRANSFORMS
+        or get_str(node.attrs, "keep_aspect_ratio_policy", "stretch") != "stretch"
+        or get_int(node.attrs, "antialias", 0)
+        or get_int(node.attrs, "exclude_outside", 0)
+    ):
+        return None
+    named = get_ints(node.attrs, "axes", tuple(range(len(shape))))
+    found = []
+    for number, axis in enumerate(each % len(shape) for each in named):
+        size, output = shape[axis], out[axis]
+        factor: np.float32 | None = None
+        if factors:
+            factor = np.float32(factors[number])
+        elif surely_divides(size, output) and not is_symbolic(output // size):
+            factor = np.float32(output // size)
+        if factor == 1 and surely_equal(size, output):
+            continue
+        found.append(_OpenAxis(axis, size, output, factor))
+    return found
 
 
 RULES: Mapping[str, Rule] = {"Resize": _resize}
