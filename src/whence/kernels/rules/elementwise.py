@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 
 from whence.errors import UnsupportedError
@@ -110,6 +110,17 @@ def _formula(formula: Formula) -> Rule:
     return rule
 
 
+def _of_operands(make: Callable[..., Expr]) -> Rule:
+    """What an operator makes of its node and the elements that broadcasting gives it."""
+
+    def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+        return make(
+            node, *(elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+        )
+
+    return rule
+
+
 def _gelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.first_input
     x = elements.value(source, index)
@@ -147,41 +158,28 @@ def _round_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
     return cast(cast(value, DType(to)), value.dtype)
 
 
-def _where_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    condition, then, otherwise = (
-        elements.broadcast(ref, index) for ref in node.inputs if ref is not None
-    )
-    return choose(condition, then, otherwise)
-
-
-def _mod_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    a, b = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
-    return apply(Fn.REM if node.attrs.get("fmod") else Fn.MOD, a, b)
-
-
-def _pow_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    base, exponent = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+def _pow(node: Node, base: Expr, exponent: Expr) -> Expr:
     if isinstance(exponent, Literal) and exponent.value in (1, 2, 3):
-        return _power(base, int(exponent.value))
+        return reduce(mul, [base] * int(exponent.value))
     if isinstance(exponent, Literal) and exponent.value == 0.5 and base.dtype.is_float:
         return apply(Fn.SQRT, base)
     return apply(Fn.POW, base, cast(exponent, base.dtype))
 
 
-def _power(base: Expr, exponent: int) -> Expr:
-    result = base
-    for _ in range(exponent - 1):
-        result = mul(result, base)
-    return result
-
-
-def _prelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    x, slope = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+def _prelu(node: Node, x: Expr, slope: Expr) -> Expr:
     return choose(apply(Fn.LT, x, like(0.0, x)), mul(x, slope), x)
 
 
-def _shift_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    a, b = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+def _mean(node: Node, *values: Expr) -> Expr:
+    total = reduce(add, values)
+    return div(total, like(len(values), total))
+
+
+def _mod(node: Node, a: Expr, b: Expr) -> Expr:
+    return apply(Fn.REM if node.attrs.get("fmod") else Fn.MOD, a, b)
+
+
+def _shift(node: Node, a: Expr, b: Expr) -> Expr:
     return apply(Fn.SHIFT_LEFT if node.attrs.get("direction") == "LEFT" else Fn.SHIFT_RIGHT, a, b)
 
 
@@ -223,31 +221,25 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
     return add(mul(centred, factor), elements.value(bias, channel))
 
 
-def _mean_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    values = [elements.broadcast(ref, index) for ref in node.inputs if ref is not None]
-    total = reduce(add, values)
-    return div(total, like(len(values), total))
-
-
 RULES: Mapping[str, Rule] = {
     **{
         name: _formula(known.formula)
         for name, known in REGISTRY.items()
         if known.formula is not None
     },
-    "Mean": _mean_rule,
+    "Mean": _of_operands(_mean),
     "Dropout": _dropout_rule,
     "Gelu": _gelu_rule,
     "Clip": _clip_rule,
     "Cast": _cast_rule,
     "CastLike": _cast_rule,
     "RoundTo": _round_rule,
-    "Where": _where_rule,
-    "Choose": _where_rule,
-    "Mod": _mod_rule,
-    "Pow": _pow_rule,
-    "PRelu": _prelu_rule,
-    "BitShift": _shift_rule,
+    "Where": _of_operands(lambda _, *args: choose(*args)),
+    "Choose": _of_operands(lambda _, *args: choose(*args)),
+    "Mod": _of_operands(_mod),
+    "Pow": _of_operands(_pow),
+    "PRelu": _of_operands(_prelu),
+    "BitShift": _of_operands(_shift),
     "IsInf": _isinf_rule,
     "BatchNormalization": _batch_norm_rule,
 }
