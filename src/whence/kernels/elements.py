@@ -10,15 +10,18 @@ index arithmetic and leave no work.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic, surely_equal
-from whence.graph import Graph, Node, Ref
+from whence.graph import Node, Ref
 from whence.kernels.expressions import cast, compute_type, load
 from whence.kernels.index import Index, of, ravel
 from whence.kernels.ir import Expr, Literal
-from whence.types import DType, TensorType
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.group import Group
 
 Indices: TypeAlias = tuple[Index, ...]
 Given: TypeAlias = Callable[[Indices], Expr]
@@ -45,20 +48,12 @@ class Elements:
     output, as given.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        buffers: Mapping[Ref, str],
-        rules: Mapping[str, Rule],
-        given: Mapping[Ref, Given] | None = None,
-        *,
-        is_closed: bool = False,
-    ) -> None:
-        self.graph = graph
-        self._buffers = buffers
+    def __init__(self, group: Group, rules: Mapping[str, Rule], given: Mapping[Ref, Given]) -> None:
+        self.graph, self.shape, self.dtype = group.graph, group.shape, group.dtype
+        self._is_closed = group.is_closed
+        self._buffers = {ref: f"in{number}" for number, ref in enumerate(group.inputs)}
         self._rules = rules
-        self._given = given or {}
-        self._is_closed = is_closed
+        self._given = given
         self._known: dict[_Element, Expr] = {}
         self._depth = 0
 
@@ -125,15 +120,6 @@ class Elements:
         place = tuple(of(0) if surely_equal(extent, 1) else at for at, extent in pairs)
         return self.value(ref, place)
 
-    def shape(self, ref: Ref) -> tuple[int, ...]:
-        shape = static_shape(self.graph, ref)
-        return tuple(map(int, shape)) if self._is_closed else shape
-
-    def dtype(self, ref: Ref) -> DType:
-        kind = self.graph.type_of(ref)
-        assert isinstance(kind, TensorType)
-        return kind.dtype
-
     def computed_type(self, ref: Ref) -> DType:
         """What it is computed in."""
         return compute_type(self.dtype(ref))
@@ -149,14 +135,3 @@ class Elements:
             item if is_symbolic(item) and not self._is_closed else int(item)
             for item in value.reshape(-1)
         ]
-
-
-def static_shape(graph: Graph, ref: Ref) -> tuple[int, ...]:
-    """The shape of a value whose every dimension is known; kernels are made for nothing else."""
-    kind = graph.type_of(ref)
-    shape = kind.static_shape if isinstance(kind, TensorType) else None
-    if shape is None:
-        raise UnsupportedError(
-            f"'{graph[ref.node].name}' has type {kind}; native kernels need every dimension known"
-        )
-    return shape

@@ -14,7 +14,7 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.extent import dimensions_of
 from whence.graph import Graph, Node, Ref
-from whence.kernels.elements import Elements, Given, Indices, Rule, static_shape
+from whence.kernels.elements import Elements, Given, Indices, Rule
 from whence.kernels.expressions import cast, compute_type
 from whence.kernels.index import Index, ravel, unravel
 from whence.kernels.ir import Buffer, Expr, Kernel, Member, Role, Stmt, Store
@@ -130,16 +130,17 @@ class Group:
 
     def elements(self, given: Mapping[Ref, Given] | None = None) -> Elements:
         """The pull machinery over this group's members and inputs."""
-        return Elements(
-            self.graph,
-            {ref: f"in{number}" for number, ref in enumerate(self.inputs)},
-            RULES,
-            given,
-            is_closed=self.is_closed,
-        )
+        return Elements(self, RULES, given or {})
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
-        shape = static_shape(self.graph, ref)
+        """Of a value whose every dimension is known; kernels are made for nothing else."""
+        kind = self.graph.type_of(ref)
+        shape = kind.static_shape if isinstance(kind, TensorType) else None
+        if shape is None:
+            raise UnsupportedError(
+                f"'{self.graph[ref.node].name}' has type {kind}; native kernels need every"
+                " dimension known"
+            )
         return tuple(map(int, shape)) if self.is_closed else shape
 
     def dtype(self, ref: Ref) -> DType:
