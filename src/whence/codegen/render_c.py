@@ -54,8 +54,9 @@ class CWriter(ExpressionWriter):
         match stmt:
             case ir.Loop():
                 self._loop(stmt)
-            case ir.Let(name, value):
-                self.line(f"const {self.type_of(value)} {name} = {self.expression(value)};")
+            case ir.Let(name, value, is_variable):
+                constant = "" if is_variable else "const "
+                self.line(f"{constant}{self.type_of(value)} {name} = {self.expression(value)};")
             case ir.Accumulator(name, start, None):
                 self.line(f"{value_type(start.dtype)} {name} = {c_literal(start)};")
             case ir.Accumulator(name, start, lanes):
@@ -103,8 +104,6 @@ class CWriter(ExpressionWriter):
                 self.line(f"{constant}{self.counter} {name} = {self.count(value)};")
             case ir.SetCount(name, value):
                 self.line(f"{name} = {self.count(value)};")
-            case ir.MutableVariable(name, value):
-                self.line(f"{self.type_of(value)} {name} = {self.expression(value)};")
             case ir.Assign(place, value):
                 self.assign(place, self.expression(value))
             case ir.Array():

@@ -16,9 +16,10 @@ The exceptions are the variables of expressions that the group was pulled into (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from whence.kernels import ir
 from whence.kernels.index import Index, Var
@@ -145,25 +146,16 @@ class Builder:
         step: ir.Countable = 1,
         unroll: int = 0,
         vectorise: bool = False,
+        shared: bool = False,
     ) -> Iterator[ir.Count]:
-        with self._inside() as body:
-            name = self._name(name)
-            yield ir.Counter(name)
-        self.add(
-            ir.For(
-                name, ir.count(begin), ir.count(end), tuple(body), ir.count(step), unroll, vectorise
-            )
-        )
-
-    @contextmanager
-    def shared_loop(self, name: str, end: ir.Countable) -> Iterator[ir.Count]:
-        """A loop whose iterations the workers of the kernel take one by one. What it makes for the
-        others lies in `SHARED` memory.
+        """Of a `shared` one, the workers of the kernel take the iterations one by one. What it
+        makes for the others lies in `SHARED` memory.
         """
         with self._inside() as body:
             name = self._name(name)
             yield ir.Counter(name)
-        self.add(ir.For(name, ir.count(0), ir.count(end), tuple(body), shared=True))
+        first, behind, by = map(ir.count, (begin, end, step))
+        self.add(ir.For(name, first, behind, tuple(body), by, unroll, vectorise, shared))
 
     @contextmanager
     def unrolled(self, *extents: tuple[str, int]) -> Iterator[tuple[ir.Count, ...]]:
@@ -175,17 +167,18 @@ class Builder:
             )
 
     @contextmanager
-    def repeat(self, condition: ir.Condition) -> Iterator[None]:
-        """As long as the condition holds."""
+    def _block(self, make: Callable[[tuple[ir.Stmt, ...]], ir.Stmt]) -> Iterator[None]:
+        """What is built inside becomes the body of a statement."""
         with self._inside() as body:
             yield
-        self.add(ir.While(condition, tuple(body)))
+        self.add(make(tuple(body)))
 
-    @contextmanager
-    def when(self, condition: ir.Condition) -> Iterator[None]:
-        with self._inside() as body:
-            yield
-        self.add(ir.If(condition, tuple(body)))
+    def repeat(self, condition: ir.Condition) -> AbstractContextManager[None]:
+        """As long as the condition holds."""
+        return self._block(partial(ir.While, condition))
+
+    def when(self, condition: ir.Condition) -> AbstractContextManager[None]:
+        return self._block(partial(ir.If, condition))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
@@ -197,11 +190,8 @@ class Builder:
         assert not branch.otherwise
         self.add(ir.If(branch.condition, branch.then, tuple(body)))
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        with self._inside() as body:
-            yield
-        self.add(ir.Scope(tuple(body)))
+    def scope(self) -> AbstractContextManager[None]:
+        return self._block(ir.Scope)
 
     # ---- names ----
 
@@ -239,7 +229,7 @@ class Builder:
 
     def variable(self, name: str, value: ir.Expr) -> ir.Name:
         name = self._name(name)
-        self.add(ir.MutableVariable(name, value))
+        self.add(ir.Let(name, value, is_variable=True))
         return ir.Name(name, value.dtype, value.lanes)
 
     # ---- memory ----

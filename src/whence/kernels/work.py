@@ -22,7 +22,6 @@ _DECLARATIONS = (ir.ConstantArray, ir.LetPointer, ir.ChoosePointer)
 """Do nothing, and say the same each time: names in a program are never used twice."""
 _ALWAYS_THE_SAME = (
     ir.Let,
-    ir.MutableVariable,
     ir.Assign,
     ir.Accumulate,
     ir.Store,
@@ -146,7 +145,7 @@ class _Walker:
                 self._roots[name] = self._roots.get(base, "")
                 self._sizes[name] = dtype.numpy.itemsize
                 return Work()
-            case ir.Let() | ir.MutableVariable() | ir.Assign() | ir.Accumulate() | ir.Store():
+            case ir.Let() | ir.Assign() | ir.Accumulate() | ir.Store():
                 return self._compute(stmt)
             case ir.Fill(pointer, _, elements, _):
                 size = self._value(elements) * self._sizes.get(pointer, 4)
@@ -180,9 +179,7 @@ class _Walker:
 
     # ---- arithmetic and memory ----
 
-    def _compute(
-        self, stmt: ir.Let | ir.MutableVariable | ir.Assign | ir.Accumulate | ir.Store
-    ) -> Work:
+    def _compute(self, stmt: ir.Let | ir.Assign | ir.Accumulate | ir.Store) -> Work:
         work = self._expression(stmt.value)
         match stmt:
             case ir.Assign(place, _):

@@ -68,7 +68,6 @@ from whence.kernels.ir.statements import LetTable as LetTable
 from whence.kernels.ir.statements import Loop as Loop
 from whence.kernels.ir.statements import LoopKind as LoopKind
 from whence.kernels.ir.statements import Micro as Micro
-from whence.kernels.ir.statements import MutableVariable as MutableVariable
 from whence.kernels.ir.statements import Prefetch as Prefetch
 from whence.kernels.ir.statements import Scope as Scope
 from whence.kernels.ir.statements import SetCount as SetCount

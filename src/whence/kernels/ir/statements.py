@@ -73,10 +73,11 @@ def nested(
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """Bind a name to a value, once."""
+    """Bind a name to a value; with `is_variable`, one that changes."""
 
     name: str
     value: Expr
+    is_variable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +210,6 @@ class LetCount:
 class SetCount:
     name: str
     value: Count
-
-
-@dataclass(frozen=True, slots=True)
-class MutableVariable:
-    """A value that changes, with what it begins as."""
-
-    name: str
-    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +356,6 @@ Stmt: TypeAlias = (
     | Scope
     | LetCount
     | SetCount
-    | MutableVariable
     | Assign
     | Array
     | ConstantArray

@@ -104,7 +104,7 @@ def quantised_rows(build: Builder, it: PackedProduct) -> Rows:
 
     if it.shares_rows:
         each = max(1, _PART // it.padded)
-        with build.shared_loop("rows", -(-it.rows // each)) as part:
+        with build.loop("rows", -(-it.rows // each), shared=True) as part:
             last = build.count("last", least((part + 1) * each, it.rows))
             with build.loop("row", last, begin=part * each) as row:
                 quantise(row)
