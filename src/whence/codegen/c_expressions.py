@@ -1,8 +1,14 @@
-"""Expressions as C text: the one writer of scalars and vectors."""
+"""Expressions as C text: the one writer of scalars and vectors.
+
+They may be of any depth: functions that call themselves do without a stack of calls, and no text is
+nested more deeply than compilers accept.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from typing import Any, TypeAlias
 
 from whence.codegen.c_text import (
     BUILTIN,
@@ -19,7 +25,6 @@ from whence.codegen.c_text import (
     vector_type,
     written_call,
 )
-from whence.codegen.nesting import Recursive, is_deep, without_recursion
 from whence.errors import UnsupportedError
 from whence.kernels import ir
 from whence.types import DType
@@ -32,6 +37,12 @@ _LARGE = 256
 # An expression of at most so many parts is looked through part by part.
 _SMALL = 32
 _MASKS = {8: DType.I8, 16: DType.I16, 32: DType.I32, 64: DType.I64}
+
+Recursive: TypeAlias = Generator["Recursive", Any, str]
+"""A function that yields each call of itself, is sent the result and returns its own."""
+
+# clang refuses 256 levels of brackets; a text this deep gets a name before it is used in another.
+_DEEPEST = 100
 
 
 class ExpressionWriter:
@@ -348,3 +359,35 @@ class _Parts:
                     stack.append(user)
         self.touching = frozenset(touching)
         """The parts that read memory, or look at an index that must be inside an axis."""
+
+
+def without_recursion(call: Recursive) -> str:
+    """The result of a call, whatever the depth of the calls that it makes."""
+    stack = [call]
+    result: str | None = None
+    while stack:
+        try:
+            inner = stack[-1].send(result)
+        except StopIteration as finished:
+            stack.pop()
+            result = finished.value
+        else:
+            stack.append(inner)
+            result = None
+    assert result is not None
+    return result
+
+
+def is_deep(text: str) -> bool:
+    """Are its brackets nested so deeply that it should have a name?"""
+    if len(text) < 2 * _DEEPEST:
+        return False
+    depth = 0
+    for char in text:
+        if char == "(":
+            depth += 1
+            if depth > _DEEPEST:
+                return True
+        elif char == ")":
+            depth -= 1
+    return False

@@ -20,7 +20,6 @@ from whence.codegen.c_text import (
     vector_type,
     written_call,
 )
-from whence.codegen.matrix_tiles import matrix_tile_lines
 from whence.errors import UnsupportedError
 from whence.extent import C_PREFIX, surely_equal
 from whence.kernels import ir
@@ -34,6 +33,12 @@ whence_runtime.h.
 
 GANG = f"(*(w_gang **)((char *)scratch - {HEADER}))"
 """The workers that do a kernel together."""
+
+_TILES, _ROWS, _ROW_BYTES = 8, 16, 64
+# All matrix tiles as large as they come: palette 1, then bytes of a row and rows of each.
+_TILE_SHAPES = ", ".join(
+    map(str, [1, *[0] * 15, *[_ROW_BYTES, 0] * _TILES, *[0] * 16, *[_ROWS] * _TILES, *[0] * 8])
+)
 
 
 class CWriter(ExpressionWriter):
@@ -280,8 +285,23 @@ class CWriter(ExpressionWriter):
         raise UnsupportedError("C has no work items in groups")
 
     def matrix_tiles(self, stmt: ir.MatrixTileStmt) -> None:
-        for line in matrix_tile_lines(stmt, self.count):
-            self.line(line)
+        """Statements of matrix units (Intel's AMX)."""
+        match stmt:
+            case ir.TileConfigure():
+                self.line(f"static const _Alignas(64) uint8_t shapes[64] = {{{_TILE_SHAPES}}};")
+                self.line("__builtin_ia32_tile_loadconfig(shapes);")
+            case ir.TileRelease():
+                self.line("__builtin_ia32_tilerelease();")
+            case ir.TileZero(register):
+                self.line(f"__builtin_ia32_tilezero({register});")
+            case ir.TileLoad(register, pointer, offset, row) | ir.TileStore(
+                register, pointer, offset, row
+            ):
+                word = "tileloadd64" if isinstance(stmt, ir.TileLoad) else "tilestored64"
+                place = f"{pointer} + {self.count(offset)}"
+                self.line(f"__builtin_ia32_{word}({register}, {place}, {row});")
+            case ir.TileMultiply(sums, left, right):
+                self.line(f"__builtin_ia32_tdpbf16ps({sums}, {left}, {right});")
 
     def barrier(self, barrier: ir.Barrier) -> None:
         if barrier.scope is not ir.BarrierScope.WORKERS:
