@@ -233,7 +233,6 @@ class Program(HasLazyDetails):
         "packed",
         "plan",
         "template",
-        "used",
     )
 
     def __init__(
@@ -242,16 +241,11 @@ class Program(HasLazyDetails):
         weights: PackedWeights,
         library: Library | None,
         details: Details | Callable[[], Details],
-        used: Sequence[tuple[int, int]] | None = None,
         template: ProgramTemplate | None = None,
     ) -> None:
         super().__init__(details)
         self.template = template
         """What programs for other sizes are made of, if the model's dimensions are open."""
-        self.used = used
-        """Which parts of the arena hold values, where every other byte is to be left alone
-        (`building/redzones.py`).
-        """
         self.compile_ns = 0
         """How long it took to compile, by whoever compiled it; 0 if nobody said."""
         self.plan = plan

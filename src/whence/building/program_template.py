@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from whence.building.arena import Planner, plan_arena
 from whence.building.plan_template import PlanTemplate, plan_at
 from whence.building.program import Details, HasLazyDetails, Program
-from whence.building.redzones import used_ranges
 from whence.extent import is_symbolic
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ class ProgramTemplate(HasLazyDetails):
         plan: PlanTemplate,
         details: Details | Callable[[], Details],
         planner: Planner = plan_arena,
-        *,
-        sanitized: bool = False,
     ) -> None:
         super().__init__(details)
         self.dimensions = dimensions
@@ -40,18 +37,13 @@ class ProgramTemplate(HasLazyDetails):
         """Their shapes, in order; `None` for one that is no tensor."""
         self.plan = plan
         self._planner = planner
-        self._sanitized = sanitized
-        """Is memory between values watched (`building/redzones.py`)?"""
 
     def program(
         self, sizes: Mapping[str, int], weights: PackedWeights, library: Library | None
     ) -> Program:
         """The program for these sizes."""
         plan = plan_at(self.plan, sizes, library, self._planner)
-        if not self._sanitized:
-            return Program(plan, weights, library, lambda: self._details_at(sizes), None, self)
-        details = self._details_at(sizes)
-        return Program(plan, weights, library, details, used_ranges(details), self)
+        return Program(plan, weights, library, lambda: self._details_at(sizes), self)
 
     def sizes_of(self, shapes: Sequence[Sequence[int] | None]) -> dict[str, int] | None:
         """The sizes of the dimensions in a call with inputs of these shapes, if this serves it."""

@@ -24,7 +24,7 @@ from whence.building.program_parts import (
     output_blocks,
 )
 from whence.building.program_template import ProgramTemplate
-from whence.building.redzones import used_ranges, watched_bytes
+from whence.building.redzones import watched_bytes
 from whence.building.variables import variables_of
 from whence.building.weights import Weights
 from whence.codegen.compile_ahead import CompileAhead
@@ -155,12 +155,9 @@ class CpuGenerator(CodeGenerator):
                 template,
                 details,
                 self.plan_arena,
-                sanitized=self.toolchain.sanitize,
             )
             return whole.program(dimensions.sizes, block, library)
-        plan = plan_at(template, {}, library)
-        used = used_ranges(details) if self.toolchain.sanitize else None
-        return Program(plan, block, library, details, used)
+        return Program(plan_at(template, {}, library), block, library, details)
 
 
 def build_program(

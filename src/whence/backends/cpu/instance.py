@@ -47,12 +47,12 @@ class Instance:
         self.program = program
         self.engine = engine
         self._plan = plan
-        if program.used is None:
-            self._arena = aligned_bytes(plan.arena_bytes)
-        else:
-            from whence.building.redzones import watched_bytes
+        if engine.toolchain.sanitize:
+            from whence.building.redzones import used_ranges, watched_bytes
 
-            self._arena = watched_bytes(plan.arena_bytes, program.used)
+            self._arena = watched_bytes(plan.arena_bytes, used_ranges(program.details))
+        else:
+            self._arena = aligned_bytes(plan.arena_bytes)
         self._views: dict[Ref, np.ndarray] = {}
         """Values in the arena, as arrays, that reference steps read or make."""
         self._loop_steps: dict[int, LoopStep | None] = {}
