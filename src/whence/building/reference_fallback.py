@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from whence.building.allocate import is_planned, nbytes
 from whence.building.memory_layout import SubBuffer
-from whence.graph import Graph, Node, Ref
-from whence.kernels.lower import Step
+from whence.graph import Graph, Ref
+from whence.kernels.lower import Step, reference_step
 
 _SIZED_LATE = (
     "it reads or makes a value whose size, or the size of whose elements, is known only at run time"
@@ -32,42 +32,29 @@ def with_reference_steps(
     `refused` says, by position, why a kernel has no native code.
     """
     found: list[Step] = []
+    shared = shared_views(graph, steps)
     for position, step in enumerate(steps):
         if step.is_view:
-            good = is_shared(graph, step.inputs[0], step.outputs[0])
+            good = step.outputs[0] in shared
         else:
             good = step.kernel is None or (position not in refused and is_native(graph, step))
         if good:
             found.append(step)
         else:
             why = refused.get(position, _SIZED_LATE)
-            found.extend(_reference(step, node, why) for node in step.members)
+            # What an assignment makes is a variable's.
+            outputs = step.outputs if step.members[0].op == "Assign" else None
+            found += [reference_step(step.entry, node, why, outputs) for node in step.members]
     return found
 
 
-def is_shared(graph: Graph, source: Ref, view: Ref) -> bool:
-    """Can the view lie where its source does?"""
-    return (
-        is_planned(graph, view)
+def shared_views(graph: Graph, steps: Sequence[Step]) -> dict[Ref, SubBuffer]:
+    """Views that can lie where their sources do."""
+    views = {step.outputs[0]: step.inputs[0] for step in steps if step.is_view}
+    return {
+        view: SubBuffer(source)
+        for view, source in views.items()
+        if is_planned(graph, view)
         and is_planned(graph, source)
         and nbytes(graph, source) == nbytes(graph, view)
-    )
-
-
-def shared_views(graph: Graph, steps: Sequence[Step]) -> dict[Ref, SubBuffer]:
-    """Views that lie where their sources do."""
-    return {
-        step.outputs[0]: SubBuffer(step.inputs[0])
-        for step in steps
-        if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
     }
-
-
-def _reference(step: Step, node: Node, why: str) -> Step:
-    inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
-    outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
-    if node.op == "Assign":
-        outputs = step.outputs
-    return Step(
-        f"reference_{node.op}", step.entry, (node,), inputs, outputs, None, why_reference=why
-    )

@@ -16,7 +16,7 @@ from whence.graph import Graph, Node
 from whence.graph.state import GIVEN, initial_value
 from whence.kernels.group import Group
 from whence.kernels.loops.copy_parts import lower_copy_parts
-from whence.kernels.lower import Step
+from whence.kernels.lower import Step, reference_step
 
 
 def assignments(graph: Graph, steps: Sequence[Step], aliasing: Aliasing) -> list[Step]:
@@ -53,7 +53,7 @@ def _copy(graph: Graph, node: Node) -> Step:
     target = graph.variable(str(node.attrs["variable"])).ref()
     if not graph[ref.node].is_const and not is_planned(graph, ref):
         why = f"what is assigned is {graph.type_of(ref)}, whose size is known only at run time"
-        return Step("reference_Assign", 0, (node,), (ref,), (target,), None, why_reference=why)
+        return reference_step(0, node, why, (target,))
     group = Group(graph, "assign", (node,), (ref,), (target,))
     return Step(group.name, 0, (node,), (ref,), (target,), lower_copy_parts(group, node, [0]))
 

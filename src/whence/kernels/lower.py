@@ -123,7 +123,7 @@ def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile, choices: Choices) -
         return [_kernel_step(entry, group, entry.anchor, tile, choices)]
     except UnsupportedError as error:
         if len(entry.members) == 1:
-            return [_reference_step(entry, entry.members[0], str(error))]
+            return [reference_step(entry.id, entry.members[0], str(error))]
     return [_lower_member(graph, entry, node, tile, choices) for node in entry.members]
 
 
@@ -153,13 +153,17 @@ def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile, choice
         group = Group(graph, name, (node,), inputs, outputs)
         return _kernel_step(entry, group, node, tile, choices)
     except UnsupportedError as error:
-        return _reference_step(entry, node, str(error))
+        return reference_step(entry.id, node, str(error))
 
 
-def _reference_step(entry: FuseEntry, node: Node, why: str) -> Step:
+def reference_step(
+    entry: int, node: Node, why: str, outputs: tuple[Ref, ...] | None = None
+) -> Step:
+    """The operator by its reference implementation; `outputs` are what it makes, if not its own."""
     inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
-    outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
-    return Step(f"reference_{node.op}", entry.id, (node,), inputs, outputs, None, why_reference=why)
+    if outputs is None:
+        outputs = tuple(map(node.ref, range(len(node.outputs))))
+    return Step(f"reference_{node.op}", entry, (node,), inputs, outputs, None, why_reference=why)
 
 
 def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CHOICES) -> Kernel:
