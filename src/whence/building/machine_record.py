@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whence.building.tuning_records import replace_file
 from whence.codegen.cache import cache_key
+from whence.codegen.target import cpu_info
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError
 
@@ -123,21 +124,14 @@ def path_of(toolchain: Toolchain) -> Path:
     return toolchain.cache.folder / FOLDER / f"{name[:32]}.json"
 
 
-def _microcode(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """An update of it can change how fast a processor is."""
-    try:
-        found = _MICROCODE.search(cpuinfo.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return ""
-    return found[1] if found else ""
-
-
 def _circumstances() -> str:
     """Differs whenever the way of measuring does, what functions are made of, or the microcode."""
     from whence.codegen.prelude import PRELUDE
     from whence.codegen.vectors import VECTORS
 
-    digest = hashlib.sha256((_microcode() + PRELUDE + VECTORS).encode())
+    # An update of it can change how fast a processor is.
+    microcode = "".join(_MICROCODE.findall(cpu_info())[:1])
+    digest = hashlib.sha256((microcode + PRELUDE + VECTORS).encode())
     root = Path(__file__).resolve().parent.parent / "calibration"
     for name in ("measure.py", "probes.py", "native/calibrate.c"):
         digest.update(root.joinpath(name).read_bytes())

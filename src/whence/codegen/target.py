@@ -269,15 +269,22 @@ _ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA = 158, 0x1023, 18
 _CPU_NAMES = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part", "CPU variant")
 
 
-def _linux_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[frozenset[str], str]:
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+def cpu_info(path: Path = CPU_INFO) -> str:
+    """What Linux says of its processors; nothing where nobody says it."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _linux_cpu(path: Path = CPU_INFO) -> tuple[frozenset[str], str]:
     """The flags of the first CPU, and what it calls itself."""
     flags: frozenset[str] = frozenset()
     identity = []
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return flags, ""
-    for line in text.split("\n\n")[0].splitlines():
+    for line in cpu_info(path).split("\n\n")[0].splitlines():
         name, _, value = (part.strip() for part in line.partition(":"))
         if name in ("flags", "Features"):
             flags = frozenset(value.split())

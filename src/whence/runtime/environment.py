@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from whence.codegen.target import Target
+from whence.codegen.target import CPU_INFO, Target, cpu_info
 from whence.codegen.toolchain import Toolchain
 from whence.errors import WhenceError
 
@@ -62,12 +62,9 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
     return {package: version_of(package) for package in packages}
 
 
-def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def processor_name(cpuinfo: Path = CPU_INFO) -> str:
     """As the processor calls itself; empty where nobody says."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor()
+    text = cpu_info(cpuinfo)
     found = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
     return found[1].strip() if found else platform.processor()
 
