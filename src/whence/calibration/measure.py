@@ -31,7 +31,6 @@ from whence.calibration.probes import (
     ANCHOR_FLOPS,
     EPILOGUES,
     Probe,
-    addresses,
     element_probes,
     emit_probes,
     epilogue_probes,
@@ -165,9 +164,8 @@ class _Bench:
         every = [*arrays, *reading]
         slots = [NativeSlot(int(MemoryRegion.INPUT), number, 0) for number in range(len(every))]
         segment = make_segment(steps * repeats, (), slots, self._scratch, 0)
-        operands, pointers = addresses(every), (ctypes.c_void_p * len(every))()
         engine.runtime.reserve(engine.pool, self._scratch)
-        times = time_steps(engine, segment.plan, 0, operands, operands, pointers)
+        times = time_steps(engine, segment.plan, every)
         return int(times[len(steps) - 1 :: len(steps)].min())
 
     def _work(self, symbol: str, rounds: int, size: int, threads: int) -> int:

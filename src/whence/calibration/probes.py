@@ -4,7 +4,6 @@ with that operator would run.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -194,7 +193,3 @@ def operands_of(probe: Probe, rng: np.random.Generator) -> list[np.ndarray]:
         else (0.5 + rng.random(buffer.elements, np.float32)).astype(buffer.dtype.numpy)
         for position, buffer in enumerate(probe.kernel.params)
     ]
-
-
-def addresses(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))

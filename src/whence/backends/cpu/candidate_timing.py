@@ -12,7 +12,6 @@ clearly behind is taken out.
 
 from __future__ import annotations
 
-import ctypes
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from whence.backends.cpu.step_timing import ordinary_numbers, time_steps
 from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.backend import Progress
 from whence.building.location import MemoryRegion
-from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
-from whence.building.program import make_segment
+from whence.building.native_code import Library, NativeSlot, NativeStep
+from whence.building.program import Segment, make_segment
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import SourceUnit
 from whence.graph import Node, Ref
@@ -182,11 +181,7 @@ class _Trial:
 
     def _time(self, ready: _Ready) -> int:
         weights = self._far.next(ready.weight_bytes)
-        return int(
-            time_steps(
-                self._engine, ready.plan, weights, ready.operands, ready.operands, ready.pointers
-            )[-1]
-        )
+        return int(time_steps(self._engine, ready.segment.plan, ready.arrays, weights)[-1])
 
     def _ready(self, candidate: Candidate, symbol: str) -> _Ready:
         kernel = candidate.kernel
@@ -221,10 +216,7 @@ class _Trial:
             )
         )
         segment = make_segment(steps, (), slots, kernel.scratch_bytes, 0)
-        operands = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-        return _Ready(
-            segment.plan, operands, (ctypes.c_void_p * len(slots))(), offset, (segment, *arrays)
-        )
+        return _Ready(segment, arrays, offset)
 
     def _operand(self, candidate: Candidate, position: int) -> np.ndarray:
         """One that all candidates share. Packed weights are none: those may be any numbers, and
@@ -246,11 +238,9 @@ class _Trial:
 class _Ready:
     """A kernel with its operands, and what is touched before it."""
 
-    plan: NativePlan
-    operands: ctypes.Array[ctypes.c_void_p]
-    pointers: ctypes.Array[ctypes.c_void_p]
+    segment: Segment
+    arrays: Sequence[np.ndarray]
     weight_bytes: int
-    keep: tuple[object, ...]
 
 
 class _ColdMemory:
