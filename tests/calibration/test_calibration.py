@@ -18,7 +18,7 @@ from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import tile_for
 from whence.building import machine_record as record
 from whence.building.machine_record import SETTING
-from whence.calibration import calibrated, measure, on_demand, rates_for
+from whence.calibration import calibrated, measure, rates_for
 from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
 from whence.calibration.probes import EPILOGUES, epilogue_probes, operands_of
 from whence.codegen.cache import Cache
@@ -71,7 +71,7 @@ def test_a_machine_is_measured_once_and_remembered(
     def never(*_: object) -> MachineRates:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(on_demand, "calibrate", never)
+    monkeypatch.setattr(measure, "calibrate", never)
     assert calibrated(toolchain) == rates_for(toolchain) == found
 
 

@@ -1,6 +1,5 @@
 """Measuring the machine: peak rates, bandwidths, and what operators and threads cost on it."""
 
-from whence.calibration.measure import calibrate
-from whence.calibration.on_demand import calibrated, rates_for
+from whence.calibration.measure import calibrate, calibrated, rates_for
 
 __all__ = ["calibrate", "calibrated", "rates_for"]

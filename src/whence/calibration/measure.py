@@ -10,6 +10,7 @@ import ctypes
 import datetime
 import itertools
 import math
+import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -23,10 +24,10 @@ from whence.backends.cpu.step_timing import time_steps
 from whence.building.aligned_memory import aligned_bytes
 from whence.building.backend import Progress
 from whence.building.location import MemoryRegion
-from whence.building.machine_record import store
+from whence.building.machine_record import SETTING, store, stored
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
-from whence.calibration.nominal import SIMPLE
+from whence.calibration.nominal import SIMPLE, nominal_rates
 from whence.calibration.probes import (
     ANCHOR_FLOPS,
     EPILOGUES,
@@ -42,6 +43,7 @@ from whence.codegen.prelude import PRELUDE
 from whence.codegen.target import Feature
 from whence.codegen.toolchain import SourceUnit, Toolchain
 from whence.codegen.vectors import VECTORS
+from whence.errors import InputError
 from whence.kernels.tile import Tile
 from whence.rates import REACHED, ArithmeticUnit, MachineRates, MemoryLevel, Rate
 from whence.runtime import native_library as native
@@ -111,6 +113,23 @@ def calibrate(toolchain: Toolchain, progress: Progress | None = None) -> Machine
     store(toolchain, found)
     show("done")
     return found
+
+
+def rates_for(toolchain: Toolchain) -> MachineRates:
+    """What is known of the machine now: what was measured once, else what its kind should do."""
+    return stored(toolchain) or nominal_rates(toolchain.target)
+
+
+def calibrated(toolchain: Toolchain, progress: Progress | None = None) -> MachineRates:
+    """What was measured of this machine; it is measured now if it never was, which takes seconds.
+    With WHENCE_CALIBRATE=never, and for code that this machine does not run, nominal rates.
+    """
+    setting = os.environ.get(SETTING, "auto")
+    if setting not in ("auto", "never"):
+        raise InputError(f"{SETTING} is '{setting}', which is neither 'auto' nor 'never'")
+    if setting == "never" or toolchain.sanitize:
+        return nominal_rates(toolchain.target)
+    return stored(toolchain) or calibrate(toolchain, progress)
 
 
 class _Bench:

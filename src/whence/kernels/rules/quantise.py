@@ -28,7 +28,6 @@ from whence.types import DType
 if TYPE_CHECKING:
     from whence.kernels.group import Group
 
-
 _SMALLEST = -(2**31)
 _INTEGERS = frozenset({DType.I8, DType.U8, DType.I16, DType.U16, DType.I32})
 
