@@ -237,14 +237,14 @@ def test_another_failure_names_the_folder(cache: Cache, monkeypatch: pytest.Monk
 def read_only(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> Cache:
     """A cache whose folder refuses writing, also to root."""
     cache.put(cache_key("old"), b"old")
-    real = module._write
+    real = module.replace_file
 
-    def refuse(shard: Path, name: str, data: bytes) -> Path:
-        if cache.folder in shard.parents:
+    def refuse(path: Path, data: bytes) -> None:
+        if cache.folder in path.parents:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return real(shard, name, data)
+        real(path, data)
 
-    monkeypatch.setattr(module, "_write", refuse)
+    monkeypatch.setattr(module, "replace_file", refuse)
     return cache
 
 

@@ -19,8 +19,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from whence.building.tuning_records import replace_file
-from whence.codegen.cache import cache_key
+from whence.codegen.cache import cache_key, replace_file
 from whence.codegen.target import cpu_info
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError
@@ -88,7 +87,7 @@ def keep_record(toolchain: Toolchain, name: str, content: Any) -> Path | None:
     """Keep it under a name in the folder of such records."""
     with suppress(OSError, CacheError):
         path = toolchain.cache.subfolder(FOLDER) / name
-        replace_file(path, json.dumps(content, indent=1).encode() + b"\n")
+        replace_file(path, json.dumps(content, indent=1).encode() + b"\n", is_durable=True)
         return path
     return None
 

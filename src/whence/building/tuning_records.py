@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whence.building.source_digest import kernel_digest
-from whence.codegen.cache import cache_key
+from whence.codegen.cache import cache_key, replace_file
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError
 
@@ -79,7 +76,7 @@ class TuningRecords:
         content = _encode(merged)
         self._winners, self._content = merged, content
         try:
-            replace_file(self._cache.subfolder(_FOLDER) / self._name(), content)
+            replace_file(self._cache.subfolder(_FOLDER) / self._name(), content, is_durable=True)
         except (CacheError, OSError) as error:
             # Minutes of timing are not thrown away for it: this process goes on with what it found.
             warnings.warn(
@@ -143,18 +140,3 @@ def _encode(winners: Mapping[str, Winner]) -> bytes:
         for problem, winner in sorted(winners.items())
     }
     return json.dumps({"winners": records}, indent=1).encode()
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write the file whole, or leave it as it was."""
-    handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise

@@ -169,12 +169,14 @@ class Cache:
         name = f"{key}.{digest}"
         try:
             self._make_folder()
-            path = _write(self.folder / key[:2], name, data)
+            path = self.folder / key[:2] / name
+            # What is damaged when the machine fails is then not what its name says.
+            replace_file(path, data)
             self._written[path] = None
             return path
         except OSError as error:
             self._raise_unless_unwritable(error)
-            return self._write_overflow(key, name, data)
+            return self._write_overflow(Path(key[:2], name), data)
 
     def keep_content(self, data: bytes | memoryview) -> str:
         """Keep `data` under its own digest, which is returned."""
@@ -323,9 +325,11 @@ class Cache:
             )
         return Path(self._overflow.name)
 
-    def _write_overflow(self, key: str, name: str, data: bytes | memoryview) -> Path:
+    def _write_overflow(self, place: Path, data: bytes | memoryview) -> Path:
         try:
-            return _write(self._overflow_folder() / key[:2], name, data)
+            path = self._overflow_folder() / place
+            replace_file(path, data)
+            return path
         except OSError as error:
             where = tempfile.gettempdir()
             raise CacheError(
@@ -365,27 +369,29 @@ def _discard(path: Path) -> None:
         path.unlink()
 
 
-def _write(shard: Path, name: str, data: bytes | memoryview) -> Path:
-    shard.mkdir(mode=0o700, exist_ok=True)
+def replace_file(path: Path, data: bytes | memoryview, *, is_durable: bool = False) -> None:
+    """Write the file whole, or leave it as it was, in a private folder. Whether it is on the disk
+    when the machine fails is only waited for if it is to be durable, which can take seconds.
+    """
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     # The temporary file is made readable by its owner alone.
-    handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=shard)
+    handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
     try:
         try:
             rest = memoryview(data)
-            # Whether it is on the disk when the machine fails is not waited for, which can take
-            # seconds: what is then damaged is not what its name says.
             while rest:
                 rest = rest[os.write(handle, rest) :]
+            if is_durable:
+                os.fsync(handle)
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)  # which may fail too: some disks say only now that they are full
-        Path(temporary).replace(shard / name)
+        Path(temporary).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
         raise
-    return shard / name
 
 
 def _found(shard: Path, key: str) -> Iterator[tuple[Path, str]]:

@@ -316,7 +316,7 @@ def test_a_cache_that_cannot_be_written(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("whence.building.tuning_records.tempfile.mkstemp", full)
+    monkeypatch.setattr("whence.codegen.cache.tempfile.mkstemp", full)
     with pytest.warns(
         RuntimeWarning,
         match="what was tuned is not kept for the next start: .*No space left on device",
