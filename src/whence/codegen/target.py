@@ -243,20 +243,8 @@ def _host_system() -> System:
 # ---- Linux ----
 
 _LINUX_FLAGS: Mapping[str, Feature] = {
-    "avx2": Feature.AVX2,
-    "fma": Feature.FMA,
-    "f16c": Feature.F16C,
-    "avx_vnni": Feature.AVX_VNNI,
-    "avx512f": Feature.AVX512F,
-    "avx512bw": Feature.AVX512BW,
-    "avx512vl": Feature.AVX512VL,
-    "avx512dq": Feature.AVX512DQ,
-    "avx512_vnni": Feature.AVX512_VNNI,
-    "avx512_bf16": Feature.AVX512_BF16,
-    "avx512_fp16": Feature.AVX512_FP16,
-    "amx_tile": Feature.AMX_TILE,
-    "amx_int8": Feature.AMX_INT8,
-    "amx_bf16": Feature.AMX_BF16,
+    # Of x86 in lower case as here, of ARM by names of their own.
+    **{each.name.lower(): each for each in Feature if not each.name.startswith("NEON")},
     "asimd": Feature.NEON,
     "asimddp": Feature.NEON_DOT,
     "asimdhp": Feature.NEON_FP16,
@@ -324,14 +312,7 @@ def _size(text: str) -> int:
 # ---- macOS ----
 
 _MACOS_FLAGS: Mapping[str, Feature] = {
-    "AVX2": Feature.AVX2,
-    "FMA": Feature.FMA,
-    "F16C": Feature.F16C,
-    "AVX512F": Feature.AVX512F,
-    "AVX512BW": Feature.AVX512BW,
-    "AVX512VL": Feature.AVX512VL,
-    "AVX512DQ": Feature.AVX512DQ,
-    "AVX512VNNI": Feature.AVX512_VNNI,
+    **{each.upper(): each for each in (*AVX2, *AVX512, Feature.F16C, Feature.AVX512_VNNI)},
     "hw.optional.arm.FEAT_DotProd": Feature.NEON_DOT,
     "hw.optional.arm.FEAT_FP16": Feature.NEON_FP16,
     "hw.optional.arm.FEAT_BF16": Feature.NEON_BF16,

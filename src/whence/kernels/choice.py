@@ -33,21 +33,13 @@ Choices = Mapping[str, Choice]
 
 NO_CHOICES: Choices = {}
 
-_KINDS: Mapping[str, type[Choice]] = {
-    "direct": ConvPlan,
-    "winograd": WinogradPlan,
-    "bf16x2": Bf16x2ConvPlan,
-    "depthwise": SlidePlan,
-    "product": GemmPlan,
-    "product by bf16x2": Bf16x2GemmPlan,
-}
-_LOWERINGS: Mapping[type[Choice], Callable[[Group, Node, Tile, Any], Kernel]] = {
-    ConvPlan: lower_conv,
-    WinogradPlan: lower_winograd,
-    Bf16x2ConvPlan: lower_bf16x2_conv,
-    SlidePlan: lower_depthwise,
-    GemmPlan: lower_gemm,
-    Bf16x2GemmPlan: lower_bf16x2_gemm,
+_KINDS: Mapping[str, tuple[type[Choice], Callable[[Group, Node, Tile, Any], Kernel]]] = {
+    "direct": (ConvPlan, lower_conv),
+    "winograd": (WinogradPlan, lower_winograd),
+    "bf16x2": (Bf16x2ConvPlan, lower_bf16x2_conv),
+    "depthwise": (SlidePlan, lower_depthwise),
+    "product": (GemmPlan, lower_gemm),
+    "product by bf16x2": (Bf16x2GemmPlan, lower_bf16x2_gemm),
 }
 _TUNABLE = GEMM_OPS | {"BlockedConv"}
 # What is done to each sum, not how it is summed; and what the weights' shape says already.
@@ -131,12 +123,13 @@ def chosen(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Choice |
 
 def lower_choice(group: Group, anchor: Node, tile: Tile, choice: Choice) -> Kernel:
     """The kernel of the group, divided as was chosen."""
-    return _LOWERINGS[type(choice)](group, anchor, tile, choice)
+    _, lower = _KINDS[kind_of(choice)]
+    return lower(group, anchor, tile, choice)
 
 
 def kind_of(choice: Choice) -> str:
     """The algorithm, in a word."""
-    return next(name for name, kind in _KINDS.items() if isinstance(choice, kind))
+    return next(name for name, (kind, _) in _KINDS.items() if isinstance(choice, kind))
 
 
 def encode_choice(choice: Choice) -> dict[str, Any]:
@@ -146,7 +139,7 @@ def encode_choice(choice: Choice) -> dict[str, Any]:
 
 def decode_choice(record: Mapping[str, Any]) -> Choice:
     """The choice that was encoded. Raises `ValueError` for anything else."""
-    kind = _KINDS.get(str(record.get("kind")))
+    kind, _ = _KINDS.get(str(record.get("kind")), (None, None))
     if kind is None or set(record) != {"kind", *(field.name for field in fields(kind))}:
         raise ValueError(f"{dict(record)} is no choice of a kernel")
     values = {field.name: record[field.name] for field in fields(kind)}
