@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from whence.building.allocate import nbytes
 from whence.building.program import Program, ProgramStep, Segment
 from whence.graph import Ref
 
@@ -82,6 +81,6 @@ class Preparations:
             or (ours.region, ours.index) != (theirs.region, theirs.index)
         ):
             return False
-        return ours.offset < theirs.offset + nbytes(
-            graph, other
-        ) and theirs.offset < ours.offset + nbytes(graph, one)
+        return ours.offset < theirs.offset + graph.nbytes(
+            other
+        ) and theirs.offset < ours.offset + graph.nbytes(one)

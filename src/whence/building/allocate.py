@@ -14,25 +14,18 @@ from whence.extent import estimate, is_symbolic
 from whence.graph import Graph, Ref
 from whence.graph.display_name import display_name
 from whence.kernels.lower import Step
-from whence.types import DType, TensorType
+from whence.types import DType
 
 
 def is_planned(graph: Graph, ref: Ref) -> bool:
     """Does the value have a fixed size, in elements of a fixed size?"""
-    kind = graph.type_of(ref)
+    kind = graph.tensor_type(ref)
     return (
-        isinstance(kind, TensorType)
+        kind is not None
         and kind.is_static
         and kind.dtype not in (DType.STRING, DType.UNDEFINED)
         and kind.dtype.bits >= 8
     )
-
-
-def nbytes(graph: Graph, ref: Ref) -> int:
-    """Of a planned value."""
-    kind = graph.type_of(ref)
-    assert isinstance(kind, TensorType)
-    return (kind.elements or 0) * kind.dtype.numpy.itemsize
 
 
 def allocate(
@@ -87,7 +80,7 @@ def allocate(
         lies = root(within, ref)
         if lies.parent not in places:
             blocks.setdefault(lies.parent, []).append(
-                Lifetime(nbytes(graph, ref), first, last, lies.offset)
+                Lifetime(graph.nbytes(ref), first, last, lies.offset)
             )
     is_open = any(
         is_symbolic(each.size) or is_symbolic(each.offset)
@@ -212,7 +205,7 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
     total = 0
     for ref in refs:
         if is_planned(graph, ref):
-            total += nbytes(graph, ref)
+            total += graph.nbytes(ref)
             if estimate(total) > LARGEST:
                 node = graph[ref.node]
                 raise UnsupportedError(

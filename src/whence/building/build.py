@@ -21,7 +21,6 @@ from whence.graph import Graph
 from whence.graph.display_name import display_name
 from whence.graph.guards import Guards, RunUnit, find_guards
 from whence.graph.operands import why_it_fails
-from whence.kernels.ir import Kernel
 from whence.kernels.lower import Step, lower
 from whence.ops.definition import labelled
 from whence.provenance import Origin
@@ -65,10 +64,14 @@ def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "domina
     if dimensions is not None and dimensions.pinned:
         raise PinnedSizesError(dimensions.pinned)
     before, lowered = [*before, *copies], [*lowered, *copies]
-    positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
+    kernels = {
+        position: step.kernel
+        for position, step in enumerate(lowered)
+        if step.kernel is not None and is_native(graph, step)
+    }
+    positions = list(kernels)
     rendered = generator.render(
-        [_kernel(lowered[position]) for position in positions],
-        [_source_names(graph, lowered[position]) for position in positions],
+        list(kernels.values()), [_source_names(graph, lowered[each]) for each in positions]
     )
     _check_rendered(generator, rendered, len(positions))
     refused = {
@@ -161,11 +164,6 @@ def guards_of(graph: Graph, steps: Sequence[Step], before: Sequence[Step]) -> li
         for (_, step, _), guards in zip(placed, found, strict=True)
         if step is not None and not step.is_view
     ]
-
-
-def _kernel(step: Step) -> Kernel:
-    assert step.kernel is not None
-    return step.kernel
 
 
 def _source_names(graph: Graph, step: Step) -> list[str]:

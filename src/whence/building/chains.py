@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from whence.building.allocate import is_planned, nbytes, root
+from whence.building.allocate import is_planned, root
 from whence.building.memory_layout import SubBuffer
 from whence.building.native_code import LONGEST_CHAIN
 from whence.building.program import Chain, WorkRange
@@ -71,7 +71,7 @@ def _is_link(graph: Graph, before: Step, after: Step, tile: Tile) -> bool:
     ref = _source(after, read)
     if before.outputs != (ref,) or not is_planned(graph, ref):
         return False
-    size = nbytes(graph, ref)
+    size = graph.nbytes(ref)
     return not is_symbolic(size) and tile.is_large(size)
 
 

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from whence.building.allocate import is_planned, nbytes
+from whence.building.allocate import is_planned
 from whence.building.location import Location
 from whence.building.program import Program, Segment
 from whence.codegen.c_text import c_comment
@@ -155,7 +155,7 @@ def header_text(program: Program, stem: str, included: str = "whence.h") -> str:
         lines.append(f"/* {title}, in order:")
         lines.extend(
             f"     {index}  {c_comment(node.name)}  {c_comment(str(graph.type_of(_value(node))))},"
-            f" {nbytes(graph, _value(node))} bytes"
+            f" {graph.nbytes(_value(node))} bytes"
             for index, node in enumerate(nodes)
         )
         lines.append("*/")
@@ -163,7 +163,7 @@ def header_text(program: Program, stem: str, included: str = "whence.h") -> str:
         lines.append("/* State, of which every stream has its own (whence_reset_state):")
         lines.extend(
             f"     {c_comment(node.name)}  {c_comment(str(node.type))},"
-            f" {nbytes(graph, node.ref())} bytes"
+            f" {graph.nbytes(node.ref())} bytes"
             for node in graph.variables
         )
         lines.append("*/")
@@ -272,7 +272,7 @@ def c_slot(place: Location) -> str:
 
 
 def _sizes(graph: Graph, nodes: Iterable[Node]) -> list[str]:
-    return [str(nbytes(graph, _value(node))) for node in nodes]
+    return [str(graph.nbytes(_value(node))) for node in nodes]
 
 
 def table(head: str, rows: Sequence[str], empty: str) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from whence.building.allocate import nbytes, root
+from whence.building.allocate import root
 from whence.building.memory_layout import Aliasing, SubBuffer
 from whence.building.reference_fallback import is_native, shared_views
 from whence.fusion.contiguous import input_offsets, output_offsets
@@ -23,7 +23,6 @@ from whence.graph.state import GIVEN
 from whence.kernels.group import Group
 from whence.kernels.loops.copy_parts import lower_copy_parts
 from whence.kernels.lower import Step
-from whence.types import TensorType
 
 
 def concat_in_place(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], Aliasing]:
@@ -89,11 +88,11 @@ class _InPlaceConcat:
         the first is not its beginning.
         """
         lies = root(self._within, refs[position])
-        size, covered, count = nbytes(self.graph, lies.parent), 0, 0
+        size, covered, count = self.graph.nbytes(lies.parent), 0, 0
         while position + count < len(refs) and root(
             self._within, refs[position + count]
         ) == SubBuffer(lies.parent, covered):
-            covered += nbytes(self.graph, refs[position + count])
+            covered += self.graph.nbytes(refs[position + count])
             count += 1
             if covered == size:
                 break
@@ -105,11 +104,8 @@ class _InPlaceConcat:
         return ref not in self._given and not node.is_const and node.op not in GIVEN
 
     def _put(self, step: Step, node: Node, left: Sequence[tuple[Ref, int]]) -> Step:
-        kind = self.graph.type_of(node.ref())
-        assert isinstance(kind, TensorType)
         inputs = tuple(ref for ref, _ in left)
         group = Group(self.graph, f"{step.name}_rest", step.members, inputs, step.outputs)
-        kernel = lower_copy_parts(
-            group, node, [begin // kind.dtype.numpy.itemsize for _, begin in left]
-        )
+        size = group.dtype(node.ref()).numpy.itemsize
+        kernel = lower_copy_parts(group, node, [begin // size for _, begin in left])
         return Step(group.name, step.entry, step.members, inputs, step.outputs, kernel)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.building.allocate import is_planned, nbytes
+from whence.building.allocate import is_planned
 from whence.building.backend import Lowered, LoweredStep
 from whence.building.chains import slices_of
 from whence.building.kernel_programs import written_kernels
@@ -161,7 +161,7 @@ def copies_of(graph: Graph, layout: MemoryLayout, weights: Weights) -> Sequence[
                 Copy(
                     weights.place(node) if node.is_const else layout.places[ref],
                     index,
-                    nbytes(graph, ref),
+                    graph.nbytes(ref),
                 )
             )
     return found

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
 def used_ranges(details: Details) -> list[tuple[int, int]]:
     """Where in the arena values begin and end."""
-    from whence.building.allocate import nbytes
-
     return [
-        (place.offset, place.offset + nbytes(details.graph, ref))
+        (place.offset, place.offset + details.graph.nbytes(ref))
         for ref, place in details.layout.places.items()
         if place.region is MemoryRegion.ARENA
     ]

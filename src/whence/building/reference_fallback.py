@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from whence.building.allocate import is_planned, nbytes
+from whence.building.allocate import is_planned
 from whence.building.memory_layout import SubBuffer
 from whence.graph import Graph, Ref
 from whence.kernels.lower import Step, reference_step
@@ -56,5 +56,5 @@ def shared_views(graph: Graph, steps: Sequence[Step]) -> dict[Ref, SubBuffer]:
         for view, source in views.items()
         if is_planned(graph, view)
         and is_planned(graph, source)
-        and nbytes(graph, source) == nbytes(graph, view)
+        and graph.nbytes(source) == graph.nbytes(view)
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.building.allocate import is_planned, nbytes, root
+from whence.building.allocate import is_planned, root
 from whence.building.memory_layout import Aliasing, MemoryLayout
 from whence.building.program import Variable
 from whence.building.program_parts import block_of
@@ -40,7 +40,7 @@ def assignments(graph: Graph, steps: Sequence[Step], aliasing: Aliasing) -> list
             and lies.parent not in taken
             and is_planned(graph, lies.parent)
             and lies.offset == 0
-            and nbytes(graph, lies.parent) == nbytes(graph, ref)
+            and graph.nbytes(lies.parent) == graph.nbytes(ref)
         )
         taken.add(lies.parent)
         if not is_free:
