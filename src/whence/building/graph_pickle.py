@@ -1,4 +1,4 @@
-"""What explains a program, as bytes.
+"""What explains a program, as bytes, or as a copy in which open sizes are numbers.
 
 Pickled, because it is a web of graphs, nodes and records that only whence reads and that changes
 with its source, whose digest is in the key of the entry. `building/restricted_unpickler.py` reads
@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
+from whence.building.restricted_unpickler import load
+from whence.extent import evaluate, is_symbolic
 from whence.graph import Graph, Node
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
@@ -26,11 +31,19 @@ _state = attrgetter(
 def dump(what: object) -> bytes:
     """The bytes of a graph, or of anything made of graphs, their nodes and plain records."""
     file = io.BytesIO()
-    GraphPickler(file, PROTOCOL).dump(what)
+    _GraphPickler(file, PROTOCOL).dump(what)
     return file.getvalue()
 
 
-class GraphPickler(pickle.Pickler):
+def evaluated(what: Any, sizes: Mapping[str, int]) -> Any:
+    """A copy for these sizes of the dimensions; constants are shared with it."""
+    file = io.BytesIO()
+    pickler = _Evaluator(file, sizes)
+    pickler.dump(what)
+    return load(file.getbuffer(), pickler.shared)
+
+
+class _GraphPickler(pickle.Pickler):
     # Nodes are linked in a list as long as the graph, and pickle would follow it by recursion. So a
     # graph is written as the rows of its nodes, and a node as its number in its graph.
     def reducer_override(self, obj: object) -> Any:
@@ -48,6 +61,25 @@ class GraphPickler(pickle.Pickler):
                 raise pickle.PicklingError(f"{obj!r} is in no graph")
             return _node, (obj.graph, obj.id)
         return NotImplemented
+
+
+class _Evaluator(_GraphPickler):
+    def __init__(self, file: io.BytesIO, sizes: Mapping[str, int]) -> None:
+        super().__init__(file, PROTOCOL)
+        self._sizes = sizes
+        self.shared: list[np.ndarray] = []
+
+    def persistent_id(self, obj: object) -> int | None:
+        # Nobody writes to a constant, and there may be gigabytes of them.
+        if type(obj) is not np.ndarray or obj.dtype == np.object_:
+            return None
+        self.shared.append(obj)
+        return len(self.shared) - 1
+
+    def reducer_override(self, obj: object) -> Any:
+        if is_symbolic(obj):
+            return int, (evaluate(obj, self._sizes),)  # type: ignore[arg-type]
+        return super().reducer_override(obj)
 
 
 def _graph(

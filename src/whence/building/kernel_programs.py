@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from whence.building.evaluated import evaluated
-from whence.building.graph_pickle import dump
+from whence.building.graph_pickle import dump, evaluated
 from whence.building.restricted_unpickler import load
 from whence.kernels.ir import Kernel
 from whence.kernels.ir.values import Expr, operands

@@ -24,10 +24,9 @@ from whence.building.backend import CacheIdentity
 from whence.building.mapped_pieces import MappedRange, block_of
 from whence.building.native_code import Library
 from whence.building.packed_weights import PackedWeights
-from whence.building.plan_json import decode_plan, encode_plan
+from whence.building.plan_json import decode_plan, decode_type, encode_plan, encode_type
 from whence.building.program import Program
 from whence.building.source_digest import source_digest
-from whence.building.type_json import decode_type, encode_type
 from whence.codegen.cache import LIMIT_BYTES, cache_key
 from whence.codegen.digest import FileDigest
 from whence.errors import CacheError

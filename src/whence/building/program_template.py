@@ -58,7 +58,7 @@ class ProgramTemplate(HasLazyDetails):
         return self.sizes_of([shapes.get(name) for name in self.inputs])
 
     def _details_at(self, sizes: Mapping[str, int]) -> Details:
-        from whence.building.evaluated import evaluated
+        from whence.building.graph_pickle import evaluated
 
         details: Details = evaluated(self.details, sizes)
         return details.with_sizes(sizes, details.layout.planned(self._planner))
