@@ -18,8 +18,8 @@ import numpy as np
 from whence.attribution.input_buffers import copy_elsewhere
 from whence.attribution.variants import Variant
 from whence.backends.cpu.backend import CpuBackend
+from whence.backends.cpu.generator import grain
 from whence.backends.cpu.instance import Instance
-from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers
 from whence.building.aligned_memory import aligned_bytes
 from whence.building.location import MemoryRegion

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.backends.cpu.segments import grain
+from whence.backends.cpu.generator import grain
 from whence.backends.cpu.step_timing import ordinary_numbers, time_steps
 from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.backend import Progress

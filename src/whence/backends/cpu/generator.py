@@ -6,21 +6,36 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from whence.backends.cpu.segments import step_templates
 from whence.building.aligned_memory import ALIGNMENT
 from whence.building.arena import Planner, plan_arena, side_by_side
-from whence.building.backend import CodeGenerator, KernelCode, Lowered, Progress, Rendered
+from whence.building.backend import (
+    CodeGenerator,
+    KernelCode,
+    Lowered,
+    LoweredStep,
+    Progress,
+    Rendered,
+)
 from whence.building.build import build
+from whence.building.location import Location
 from whence.building.machine_record import measured
 from whence.building.native_code import Library
 from whence.building.packed_weights import PackedWeights
-from whence.building.plan_template import PlanTemplate, plan_at
+from whence.building.plan_template import (
+    PlanTemplate,
+    StepGuard,
+    StepTemplate,
+    dims_location,
+    plan_at,
+)
 from whence.building.program import Program
 from whence.building.program_parts import (
     copies_of,
     details_of,
     dimensions_of_graph,
     input_blocks,
+    location_of,
+    operand_locations,
     output_blocks,
 )
 from whence.building.program_template import ProgramTemplate
@@ -131,7 +146,7 @@ class CpuGenerator(CodeGenerator):
         template = PlanTemplate(
             inputs=input_blocks(graph, layout),
             outputs=output_blocks(graph, layout),
-            steps=tuple(step_templates(lowered, weights)),
+            steps=tuple(_step_template(lowered, each, weights) for each in lowered.steps),
             arena=layout.blocks,
             arena_bytes=layout.memory.arena_bytes,
             variables=variables_of(graph, layout, weights),
@@ -158,6 +173,46 @@ class CpuGenerator(CodeGenerator):
             )
             return whole.program(dimensions.sizes, block, library)
         return Program(plan_at(template, {}, library), block, library, details)
+
+
+def _step_template(lowered: Lowered, each: LoweredStep, weights: Weights) -> StepTemplate:
+    """What a step takes; its constants are packed on the way."""
+    number, step, code, guards = each
+    made = StepTemplate(number, node=step.members[0].id)
+    operands: list[Location] = []
+    if step.kernel is not None:
+        made = _kernel_template(number, "" if code is None else code.symbol, step.kernel)
+        operands = operand_locations(lowered, step, weights)
+        if step.kernel.dimensions:
+            operands.append(dims_location(len(lowered.graph.inputs)))
+    conditions = (
+        StepGuard(
+            location_of(lowered, guard.condition, weights),
+            (guard.condition.node, guard.condition.index),
+            guard.wanted,
+        )
+        for guard in guards
+    )
+    return replace(made, operands=tuple(operands), guards=tuple(conditions))
+
+
+def _kernel_template(number: int, symbol: str, kernel: Kernel) -> StepTemplate:
+    """What a step takes that runs this kernel, wherever its operands lie."""
+    return StepTemplate(
+        number,
+        symbol,
+        tasks=kernel.tasks,
+        flops=sum(member.flops for member in kernel.members),
+        bytes=sum(member.bytes for member in kernel.members),
+        flops_per_ns=kernel.flops_per_ns,
+        is_gang=kernel.gang,
+        scratch_bytes=kernel.scratch_bytes,
+    )
+
+
+def grain(kernel: Kernel) -> int:
+    """How many work items make a piece that is worth handing to another thread."""
+    return _kernel_template(0, "", kernel).grain
 
 
 def build_program(
