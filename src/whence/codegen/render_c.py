@@ -148,8 +148,6 @@ class CWriter(ExpressionWriter):
             self.line("#pragma clang fp reassociate(on)")
         if loop.kind is ir.LoopKind.VECTOR:
             self.line("#pragma clang loop vectorize(assume_safety)")
-        elif loop.kind is ir.LoopKind.UNROLL:
-            self.line("#pragma clang loop unroll(full)")
         if var.name == ir.TASK:
             self._task_loop(loop)
         else:

@@ -4,7 +4,6 @@ language.
 
 from __future__ import annotations
 
-from whence.kernels.ir.counts import ONE as ONE
 from whence.kernels.ir.counts import RESULTS as RESULTS
 from whence.kernels.ir.counts import Arithmetic as Arithmetic
 from whence.kernels.ir.counts import Both as Both

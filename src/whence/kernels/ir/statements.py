@@ -37,7 +37,6 @@ class LoopKind(enum.Enum):
     """Iterations are independent, and each fills vectors by itself: a device deals them out."""
     REDUCE = "reduce"
     """Iterations only feed accumulators, whose order of summation may change."""
-    UNROLL = "unroll"
 
 
 @dataclass(frozen=True, slots=True)
