@@ -17,8 +17,8 @@ from whence.kernels.choice import NO_CHOICES, Choices, chosen, lower_choice
 from whence.kernels.conv.algorithm import lower_blocked_conv
 from whence.kernels.conv.general import CONV_GENERAL_OPS, lower_conv_general
 from whence.kernels.conv.pool import POOL_OPS, lower_pool
+from whence.kernels.counted import lower_distinct, lower_places
 from whence.kernels.detection import lower_detection
-from whence.kernels.distinct import lower_distinct
 from whence.kernels.group import RULES, Group
 from whence.kernels.integer.conv import lower_integer_conv
 from whence.kernels.integer.product import lower_integer_gemm
@@ -28,7 +28,6 @@ from whence.kernels.loops.reduce import REDUCTIONS, lower_reduce
 from whence.kernels.loops.rows import ROW_OPS, lower_rows
 from whence.kernels.loops.scatter import SCATTER_OPS, lower_scatter
 from whence.kernels.loops.select import ARG_OPS, RUNNING_OPS, lower_arg, lower_running
-from whence.kernels.places import lower_places
 from whence.kernels.product.bf16x2 import lower_product
 from whence.kernels.product.gemm import GEMM_OPS
 from whence.kernels.product.packed import lower_packed
