@@ -8,7 +8,9 @@ compiler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -117,18 +119,17 @@ def plan_at(
         arena_bytes, offsets = planned.arena_bytes, planned.offsets
         if arena_bytes > LARGEST:
             raise UnsupportedError(f"{arena_bytes} bytes: no machine has that much memory")
-    addresses: dict[str, int] = {}
+    address = functools.cache(lambda symbol: None if library is None else library.address(symbol))
     steps = [size.step(step, offsets) for step in template.steps]
-    actions, n_slots = _actions(
-        steps, template.chains, lambda symbol: _address(addresses, library, symbol)
-    )
+    actions = tuple(_actions(steps, template.chains, address))
+    segments = [action for action in actions if isinstance(action, Segment)]
     return Plan(
         inputs=tuple(size.block(block) for block in template.inputs),
         outputs=tuple(size.block(block) for block in template.outputs),
         actions=actions,
         arena_bytes=arena_bytes,
         scratch_bytes=max((step.scratch_bytes for step in steps), default=0),
-        n_slots=n_slots,
+        n_slots=max((segment.plan.n_slots for segment in segments), default=0),
         variables=template.variables,
         dims=tuple(sizes[name] for name in template.dimensions),
     )
@@ -176,14 +177,6 @@ class _Sizes:
         )
 
 
-def _address(known: dict[str, int], library: Library | None, symbol: str) -> int | None:
-    if library is None:
-        return None
-    if symbol not in known:
-        known[symbol] = library.address(symbol)
-    return known[symbol]
-
-
 # ---- segments ----
 
 
@@ -191,29 +184,15 @@ def _actions(
     steps: Sequence[StepTemplate],
     chains: Sequence[Chain],
     address: Callable[[str], int | None],
-) -> tuple[tuple[Segment | ReferenceStep, ...], int]:
-    """Native steps that follow each other as one call of the run-time library, and the slots of the
-    call that has the most.
+) -> Iterator[Segment | ReferenceStep]:
+    """Native steps that follow each other as one call of the run-time library. Most runs may never
+    take the path of a reference step under a guard: it does not end the call.
     """
-    actions: list[Segment | ReferenceStep] = []
-    native: list[StepTemplate] = []
-
-    def flush() -> None:
-        if native:
-            actions.append(_segment(native, chains, address))
-            native.clear()
-
-    for step in steps:
-        if step.is_reference and not step.guards:
-            flush()
-            actions.append(ReferenceStep(step.number, step.node))
+    for is_apart, found in itertools.groupby(steps, lambda s: s.is_reference and not s.guards):
+        if is_apart:
+            yield from (ReferenceStep(step.number, step.node) for step in found)
         else:
-            # Most runs may never take the path of a reference step under a guard: it does not end
-            # the call.
-            native.append(step)
-    flush()
-    segments = [action for action in actions if isinstance(action, Segment)]
-    return tuple(actions), max((segment.plan.n_slots for segment in segments), default=0)
+            yield _segment(list(found), chains, address)
 
 
 def _segment(
