@@ -11,7 +11,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose, compute_type, number
 from whence.kernels.ir import Expr, Fn, Literal
-from whence.ops.attributes import get_float, get_str
+from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.formula import (
     Application,
     Formula,
@@ -121,9 +121,7 @@ def _of_operands(make: Callable[..., Expr]) -> Rule:
     return rule
 
 
-def _gelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.first_input
-    x = elements.value(source, index)
+def _gelu(node: Node, x: Expr) -> Expr:
     return activate("GeluTanh" if node.attrs.get("approximate") == "tanh" else "Gelu", x)
 
 
@@ -151,11 +149,8 @@ def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> E
     return cast(cast(elements.value(node.first_input, index), dtype), compute_type(dtype))
 
 
-def _round_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source, to = node.first_input, node.attrs["to"]
-    assert isinstance(to, int)
-    value = elements.value(source, index)
-    return cast(cast(value, DType(to)), value.dtype)
+def _round(node: Node, x: Expr) -> Expr:
+    return cast(cast(x, DType(get_int(node.attrs, "to", 0))), x.dtype)
 
 
 def _pow(node: Node, base: Expr, exponent: Expr) -> Expr:
@@ -183,15 +178,9 @@ def _shift(node: Node, a: Expr, b: Expr) -> Expr:
     return apply(Fn.SHIFT_LEFT if node.attrs.get("direction") == "LEFT" else Fn.SHIFT_RIGHT, a, b)
 
 
-def _isinf_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    source = node.first_input
-    x = elements.value(source, index)
-    sides = [(1, apply(Fn.LT, like(0.0, x), x)), (-1, apply(Fn.LT, x, like(0.0, x)))]
-    wanted = [
-        side
-        for sign, side in sides
-        if node.attrs.get("detect_positive" if sign > 0 else "detect_negative", 1)
-    ]
+def _isinf(node: Node, x: Expr) -> Expr:
+    sides = {"detect_positive": (like(0.0, x), x), "detect_negative": (x, like(0.0, x))}
+    wanted = [apply(Fn.LT, *side) for name, side in sides.items() if node.attrs.get(name, 1)]
     if len(wanted) == 2:
         return apply(Fn.ISINF, x)
     return apply(Fn.AND, apply(Fn.ISINF, x), wanted[0]) if wanted else Literal(False, DType.BOOL)
@@ -229,19 +218,17 @@ RULES: Mapping[str, Rule] = {
     },
     "Mean": _of_operands(_mean),
     "Dropout": _dropout_rule,
-    "Gelu": _gelu_rule,
+    "Gelu": _of_operands(_gelu),
     "Clip": _clip_rule,
     "Cast": _cast_rule,
     "CastLike": _cast_rule,
-    "RoundTo": _round_rule,
+    "RoundTo": _of_operands(_round),
     "Where": _of_operands(lambda _, *args: choose(*args)),
     "Choose": _of_operands(lambda _, *args: choose(*args)),
     "Mod": _of_operands(_mod),
     "Pow": _of_operands(_pow),
     "PRelu": _of_operands(_prelu),
     "BitShift": _of_operands(_shift),
-    "IsInf": _isinf_rule,
+    "IsInf": _of_operands(_isinf),
     "BatchNormalization": _batch_norm_rule,
 }
-
-__all__ = ["RULES", "activate", "activated"]
