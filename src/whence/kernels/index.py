@@ -162,29 +162,24 @@ class Index:
             tuple((atom, coefficient * factor) for atom, coefficient in self.terms),
         )
 
-    def __floordiv__(self, by: int) -> Index:
+    def __divmod__(self, by: int) -> tuple[Index, Index]:
         if surely_equal(by, 1):
-            return self
+            return self, Index(0)
         whole, rest = self._split(by)
         quotient = rest._only_quotient(by)
         if quotient is not None:
-            return whole + quotient
+            return whole + quotient, rest - quotient * by
         common = rest._common_factor(by)
         if common > 1:
-            return whole + rest._divided(common) // (by // common)
-        return whole + Index(0, ((Quotient(rest, by), 1),))
+            inner, left = divmod(rest._divided(common), by // common)
+            return whole + inner, left * common + rest.const % common
+        return whole + of(Quotient(rest, by)), of(Remainder(rest, by))
+
+    def __floordiv__(self, by: int) -> Index:
+        return divmod(self, by)[0]
 
     def __mod__(self, by: int) -> Index:
-        if surely_equal(by, 1):
-            return Index(0)
-        _, rest = self._split(by)
-        quotient = rest._only_quotient(by)
-        if quotient is not None:
-            return rest - quotient * by
-        common = rest._common_factor(by)
-        if common > 1:
-            return rest._divided(common) % (by // common) * common + rest.const % common
-        return Index(0, ((Remainder(rest, by), 1),))
+        return divmod(self, by)[1]
 
     def _common_factor(self, by: int) -> int:
         """Of this number and all coefficients: what is left of the constant after dividing by it
@@ -330,8 +325,8 @@ def unravel(flat: Index, shape: Sequence[int]) -> tuple[Index, ...]:
     """The multi-dimensional index of a row-major position."""
     parts: list[Index] = []
     for extent in reversed(shape[1:]):
-        parts.append(flat % extent)
-        flat = flat // extent
+        flat, part = divmod(flat, extent)
+        parts.append(part)
     if shape:
         parts.append(flat)
     return tuple(reversed(parts))

@@ -313,8 +313,7 @@ class _Nest:
         for block, position in zip(blocks, positions, strict=True):
             rest = position
             for place in reversed(block[1:]):
-                at[place] = rest % self._extent(place)
-                rest = rest // self._extent(place)
+                rest, at[place] = divmod(rest, self._extent(place))
             if block:
                 at[block[0]] = rest
         return self._index(at)
@@ -425,8 +424,8 @@ def _split(
     if not digits:
         rest = of(task)
         for extent in reversed(extents[1:count]):
-            outer.insert(0, rest % extent)
-            rest = rest // extent
+            rest, digit = divmod(rest, extent)
+            outer.insert(0, digit)
         outer.insert(0, rest)
     return task, digits, inner, [*outer, *(of(var) for var in inner)]
 
