@@ -115,14 +115,13 @@ def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile, choices: Choices) -
         return [
             Step(entry.name, entry.id, entry.members, (source,), entry.outputs, None, is_view=True)
         ]
-    if len(entry.members) > _MOST_MEMBERS:
-        return [_lower_member(graph, entry, node, tile, choices) for node in entry.members]
-    group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
-    try:
-        return [_kernel_step(entry, group, entry.anchor, tile, choices)]
-    except UnsupportedError as error:
-        if len(entry.members) == 1:
-            return [reference_step(entry.id, entry.members[0], str(error))]
+    if len(entry.members) <= _MOST_MEMBERS:
+        group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
+        try:
+            return [_kernel_step(entry, group, entry.anchor, tile, choices)]
+        except UnsupportedError as error:
+            if len(entry.members) == 1:
+                return [reference_step(entry.id, entry.members[0], str(error))]
     return [_lower_member(graph, entry, node, tile, choices) for node in entry.members]
 
 
