@@ -11,7 +11,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -155,9 +155,6 @@ class Details:
     """What the units were rendered from."""
     tile: Tile
     """What its kernels were divided for."""
-
-    def with_sizes(self, sizes: Mapping[str, int], layout: MemoryLayout) -> Details:
-        return replace(self, layout=layout, kernels=replace(self.kernels, sizes=sizes))
 
     @property
     def reduced_precision(self) -> bool:

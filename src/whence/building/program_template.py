@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whence.building.arena import Planner, plan_arena
@@ -61,7 +62,8 @@ class ProgramTemplate(HasLazyDetails):
         from whence.building.graph_pickle import evaluated
 
         details: Details = evaluated(self.details, sizes)
-        return details.with_sizes(sizes, details.layout.planned(self._planner))
+        layout = details.layout.planned(self._planner)
+        return replace(details, layout=layout, kernels=replace(details.kernels, sizes=sizes))
 
 
 def _matched(
