@@ -23,8 +23,7 @@ from whence.ops.binding import Port
 
 if TYPE_CHECKING:
     from whence.backends.opencl.generator import OpenClGenerator
-    from whence.backends.opencl.instance import OpenClInstance
-    from whence.backends.opencl.state import DeviceState
+    from whence.backends.opencl.instance import DeviceState, OpenClInstance
     from whence.building.program import Program
     from whence.ops.definition import Value
     from whence.runtime.device_memory import DeviceMemory
@@ -99,7 +98,7 @@ class OpenClBackend(Backend):
     def state(self, program: Program, bound: Mapping[str, np.ndarray] | None = None) -> DeviceState:
         if bound:
             raise UnsupportedError("on a device, state does not lie in memory of the caller")
-        from whence.backends.opencl.state import DeviceState
+        from whence.backends.opencl.instance import DeviceState
 
         return DeviceState(program, self)
 

@@ -1,4 +1,4 @@
-"""The device memory of one run at a time, and the run itself.
+"""The device memory of one run at a time, and of the variables between runs; and the run itself.
 
 A value lives on the device, on the host, or on both: it is copied when the other side needs it, and
 every copy is noted.
@@ -15,7 +15,6 @@ import numpy as np
 from whence.backends.opencl.devices import require_pyopencl
 from whence.backends.opencl.profiler import DeviceProfiler
 from whence.backends.opencl.program import HostStep, LaunchStep, OpenClProgram
-from whence.backends.opencl.state import DeviceState
 from whence.building.aligned_memory import empty_array
 from whence.building.location import Location, MemoryRegion, written
 from whence.errors import InputError
@@ -28,13 +27,37 @@ from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.faults import index_fault
 from whence.runtime.host_arrays import copied, dense
 from whence.runtime.host_steps import as_declared
+from whence.runtime.state_memory import VariableMemory, filled
 from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.backends.opencl.backend import OpenClBackend
-
+    from whence.building.program import Program, Variable
 
 _FAULT = np.dtype(np.int32)
+
+
+class DeviceState(VariableMemory[Any]):
+    """The present value of every variable, in buffers that stay on the device between runs."""
+
+    def __init__(self, program: Program, engine: OpenClBackend) -> None:
+        self._engine = engine
+        # A queue of its own: nothing of a run is on its way while the lock is held.
+        self._queue = engine.queue(profiling=False)
+        super().__init__(program)
+
+    def room(self, variable: Variable) -> Any:
+        return self._engine.buffer(variable.nbytes)
+
+    def write(self, room: Any, variable: Variable, pattern: np.ndarray) -> None:
+        if variable.nbytes:
+            require_pyopencl().enqueue_copy(self._queue, room, filled(variable, pattern))
+
+    def read(self, room: Any, variable: Variable) -> np.ndarray:
+        array = np.empty(variable.block.shape, variable.block.dtype)
+        if array.nbytes:
+            require_pyopencl().enqueue_copy(self._queue, array, room)
+        return array
 
 
 class OpenClInstance:
