@@ -17,6 +17,8 @@ the same text for every machine:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _LANES = (4, 8, 16)
 
 
@@ -34,9 +36,9 @@ def _machine_types(lanes: int) -> str:
     )
 
 
-def _dot_by_words(lanes: int, product: str) -> str:
+def _dot_by_words(lanes: int) -> str:
     """Even and odd bytes widened to 16 bits, whose products are added in pairs."""
-    size, words = 4 * lanes, f"w_i16x{2 * lanes}"
+    size, words, product = 4 * lanes, f"w_i16x{2 * lanes}", f"__builtin_ia32_pmaddwd{32 * lanes}"
     return f"""W_INLINE w_i32x{lanes} w_dot_x{lanes}(w_i32x{lanes} sum, w_i32x{lanes} a, w_i32x{lanes} b) {{
   const {words} a0 = ({words})(a & 0x00ff00ff), a1 = ({words})((w_u16x{2 * lanes})a >> 8);
   const {words} b0 = (({words})b << 8) >> 8, b1 = ({words})b >> 8;
@@ -45,8 +47,8 @@ def _dot_by_words(lanes: int, product: str) -> str:
 """
 
 
-def _dot_at_once(lanes: int, product: str) -> str:
-    size = 4 * lanes
+def _dot_at_once(lanes: int) -> str:
+    size, product = 4 * lanes, f"__builtin_ia32_vpdpbusd{32 * lanes}"
     return f"""W_INLINE w_i32x{lanes} w_dot_x{lanes}(w_i32x{lanes} sum, w_i32x{lanes} a, w_i32x{lanes} b) {{
   return (w_i32x{lanes}){product}((m{size}_i32)sum, (m{size}_u8)a, (m{size}_i8)b);
 }}
@@ -85,21 +87,36 @@ def choose(*cases: tuple[str, str]) -> str:
     return "".join(lines) + "#endif\n"
 
 
-_DOTS = choose(
-    ("defined(__AVX512VNNI__)", _dot_at_once(16, "__builtin_ia32_vpdpbusd512")),
-    ("defined(__AVX512BW__)", _dot_by_words(16, "__builtin_ia32_pmaddwd512")),
-    ("", _dot_plain(16)),
-) + choose(
-    ("defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))", _dot_at_once(8, "__builtin_ia32_vpdpbusd256")),
-    ("defined(__AVX2__)", _dot_by_words(8, "__builtin_ia32_pmaddwd256")),
-    ("", _dot_plain(8)),
-) + choose(
-    ("defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))", _dot_at_once(4, "__builtin_ia32_vpdpbusd128")),
-    ("defined(__SSE2__)", _dot_by_words(4, "__builtin_ia32_pmaddwd128")),
+def by_instructions(
+    at_once: Callable[[int], str],
+    in_pairs: Callable[[int], str],
+    plain: Callable[[int], str],
+    smallest: str,
+    *neon: tuple[str, str],
+) -> str:
+    """Sums of products of bytes for vectors of every length, by what the machine has: one
+    instruction (VNNI), pairs of 16 bits (for the shortest vectors, where `smallest` is defined), or
+    neither.
+    """
+    vnni = "defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))"
+    return "".join(
+        choose((first, at_once(lanes)), (second, in_pairs(lanes)), *others, ("", plain(lanes)))
+        for lanes, first, second, others in (
+            (16, "defined(__AVX512VNNI__)", "defined(__AVX512BW__)", ()),
+            (8, vnni, "defined(__AVX2__)", ()),
+            (4, vnni, f"defined({smallest})", neon),
+        )
+    )
+
+
+_DOTS = by_instructions(
+    _dot_at_once,
+    _dot_by_words,
+    _dot_plain,
+    "__SSE2__",
     ("defined(__ARM_FEATURE_MATMUL_INT8)", _NEON_MIXED_DOT),
     ("defined(__ARM_FEATURE_DOTPROD)", _NEON_DOT),
-    ("", _dot_plain(4)),
-)  # fmt: skip
+)
 
 
 def _quads(lanes: int) -> str:

@@ -11,7 +11,7 @@ code · 127, must stay below 32768.
 
 from __future__ import annotations
 
-from whence.codegen.integer_vectors import choose
+from whence.codegen.integer_vectors import by_instructions
 
 
 def _function(lanes: int, dot: str, begin: str = "total", end: str = "sum") -> str:
@@ -31,15 +31,16 @@ def _ends(lanes: int, begin: str = "total", end: str = "sum") -> str:
     )
 
 
-def _at_once(lanes: int, product: str) -> str:
-    size = 4 * lanes
+def _at_once(lanes: int) -> str:
+    size, product = 4 * lanes, f"__builtin_ia32_vpdpbusd{32 * lanes}"
     return _function(
         lanes, f"(w_i32x{lanes}){product}((m{size}_i32)sum, (m{size}_u8)codes, (m{size}_i8)x)"
     )
 
 
-def _in_pairs(lanes: int, pairs: str, fold: str) -> str:
+def _in_pairs(lanes: int) -> str:
     size, words = 4 * lanes, f"w_i16x{2 * lanes}"
+    pairs, fold = (f"__builtin_ia32_{name}{32 * lanes}" for name in ("pmaddubsw", "pmaddwd"))
     return _function(
         lanes,
         f"(w_i32x{lanes})(({words})sum + ({words}){pairs}((m{size}_i8)codes, (m{size}_i8)x))",
@@ -63,34 +64,11 @@ _NEON_PAIRS = """W_INLINE w_i32x4 w_small_dot_i32x4(w_i32x4 sum, w_i32x4 codes, 
 }
 """ + _ends(4)
 
-
-_VNNI = "defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))"
-
-PACKED_VECTORS = (
-    choose(
-        ("defined(__AVX512VNNI__)", _at_once(16, "__builtin_ia32_vpdpbusd512")),
-        (
-            "defined(__AVX512BW__)",
-            _in_pairs(16, "__builtin_ia32_pmaddubsw512", "__builtin_ia32_pmaddwd512"),
-        ),
-        ("", _plain(16)),
-    )
-    + choose(
-        (_VNNI, _at_once(8, "__builtin_ia32_vpdpbusd256")),
-        (
-            "defined(__AVX2__)",
-            _in_pairs(8, "__builtin_ia32_pmaddubsw256", "__builtin_ia32_pmaddwd256"),
-        ),
-        ("", _plain(8)),
-    )
-    + choose(
-        (_VNNI, _at_once(4, "__builtin_ia32_vpdpbusd128")),
-        (
-            "defined(__SSSE3__)",
-            _in_pairs(4, "__builtin_ia32_pmaddubsw128", "__builtin_ia32_pmaddwd128"),
-        ),
-        ("defined(__ARM_FEATURE_DOTPROD)", _NEON),
-        ("defined(__aarch64__)", _NEON_PAIRS),
-        ("", _plain(4)),
-    )
+PACKED_VECTORS = by_instructions(
+    _at_once,
+    _in_pairs,
+    _plain,
+    "__SSSE3__",
+    ("defined(__ARM_FEATURE_DOTPROD)", _NEON),
+    ("defined(__aarch64__)", _NEON_PAIRS),
 )
