@@ -1,5 +1,5 @@
 """What the cost models of several kernels have in common: memory latency that prefetching hides,
-and work items that threads share.
+and work items that threads share, and their sizes.
 """
 
 from __future__ import annotations
@@ -54,3 +54,9 @@ def chunk_size(
     return min(
         {-(-units // parts) for parts in range(least, most + 1)}, key=lambda c: (longest(c), -c)
     )
+
+
+def largest_divisor(number: int, most: int, least: int = 1) -> int:
+    """The largest divisor of a number that lies between these two; 0 if there is none."""
+    sizes = range(min(number, most), least - 1, -1)
+    return next((size for size in sizes if number % size == 0), 0)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from whence.extent import Relation, decide, estimate, is_symbolic, surely_divides, surely_equal
 from whence.graph import Ref
+from whence.kernels.cost import largest_divisor
 from whence.kernels.elements import Indices
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel
@@ -119,9 +120,7 @@ class _Nest:
             and not is_symbolic(extents[-1])
             and extents[-1] >= _LONG
         ):
-            chunk = next(
-                (size for size in range(_CHUNK, _CHUNK // 16, -1) if extents[-1] % size == 0), 0
-            )
+            chunk = largest_divisor(extents[-1], _CHUNK, _CHUNK // 16 + 1)
             if chunk:
                 extents[-1:] = [extents[-1] // chunk, chunk]
                 return self._nested(extents, first, split_last=True)
@@ -208,8 +207,7 @@ class _Nest:
             return None
         for place in reversed(range(len(extents) - 1)):
             if not any(each.depends_on(variables[place]) for each in divided):
-                sizes = range(min(extents[place], _STRIDED), _STRIDED // 4, -1)
-                chunk = next((size for size in sizes if extents[place] % size == 0), 0)
+                chunk = largest_divisor(extents[place], _STRIDED, _STRIDED // 4 + 1)
                 return (place, chunk) if chunk else None
         return None
 

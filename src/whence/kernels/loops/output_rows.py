@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic, same_shape
 from whence.graph import Node
+from whence.kernels.cost import largest_divisor
 from whence.kernels.elements import Indices
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, ravel, unravel
@@ -79,7 +80,7 @@ def _lanes(width: int) -> int:
     """
     if is_symbolic(width):
         return _LANES
-    lanes = next(size for size in range(min(width, _LANES), 0, -1) if width % size == 0)
+    lanes = largest_divisor(width, _LANES)
     if lanes >= min(width, _LANES) // 8:
         return lanes
     # Of a row of prime length, better one array than single elements.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from whence.extent import estimate, is_symbolic, surely_divides, surely_equal
 from whence.graph import Node
+from whence.kernels.cost import largest_divisor
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, compute_type, identity
 from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel, unravel
@@ -164,12 +165,7 @@ class RowNest:
         self.body += nested(steps, inner, kind)
 
     def fold(
-        self,
-        name: str,
-        fn: Fn,
-        make: Make,
-        dtype: DType | None = None,
-        start: float | None = None,
+        self, name: str, fn: Fn, make: Make, dtype: DType | None = None, start: float | None = None
     ) -> Expr:
         """Fold a value of every element into one number of the row, from the function's identity
         on if nothing else is said.
@@ -193,11 +189,8 @@ class RowNest:
             return None
         blocks = _runs(self.axes)
         if len(blocks) == 1 and not is_symbolic(self.count):
-            inner = next(
-                (size for size in range(math.isqrt(self.count), 7, -1) if self.count % size == 0),
-                None,
-            )
-            if inner is None:
+            inner = largest_divisor(self.count, math.isqrt(self.count), 8)
+            if not inner:
                 return None
             steps = [Var("r", self.count // inner), Var("rr", inner)]
             index = self._index(blocks, [of(steps[0]) * inner + of(steps[1])])

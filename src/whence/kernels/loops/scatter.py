@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic, same_shape
 from whence.graph import Node, Ref
+from whence.kernels.cost import largest_divisor
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, load, position, select
 from whence.kernels.index import Index, LoadedIndex, Var, of, ravel, unravel
@@ -67,7 +68,8 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
     if 0 in shape or 0 in group.shape(indices) or 0 in group.shape(updates):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
     outer, rows, columns = _division(anchor, shape, group.shape(indices))
-    chunk = _chunk(columns)
+    # Every work item has equally many, unless the number is open.
+    chunk = _COLUMNS if is_symbolic(columns) else largest_divisor(columns, _COLUMNS)
     chunks = -(-columns // chunk)
     task = Var(TASK, outer * chunks)
     place, column = unravel(of(task), (outer, chunks))
@@ -166,15 +168,6 @@ def _update(
 
 def _axis(node: Node, rank: int) -> int:
     return get_int(node.attrs, "axis", 0) % rank
-
-
-def _chunk(columns: int) -> int:
-    """The largest divisor that is not above the limit, so that every work item has equally many,
-    unless the number is open.
-    """
-    if is_symbolic(columns):
-        return _COLUMNS
-    return next(size for size in range(min(columns, _COLUMNS), 0, -1) if columns % size == 0)
 
 
 # ---- reading ----

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from whence.errors import UnsupportedError
 from whence.extent import is_symbolic
 from whence.graph import Node
+from whence.kernels.cost import largest_divisor
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, cast, compute_type, identity, position, select
 from whence.kernels.group import Group
@@ -86,7 +87,7 @@ def lower_running(group: Group, anchor: Node) -> Kernel:
         )
     axis = int(given.reshape(-1)[0]) % len(shape)
     outer, length, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    lanes = next(size for size in range(min(inner, _LANES), 0, -1) if inner % size == 0)
+    lanes = largest_divisor(inner, _LANES)
     task, step, lane = Var(TASK, outer * (inner // lanes)), Var("step", length), Var("lane", lanes)
     front, chunk = unravel(of(task), (outer, inner // lanes))
     along = of(step) * -1 + (length - 1) if get_int(anchor.attrs, "reverse", 0) else of(step)
