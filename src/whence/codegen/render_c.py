@@ -151,12 +151,15 @@ class CWriter(ExpressionWriter):
         if var.name == ir.TASK:
             self._task_loop(loop)
         else:
-            end = var.extent if loop.end is None else self.count(loop.end)
+            end = self.end_of(loop)
             self.open(f"for (int64_t {var.name} = 0; {var.name} < {end}; {var.name}++)")
             self.statements(loop.body)
             self.close()
         if loop.kind is ir.LoopKind.REDUCE:
             self.close()
+
+    def end_of(self, loop: ir.Loop) -> int | str:
+        return loop.var.extent if loop.end is None else self.count(loop.end)
 
     def _task_loop(self, loop: ir.Loop) -> None:
         """The work items of this call that are the loop's."""

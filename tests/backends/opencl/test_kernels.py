@@ -182,6 +182,16 @@ def test_an_image_of_one_column_asks_for_no_columns(engine: Engine) -> None:
     cases.check_on(engine, prepared=True)
 
 
+def test_a_row_that_no_number_of_lanes_divides_ends_where_it_ends(engine: Engine) -> None:
+    """Rows are a prime number long. What lies behind the last one is another's."""
+    cases = DeviceCases()
+    x = cases.normal(1, 2, 8209)
+    pooled = cases.op("MaxPool", x, kernel_shape=(3,), pads=(1, 1))
+    cases.expect(cases.op("MatMul", pooled, cases.weights(8209, 2)), "behind it", limit=1e-5)
+    cases.expect(cases.op("ReduceSum", pooled), "all of it", limit=1e-5)
+    cases.check_on(engine)
+
+
 def test_bfloat16_is_in_memory_only(engine: Engine) -> None:
     cases = DeviceCases()
     short = cases.op("Cast", cases.normal(5, 7), to=16)

@@ -19,7 +19,7 @@ from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels import ir
 from whence.kernels.expressions import identity
-from whence.kernels.index import Index, Quotient, Remainder, Var
+from whence.kernels.index import Index, Quotient, Remainder
 from whence.types import DType
 
 # Types whose arithmetic every device has; double precision is asked for separately.
@@ -247,24 +247,21 @@ class ClWriter(CWriter):
         if var.name == ir.TASK:
             self._task_loop(loop)
         elif self._group > 1 and not self._dealt and loop.kind in _DEALT:
-            self._distributed_loop(var, loop.body)
+            self._distributed_loop(loop)
         elif self._group > 1 and not self._dealt and _can_fold(loop):
             self._fold_loop(loop)
         else:
-            self.open(
-                f"for ({self.counter} {var.name} = 0; {var.name} < {var.extent}; {var.name}++)"
-            )
+            end = self.end_of(loop)
+            self.open(f"for ({self.counter} {var.name} = 0; {var.name} < {end}; {var.name}++)")
             self.statements(loop.body)
             self.close()
 
-    def _distributed_loop(self, var: Var, body: Sequence[ir.Stmt]) -> None:
+    def _distributed_loop(self, loop: ir.Loop) -> None:
         """A loop whose iterations the work items of a group share."""
-        self.open(
-            f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} +="
-            f" {self._group})"
-        )
+        name, end = loop.var.name, self.end_of(loop)
+        self.open(f"for ({self.counter} {name} = item; {name} < {end}; {name} += {self._group})")
         self._dealt = True
-        self.statements(body)
+        self.statements(loop.body)
         self._dealt = False
         self.close()
 
@@ -294,11 +291,11 @@ class ClWriter(CWriter):
             dtype = stmt.value.dtype
             start = c_literal(identity(stmt.fn, dtype))
             self.line(f"{c_type(dtype)} {parts[stmt.name]} = {start};")
-        body = [
+        body = (
             replace(stmt, name=parts[stmt.name]) if isinstance(stmt, ir.Accumulate) else stmt
             for stmt in loop.body
-        ]
-        self._distributed_loop(loop.var, body)
+        )
+        self._distributed_loop(replace(loop, body=tuple(body)))
         for stmt in folds:
             part, dtype = parts[stmt.name], stmt.value.dtype
             self._fold(part, stmt.fn, dtype)
