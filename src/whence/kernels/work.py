@@ -182,8 +182,9 @@ class _Walker:
     def _compute(self, stmt: ir.Let | ir.Assign | ir.Accumulate | ir.Store) -> Work:
         work = self._expression(stmt.value)
         match stmt:
-            case ir.Assign(place, _):
-                work.add(self._write(place))
+            case ir.Assign(ir.At(pointer, _, dtype, lanes), _):
+                size = dtype.numpy.itemsize * lanes
+                work.add(self._moved(pointer, size, is_stored=True))
             case ir.Accumulate(_, _, value):
                 work.operations += value.lanes
             case ir.Store(buffer, _, value):
@@ -207,12 +208,6 @@ class _Walker:
                     work.add(self._moved(pointer, dtype.numpy.itemsize * lanes))
         return work
 
-    def _write(self, place: ir.Place) -> Work:
-        if not isinstance(place, ir.At):
-            return Work()
-        size = place.dtype.numpy.itemsize * place.lanes
-        return self._moved(place.pointer, size, is_stored=True)
-
     def _moved(self, pointer: str, size: int, *, is_stored: bool = False) -> Work:
         """Private arrays are left out: most of them are registers."""
         root = self._roots.get(pointer, "")
@@ -227,7 +222,8 @@ class _Walker:
         if found is None:
             self._retained.append(body)
             needed = frozenset(_deciding(body))
-            found = self._deciding[id(body)] = needed, bool(needed & _changed(body))
+            sets = (stmt.name for stmt in _inside(body) if isinstance(stmt, ir.SetCount))
+            found = self._deciding[id(body)] = needed, not needed.isdisjoint(sets)
         return found
 
     def _bind(self, name: str, value: ir.Count) -> None:
@@ -314,11 +310,6 @@ def _deciding(body: Sequence[ir.Stmt]) -> set[str]:
             case ir.Fill(_, _, elements, _):
                 needed |= _names(elements)
     return needed
-
-
-def _changed(body: Sequence[ir.Stmt]) -> set[str]:
-    """The counts that it sets."""
-    return {stmt.name for stmt in _inside(body) if isinstance(stmt, ir.SetCount)}
 
 
 def _inside(body: Sequence[ir.Stmt]) -> Iterator[ir.Stmt]:
