@@ -84,7 +84,8 @@ class ProgramSet:
                 found = self._prepared.get(signature)
                 if found is None:
                     found = self._prepared[signature] = self._make(signature)
-                    self._forget_sizes()
+                    # Sizes that were not used for the longest time go, and their memory.
+                    self._forget_all_but(MOST_SIZES, lambda each: not each.is_compiled)
         found.last_use = next(self._uses)
         return found
 
@@ -169,10 +170,6 @@ class ProgramSet:
             if wrong is None:
                 raise
             raise InputError(f"{wrong}, and the model cannot be run like that: {error}") from error
-
-    def _forget_sizes(self) -> None:
-        """Let go of the sizes that were not used for the longest time, and of their memory."""
-        self._forget_all_but(MOST_SIZES, lambda prepared: not prepared.is_compiled)
 
     def _forget_all_but(self, most: int, which: Callable[[Prepared], bool]) -> list[Signature]:
         """Of the programs in question only those that were used last stay."""
