@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from whence.building.packed_weights import PackedWeights
 from whence.building.plan_json import decode_plan, decode_type, encode_plan, encode_type
 from whence.building.program import Program
 from whence.building.source_digest import source_digest
-from whence.codegen.cache import LIMIT_BYTES, cache_key
+from whence.codegen.cache import LIMIT_BYTES, cache_key, kept_if_possible
 from whence.codegen.digest import FileDigest
 from whence.errors import CacheError
 from whence.extent import is_symbolic
@@ -414,20 +413,11 @@ class CachedModel:
         return _loaded(content)
 
     def _store(self, write: Callable[[], None]) -> None:
-        """Store what will last. A model that cannot be stored runs all the same, so a full disk is
-        only worth a warning here.
-        """
-        if not self._enabled or not self._cache.lasts:
-            return
-        try:
-            write()
-            self._cache.prune()
-        except (CacheError, OSError) as error:
-            warnings.warn(
-                f"the compiled model is not cached for the next start: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        """Store what will last. A model that cannot be stored runs all the same."""
+        if self._enabled and self._cache.lasts:
+            with kept_if_possible("the compiled model is not cached"):
+                write()
+                self._cache.prune()
 
 
 def _decoded(content: memoryview) -> dict[str, Any] | None:

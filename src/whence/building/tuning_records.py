@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whence.building.source_digest import kernel_digest
-from whence.codegen.cache import cache_key, replace_file
+from whence.codegen.cache import cache_key, kept_if_possible, replace_file
 from whence.codegen.toolchain import Toolchain
-from whence.errors import CacheError
 
 if TYPE_CHECKING:
     from whence.kernels.choice import Choice
@@ -75,15 +74,9 @@ class TuningRecords:
         merged = {**self._decode(self._read()), **found}
         content = _encode(merged)
         self._winners, self._content = merged, content
-        try:
+        # Minutes of timing are not thrown away: this process goes on with what it found.
+        with kept_if_possible("what was tuned is not kept"):
             replace_file(self._cache.subfolder(_FOLDER) / self._name(), content, is_durable=True)
-        except (CacheError, OSError) as error:
-            # Minutes of timing are not thrown away for it: this process goes on with what it found.
-            warnings.warn(
-                f"what was tuned is not kept for the next start: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
 
     def _read(self) -> bytes:
         if self._content is None:

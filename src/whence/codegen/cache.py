@@ -19,6 +19,7 @@ import shutil
 import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -353,6 +354,17 @@ class Cache:
                         shutil.rmtree(path, ignore_errors=True)
                     else:
                         path.unlink()
+
+
+@contextlib.contextmanager
+def kept_if_possible(what: str) -> Iterator[None]:
+    """Where what is kept within a `with` is only for the next start, a disk that has no room for it
+    is worth no more than a warning.
+    """
+    try:
+        yield
+    except (CacheError, OSError) as error:
+        warnings.warn(f"{what} for the next start: {error}", RuntimeWarning, stacklevel=4)
 
 
 def _touch(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,11 +22,11 @@ from whence.building.program import Details, Plan, ProgramStep
 from whence.building.program_parts import details_of, input_blocks, operand_locations, output_blocks
 from whence.building.variables import variables_of
 from whence.building.weights import Weights
-from whence.codegen.cache import Cache, cache_key
+from whence.codegen.cache import Cache, cache_key, kept_if_possible
 from whence.codegen.emit import KernelUnit
 from whence.codegen.opencl.emit import TILE, emit_opencl
 from whence.codegen.opencl.render_cl import Device
-from whence.errors import CacheError, UnsupportedError
+from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
@@ -176,13 +175,6 @@ def _compile(engine: OpenClBackend, source: str) -> Any:
         ) from error
     binaries = built.get_info(cl.program_info.BINARIES)
     if binaries and binaries[0]:
-        try:
+        with kept_if_possible("the kernels are not cached"):
             cache.put(key, binaries[0])
-        except (CacheError, OSError) as error:
-            # What was compiled runs all the same.
-            warnings.warn(
-                f"the kernels are not cached for the next start: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
     return built
