@@ -240,12 +240,8 @@ def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.first_input
     (offset,) = _ints(elements, node, "k", [0])
     value = elements.value(source, index)
-    diagonal = index[-1] - index[-2] - offset
-    keep = (
-        apply(Fn.LE, Literal(0, DType.I64), position(diagonal))
-        if get_int(node.attrs, "upper", 1)
-        else apply(Fn.LE, position(diagonal), Literal(0, DType.I64))
-    )
+    sides = Literal(0, DType.I64), position(index[-1] - index[-2] - offset)
+    keep = apply(Fn.LE, *(sides if get_int(node.attrs, "upper", 1) else sides[::-1]))
     return select(keep, value, Literal(0, value.dtype))
 
 

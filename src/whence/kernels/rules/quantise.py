@@ -18,7 +18,7 @@ from whence.kernels.expressions import apply, cast, choose, position
 from whence.kernels.index import Index, LoadedIndex, of
 from whence.kernels.ir import Expr, Fn, Kernel, Literal
 from whence.kernels.loops.row_nest import RowNest
-from whence.kernels.rules.elementwise import add, div, like, maximum, minimum, mul, sub
+from whence.kernels.rules.elementwise import add, clip, div, like, maximum, minimum, mul, sub
 from whence.kernels.rules.movement import looked_up
 from whence.ops.attributes import get_int, get_str
 from whence.ops.quantised.blockwise import GATHER
@@ -65,7 +65,7 @@ def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool =
     rounded = _rounded_away(real) if away else apply(Fn.ROUND, real)
     if zero_point is not None:
         rounded = add(rounded, cast(zero_point, real.dtype))
-    clipped = minimum(maximum(rounded, like(float(low), real)), like(float(high), real))
+    clipped = clip(rounded, low, high)
     safe = choose(apply(Fn.ISNAN, clipped), like(code_of_nan(dtype, away), real), clipped)
     return cast(cast(safe, DType.I32), dtype)
 
@@ -198,12 +198,10 @@ def _fixed_point_scale(elements: Elements, node: Node, output: int, index: Indic
 def _wide(value: Expr, factor: Expr, by: Expr) -> Expr:
     """A sum of 64 bits: the factor rounded to 16 bits, the product rounded once."""
     factor, by = cast(factor, DType.I64), cast(by, DType.I64)
-    narrow = apply(Fn.SHIFT_RIGHT, add(factor, Literal(1 << 15, DType.I64)), Literal(16, DType.I64))
-    narrow = choose(
-        apply(Fn.LT, factor, Literal(0x7FFF0000, DType.I64)), narrow, Literal(0x7FFF, DType.I64)
-    )
-    total = sub(Literal(15, DType.I64), by)
-    half = apply(Fn.SHIFT_LEFT, Literal(1, DType.I64), sub(total, Literal(1, DType.I64)))
+    narrow = apply(Fn.SHIFT_RIGHT, add(factor, like(1 << 15, factor)), like(16, factor))
+    narrow = choose(apply(Fn.LT, factor, like(0x7FFF0000, factor)), narrow, like(0x7FFF, factor))
+    total = sub(like(15, by), by)
+    half = apply(Fn.SHIFT_LEFT, like(1, by), sub(total, like(1, by)))
     return cast(apply(Fn.SHIFT_RIGHT, add(mul(value, narrow), half), total), DType.I32)
 
 
