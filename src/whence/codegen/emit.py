@@ -81,7 +81,7 @@ def emit(
         stem = re.sub(r"_\d+$", "", re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100])
         symbol = bodies.get(body, "")
         if not symbol:
-            symbol = bodies[body] = f"{stem}_{_digest(body.text)}"
+            symbol = bodies[body] = f"{stem}_{text_digest(body.text)}"
             if written is not None:
                 for each in body.calls:
                     if each.symbol not in called:
@@ -106,12 +106,12 @@ def _written(kernel: Kernel) -> KernelFunction:
         return KernelFunction(_NAME, render_kernel(with_look_up_loops(kernel), _NAME))
     common, sizes = shared
     body = render_kernel(common, _NAME, sizes_are_given=True)
-    symbol = f"shared_{_digest(body)}"
+    symbol = f"shared_{text_digest(body)}"
     function = KernelFunction(symbol, body.replace(_NAME, symbol))
     return KernelFunction(_NAME, render_call(_NAME, symbol, sizes), (function,))
 
 
-def _digest(text: str) -> str:
+def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -4,12 +4,11 @@ layer it serves.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from whence.codegen.emit import served_comment
+from whence.codegen.emit import served_comment, text_digest
 from whence.codegen.functions import KernelFunction
 from whence.codegen.opencl.prelude import prelude
 from whence.codegen.opencl.render_cl import NAME, Device, Launch, render_opencl
@@ -53,8 +52,7 @@ def emit_opencl(
             continue
         # The kernel is named after operators, whose names the model may have made up.
         stem = re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100]
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        symbol = symbols.setdefault(text, f"{stem}_{digest}")
+        symbol = symbols.setdefault(text, f"{stem}_{text_digest(text)}")
         served.setdefault(symbol, []).append(" + ".join(names))
         launches.append(replace(launch, symbol=symbol))
     functions = tuple(
