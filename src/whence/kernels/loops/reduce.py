@@ -95,7 +95,11 @@ def _folded(row: RowNest, reduction: Reduction) -> Expr:
         is_wide = row.dtype.is_float or row.dtype.bits == 64 or reduction.finish is not _divide
         dtype = row.dtype if is_wide else DType.I64
         total = row.fold(
-            "total", reduction.fn, lambda index: cast(reduction.before(row.x(index)), dtype), dtype
+            "total",
+            reduction.fn,
+            identity(reduction.fn, dtype).value,
+            lambda index: cast(reduction.before(row.x(index)), dtype),
+            dtype,
         )
     return reduction.finish(total, row.count)
 
@@ -110,7 +114,7 @@ def _extreme(row: RowNest, fn: Fn) -> Expr:
         x = row.x(index)
         return select(apply(Fn.ISNAN, x), nan, apply(Fn.ORDER, x, dtype=DType.I32))
 
-    best = row.fold("best", fn, ordered, DType.I32)
+    best = row.fold("best", fn, identity(fn, DType.I32).value, ordered, DType.I32)
     found = apply(Fn.UNORDER, best, dtype=DType.F32)
     # Of no elements at all there is an infinity.
     return found if row.count else identity(fn, DType.F32)
@@ -119,10 +123,10 @@ def _extreme(row: RowNest, fn: Fn) -> Expr:
 def _log_sum_exp(row: RowNest) -> Expr:
     # max + log Σ exp(x - max), where the maximum is a number; it is what there is when it is
     # infinite
-    best = row.hold("top", row.fold("best", Fn.MAX, row.x))
+    best = row.hold("top", row.fold("best", Fn.MAX, -math.inf, row.x))
     zero, limit = Literal(0.0, row.dtype), Literal(math.inf, row.dtype)
     shift = row.hold("shift", select(apply(Fn.LT, apply(Fn.ABS, best), limit), best, zero))
     total = row.fold(
-        "total", Fn.ADD, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift))
+        "total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift))
     )
     return apply(Fn.ADD, apply(Fn.LOG, total), shift)

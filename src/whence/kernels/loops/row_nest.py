@@ -16,7 +16,7 @@ from whence.extent import estimate, is_symbolic, surely_divides, surely_equal
 from whence.graph import Node
 from whence.kernels.cost import largest_divisor
 from whence.kernels.elements import Indices
-from whence.kernels.expressions import cast, compute_type, identity
+from whence.kernels.expressions import cast, compute_type
 from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel, unravel
 from whence.kernels.ir import (
     COSTLY_FUNCTIONS,
@@ -165,15 +165,12 @@ class RowNest:
         self.body += nested(steps, inner, kind)
 
     def fold(
-        self, name: str, fn: Fn, make: Make, dtype: DType | None = None, start: float | None = None
+        self, name: str, fn: Fn, start: float | int, make: Make, dtype: DType | None = None
     ) -> Expr:
-        """Fold a value of every element into one number of the row, from the function's identity
-        on if nothing else is said.
-        """
+        """Fold a value of every element into one number of the row."""
         dtype = dtype or self.dtype
-        first = identity(fn, dtype) if start is None else Literal(start, dtype)
         index, steps = self._loops(make)
-        self.body.append(Accumulator(name, first, self._lane))
+        self.body.append(Accumulator(name, Literal(start, dtype), self._lane))
         parts = self._parts(make) if fn is Fn.ADD and dtype.is_float else None
         if parts is None:
             self._pass(steps, (Accumulate(name, fn, make(index), self._lane),), LoopKind.REDUCE)
@@ -222,7 +219,7 @@ class RowNest:
         from the output's memory if it fits there.
         """
         if not self._fits_output():
-            return self.fold(name, Fn.ADD, make), make
+            return self.fold(name, Fn.ADD, 0.0, make), make
         index, steps = self._loops(make)
         self.body.append(Accumulator(name, Literal(0.0, self.dtype), self._lane))
         kept = Name("kept", self.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,11 @@ def _along(
 def _top(row: RowNest) -> Expr:
     """The largest element, where a NaN need not win: what is computed from it is NaN anyway."""
     if row.dtype is not DType.F32:
-        return row.fold("top", Fn.MAX, row.x)
+        return row.fold("top", Fn.MAX, -math.inf, row.x)
     best = row.fold(
         "best",
         Fn.MAX,
+        -(1 << 31),
         lambda index: apply(Fn.ORDER, row.x(index), dtype=DType.I32),
         DType.I32,
     )
@@ -61,7 +63,7 @@ def _log_softmax(group: Group, anchor: Node) -> Kernel:
     # x - (max + log Σ exp(x - max))
     row = _along(group, anchor, [_axis(group, anchor)])
     top = _top(row)
-    total = row.fold("total", Fn.ADD, lambda index: apply(Fn.EXP_DOWN, sub(row.x(index), top)))
+    total = row.fold("total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP_DOWN, sub(row.x(index), top)))
     logarithm = row.hold("logarithm", apply(Fn.LOG, total))
     return row.finish(lambda index: sub(sub(row.x(index), top), logarithm))
 
@@ -70,7 +72,7 @@ def _hardmax(group: Group, anchor: Node) -> Kernel:
     # 1 at the first of the largest elements, 0 elsewhere
     axis = _axis(group, anchor)
     row = _along(group, anchor, [axis])
-    top = row.fold("top", Fn.MAX, row.x)
+    top = row.fold("top", Fn.MAX, -math.inf, row.x)
     far = Literal(row.count, DType.I64)
 
     def place(index: Indices) -> Expr:
@@ -78,7 +80,7 @@ def _hardmax(group: Group, anchor: Node) -> Kernel:
         hit = apply(Fn.OR, apply(Fn.EQ, x, top), apply(Fn.ISNAN, x))
         return select(hit, position(index[axis]), far)
 
-    first = row.fold("first", Fn.MIN, place, DType.I64, start=row.count)
+    first = row.fold("first", Fn.MIN, row.count, place, DType.I64)
     return row.finish(
         lambda index: select(
             apply(Fn.EQ, position(index[axis]), first),
@@ -94,13 +96,13 @@ def _mean(row: RowNest, total: Expr) -> Expr:
 
 def _moments(row: RowNest) -> tuple[Expr, Expr]:
     """The mean, and the variance."""
-    mean = row.hold("mean", _mean(row, row.fold("total", Fn.ADD, row.x)))
+    mean = row.hold("mean", _mean(row, row.fold("total", Fn.ADD, 0.0, row.x)))
 
     def square(index: Indices) -> Expr:
         centred = sub(row.x(index), mean)
         return mul(centred, centred)
 
-    return mean, _mean(row, row.fold("power", Fn.ADD, square))
+    return mean, _mean(row, row.fold("power", Fn.ADD, 0.0, square))
 
 
 def _centred(row: RowNest, mean: Expr, inverse: Expr) -> Make:
@@ -146,7 +148,7 @@ def _layer_norm(group: Group, anchor: Node) -> Kernel:
 def _rms_norm(group: Group, anchor: Node) -> Kernel:
     # x / sqrt(mean(x²) + epsilon) · scale
     row = _along(group, anchor, _trailing(group, anchor))
-    power = row.fold("power", Fn.ADD, lambda index: mul(row.x(index), row.x(index)))
+    power = row.fold("power", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
     inverse = _inverse_root(row, _mean(row, power))
     return _finish_scaled(row, lambda index: mul(row.x(index), inverse), row.elements.broadcast)
 
@@ -174,10 +176,10 @@ def _lp_norm(group: Group, anchor: Node) -> Kernel:
     # x / ‖x‖, and a row of zeros stays one
     row = _along(group, anchor, [_axis(group, anchor)])
     if get_int(anchor.attrs, "p", 2) == 1:
-        norm = row.fold("norm", Fn.ADD, lambda index: apply(Fn.ABS, row.x(index)))
+        norm = row.fold("norm", Fn.ADD, 0.0, lambda index: apply(Fn.ABS, row.x(index)))
     else:
         norm = apply(
-            Fn.SQRT, row.fold("norm", Fn.ADD, lambda index: mul(row.x(index), row.x(index)))
+            Fn.SQRT, row.fold("norm", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
         )
     divisor = row.hold(
         "divisor", select(apply(Fn.EQ, norm, like(0.0, norm)), like(1.0, norm), norm)

@@ -55,7 +55,7 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
     axis = get_int(anchor.attrs, "axis", 0) % max(len(shape), 1)
     row = RowNest(group, anchor, shape or (1,), [axis])
     fn = _ARGS[anchor.op]
-    best = row.fold("best", fn, row.x)
+    best = row.fold("best", fn, identity(fn, row.dtype).value, row.x)
     last = bool(get_int(anchor.attrs, "select_last_index", 0))
     # Beyond every place, whatever the size.
     beyond = _BEYOND if is_symbolic(row.count) else row.count
@@ -69,8 +69,7 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
             hit = apply(Fn.OR, hit, apply(Fn.ISNAN, x))
         return select(hit, position(index[axis]), nowhere)
 
-    fn = Fn.MAX if last else Fn.MIN
-    found = row.fold("found", fn, place, DType.I64, start=int(nowhere.value))
+    found = row.fold("found", Fn.MAX if last else Fn.MIN, int(nowhere.value), place, DType.I64)
     return row.finish_numbers((Store("out0", row.row_number, found),))
 
 
