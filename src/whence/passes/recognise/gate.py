@@ -52,6 +52,9 @@ class Polynomial:
         )
 
 
+_X = Polynomial({1: 1.0}, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """`root` computes x · (slope·f(argument) + offset), or just the bracket; f is `middle`'s."""
@@ -75,16 +78,18 @@ def polynomial(graph: Graph, ref: Ref, base: Ref) -> Polynomial | None:
     return None if terms is None else Polynomial(terms, tuple(walk.nodes.values()))
 
 
-def gates(graph: Graph, middle: Node) -> Iterator[Gate]:
-    """Every way to see `middle` as the f of a gate, the innermost `root` first."""
+def gates(graph: Graph, middle: Node, *, by_x: bool = True) -> Iterator[Gate]:
+    """Every way to see `middle` as the f of a gate, the innermost `root` first; without `by_x` as
+    that of the bracket alone, before a product with x.
+    """
     below = middle.input(0)
     if below is None:
         return
     for root, slope, offset, outer, above in _affine_users(graph, middle):
-        if outer is None:
+        if by_x != (outer is not None):
             continue
-        for x in _bases(graph, outer):
-            factor = polynomial(graph, outer, x)
+        for x in _bases(graph, below if outer is None else outer):
+            factor = _X if outer is None else polynomial(graph, outer, x)
             argument = polynomial(graph, below, x)
             if (
                 factor is None
@@ -105,31 +110,6 @@ def gates(graph: Graph, middle: Node) -> Iterator[Gate]:
             )
 
 
-def scaled(graph: Graph, middle: Node) -> Iterator[Gate]:
-    """Every way to see `middle` as slope·f(p(x)) + offset, without a product with x."""
-    below = middle.input(0)
-    if below is None:
-        return
-    for root, slope, offset, outer, above in (
-        (middle, 1.0, 0.0, None, ()),
-        *_affine_users(graph, middle),
-    ):
-        if outer is not None:
-            return
-        for x in _bases(graph, below):
-            argument = polynomial(graph, below, x)
-            if argument is not None and _same_float(graph, x, root):
-                yield Gate(
-                    root,
-                    middle,
-                    x,
-                    slope,
-                    offset,
-                    argument,
-                    tuple(dict.fromkeys((*argument.nodes, middle, *above))),
-                )
-
-
 def become_one(
     rewriter: Rewriter, gate: Gate, op: str, attrs: Mapping[str, Attr], rule: str
 ) -> bool:
@@ -144,11 +124,12 @@ def _affine_users(
     graph: Graph, middle: Node
 ) -> Iterator[tuple[Node, float, float, Ref | None, tuple[Node, ...]]]:
     """From `middle` along single users: (node, slope, offset, outer factor, nodes) with node =
-    outer · (slope·f + offset).
+    outer · (slope·f + offset). `middle` itself is the first.
     """
     slope, offset = 1.0, 0.0
     outer: Ref | None = None
-    node, above = middle, []
+    node, above = middle, list[Node]()
+    yield node, slope, offset, outer, ()
     for _ in range(_MAX_AFFINE_USERS):
         user = only_user(graph, node, one_of("Add", "Sub", "Mul", "Div", "Cast"))
         if user is None:

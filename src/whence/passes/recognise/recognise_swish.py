@@ -19,7 +19,7 @@ from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.parameters import limits
 from whence.passes.pattern import dtype_of, is_closed, near, only_user
-from whence.passes.recognise.gate import Gate, Polynomial, become_one, gates, scaled
+from whence.passes.recognise.gate import Gate, Polynomial, become_one, gates
 from whence.types import DType
 
 _HARD = {1: 1 / 6, 0: 0.5}
@@ -89,7 +89,7 @@ def _hard_sigmoid(node: Node, top: float, rewriter: Rewriter) -> None:
     graph = rewriter.graph
     fits = [
         gate
-        for gate in scaled(graph, node)
+        for gate in gates(graph, node, by_x=False)
         if near(gate.slope * top, 1.0, dtype_of(graph, gate.x))
         and near(gate.offset, 0.0)
         and len(gate.nodes) > 1
