@@ -177,27 +177,23 @@ class SizeTable:
         return self._unexpanded("mod", left, right) if exact is None else number(0)
 
     def smaller(self, left: Size, right: Size) -> Size | None:
-        if left.number is not None and right.number is not None:
-            # Asked, as sizes that are the smaller of two are hard to compare with others.
-            return left if left.number <= right.number else right
-        below = less(left, right)
-        if below is None:
-            return self._undecided("min", left, right)
-        return left if below else right
+        return self._extreme("min", left, right)
 
     def larger(self, left: Size, right: Size) -> Size | None:
-        if left.number is not None and right.number is not None:
-            return right if left.number <= right.number else left
-        below = less(left, right)
-        if below is None:
-            return self._undecided("max", left, right)
-        return right if below else left
+        return self._extreme("max", left, right)
 
-    def _undecided(self, op: str, left: Size, right: Size) -> Size | None:
-        """The extreme of two sizes, of which nobody knows which is less."""
-        if left == right:
-            return left
-        return self._unexpanded(op, *sorted((left, right), key=lambda size: size.terms))
+    def _extreme(self, op: str, left: Size, right: Size) -> Size | None:
+        if left.number is not None and right.number is not None:
+            # Asked, as sizes that are the smaller of two are hard to compare with others.
+            below: bool | None = left.number <= right.number
+        else:
+            below = less(left, right)
+        if below is None:
+            if left == right:
+                return left
+            return self._unexpanded(op, *sorted((left, right), key=lambda size: size.terms))
+        low, high = (left, right) if below else (right, left)
+        return low if op == "min" else high
 
     def _unexpanded(self, op: str, left: Size, right: Size) -> Size | None:
         if left.number is not None and right.number is not None:
