@@ -17,7 +17,6 @@ whole networks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,11 +33,13 @@ from whence.passes.layout.blocked_op import (
     HAVE_BLOCKED_FORMS,
     BlockedInput,
     BlockedLayout,
-    BlockedStep,
+    Form,
     Input,
+    Layouts,
     Spread,
     StepOutput,
     blocked_form,
+    one_step,
     spatial_attrs,
     static_float,
 )
@@ -82,16 +83,25 @@ class BlockChannels(RulePass):
             return
         if node.op == "ToBlocked":
             _cancel(node, rewriter)
-        elif node.op in _CONVOLUTIONS:
-            self._block_convolution(node, rewriter)
-        elif node.op in _TRANSPOSED:
-            self._block_transposed(node, rewriter)
-        else:
-            self._block_other(node, rewriter)
-
-    # 1. conv(x, w, b, z) = from_blocked(blocked_conv(to_blocked(x), w, b, to_blocked(z)))
-    def _block_convolution(self, node: Node, rewriter: Rewriter) -> None:
+            return
         graph = rewriter.graph
+        layouts = _layouts(graph, node, self.block)
+        # 1. conv(x, w, b, z) = from_blocked(blocked_conv(to_blocked(x), w, b, to_blocked(z)))
+        if node.op in _CONVOLUTIONS:
+            rule = "conv(x) = from_blocked(blocked_conv(to_blocked(x)))"
+            form = self._convolution(graph, node, layouts)
+        # 2. transposed convolutions make each phase of the result as channels
+        elif node.op in _TRANSPOSED:
+            rule = "conv_transpose(x) = shuffle(blocked_conv(x))"
+            form = transposed_form(graph, node, layouts, self.block)
+        # 3. f(from_blocked(x)) = from_blocked(f'(x))
+        else:
+            rule = f"{node.op}(from_blocked(x)) = from_blocked({node.op}(x))"
+            form = blocked_form(graph, node, layouts, self.block) if layouts else None
+        if form is not None:
+            self._replace(node, rewriter, form, rule)
+
+    def _convolution(self, graph: Graph, node: Node, layouts: Layouts) -> Form | None:
         source, weights = node.inputs[0], node.operand("W")
         bias, addend = node.operand("B"), node.operand("Z")
         x, y, w = (static_float(graph, ref) for ref in (source, node.ref(), weights))
@@ -103,17 +113,16 @@ class BlockChannels(RulePass):
             or len(x) not in {3, 4}
             or graph.const_value(weights) is None
         ):
-            return
+            return None
         if (
             bias is not None
             and (graph.const_value(bias) is None or static_float(graph, bias) is None)
         ) or not _is_float_or_absent(graph, addend, y):
-            return
-        layouts = _layouts(graph, node, self.block)
+            return None
         groups = get_int(node.attrs, "group", 1)
         joined = self._joined_groups(groups, x[1], y[1])
         if joined is None or (y[1] < _FEW_CHANNELS and source not in layouts):
-            return
+            return None
         plain = x[1] < self.block and groups == joined and source not in layouts
         attrs = spatial_attrs(node, x[2:], w[2:]) | {"group": groups // joined}
         attrs |= {"block": self.block, "channels_in": x[1], "channels_out": y[1]} | (
@@ -131,18 +140,9 @@ class BlockChannels(RulePass):
         taken: Input = (
             (source if len(x) == 4 else Spread(source)) if plain else BlockedInput(source)
         )
-        step = BlockedStep(
-            "BlockedConv",
-            (taken, taken_weights, bias, None if addend is None else BlockedInput(addend)),
-            attrs,
-        )
-        self._replace(
-            node,
-            rewriter,
-            (step,),
-            (BlockedLayout(y[1], len(y)),),
-            "conv(x) = from_blocked(blocked_conv(to_blocked(x)))",
-        )
+        taken_addend = None if addend is None else BlockedInput(addend)
+        inputs = (taken, taken_weights, bias, taken_addend)
+        return one_step("BlockedConv", inputs, attrs, BlockedLayout(y[1], len(y)))
 
     def _joined_groups(self, groups: int, taken: int, made: int) -> int | None:
         """How many groups together are whole blocks of channels, all of them if need be; `None`
@@ -157,42 +157,8 @@ class BlockChannels(RulePass):
                 return count
         return groups if groups <= _FEW_GROUPS else None
 
-    # 2. transposed convolutions make each phase of the result as channels
-    def _block_transposed(self, node: Node, rewriter: Rewriter) -> None:
-        form = transposed_form(
-            rewriter.graph, node, _layouts(rewriter.graph, node, self.block), self.block
-        )
-        if form is not None:
-            self._replace(
-                node,
-                rewriter,
-                form.steps,
-                form.layouts,
-                "conv_transpose(x) = shuffle(blocked_conv(x))",
-            )
-
-    # 3. f(from_blocked(x)) = from_blocked(f'(x))
-    def _block_other(self, node: Node, rewriter: Rewriter) -> None:
-        graph = rewriter.graph
-        layouts = _layouts(graph, node, self.block)
-        form = blocked_form(graph, node, layouts, self.block) if layouts else None
-        if form is not None:
-            self._replace(
-                node,
-                rewriter,
-                form.steps,
-                form.layouts,
-                f"{node.op}(from_blocked(x)) = from_blocked({node.op}(x))",
-            )
-
-    def _replace(
-        self,
-        node: Node,
-        rewriter: Rewriter,
-        steps: tuple[BlockedStep, ...],
-        layouts: tuple[BlockedLayout, ...],
-        rule: str,
-    ) -> None:
+    def _replace(self, node: Node, rewriter: Rewriter, form: Form, rule: str) -> None:
+        steps, layouts = form
         edit = rewriter.edit(node, rule=rule)
         made: list[Node] = []
         for number, step in enumerate(steps):
@@ -272,7 +238,7 @@ def _join_groups(weights: np.ndarray, groups: int, count: int) -> np.ndarray:
     return joined.reshape(out, count * depth, *kernel)
 
 
-def _layouts(graph: Graph, node: Node, block: int) -> Mapping[Ref, BlockedLayout]:
+def _layouts(graph: Graph, node: Node, block: int) -> Layouts:
     """Which inputs of the node have blocked twins."""
     found: dict[Ref, BlockedLayout] = {}
     for ref in node.inputs:
