@@ -6,63 +6,47 @@ What is rounded here is rounded to nearest, halves away from zero, as C's `round
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from whence.ops.quantised.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range, round_away
 from whence.types import DType
 
 _SMALLEST_SHIFT, _LARGEST_SHIFT = -31, 30
 
 
 class FixedPoint(NamedTuple):
-    """The number multiplier · 2^(shift - 31)."""
+    """The number multiplier · 2^(shift - 31), or one for each element, as FixedPointScale takes
+    them.
+    """
 
-    multiplier: int
-    shift: int
+    multiplier: np.ndarray
+    shift: np.ndarray
 
 
-def fixed_point(real: float) -> FixedPoint | None:
-    """The nearest fixed-point number with 31 significant bits. Below 2^-32 that is zero, above 2^30
+def fixed_point(real: float | np.ndarray) -> FixedPoint | None:
+    """The nearest fixed-point numbers with 31 significant bits. Below 2^-32 that is zero, above 2^30
     there is none.
     """
-    if not math.isfinite(real):
+    if not np.all(np.isfinite(real)):
         return None
-    fraction, shift = math.frexp(real)
-    multiplier = int(rounded(fraction * 2.0**31))
-    if abs(multiplier) == 1 << 31:
-        multiplier, shift = multiplier // 2, shift + 1
-    if multiplier == 0 or shift < _SMALLEST_SHIFT:
-        return FixedPoint(0, 0)
-    return None if shift > _LARGEST_SHIFT else FixedPoint(multiplier, shift)
-
-
-def fixed_points(reals: Iterable[float]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Multipliers and shifts of several numbers, as the inputs of FixedPointScale: of one number as
-    scalars.
-    """
-    found = [fixed_point(real) for real in reals]
-    known = [each for each in found if each is not None]
-    if len(known) < len(found) or not known:
+    fraction, shift = np.frexp(np.asarray(real, np.float64))
+    multiplier = round_away(fraction * 2.0**31)
+    carries = np.abs(multiplier) == 2.0**31
+    multiplier, shift = np.where(carries, multiplier / 2, multiplier), shift + carries
+    known = (multiplier != 0) & (shift >= _SMALLEST_SHIFT)
+    if np.any(known & (shift > _LARGEST_SHIFT)):
         return None
-    shape = () if len(known) == 1 else (len(known),)
-    return (
-        np.array([each.multiplier for each in known], np.int32).reshape(shape),
-        np.array([each.shift for each in known], np.int32).reshape(shape),
+    return FixedPoint(
+        np.where(known, multiplier, 0).astype(np.int32), np.where(known, shift, 0).astype(np.int32)
     )
-
-
-def rounded(real: float) -> float:
-    return math.copysign(math.floor(abs(real) + 0.5), real)
 
 
 def code_of(real: float, scale: np.float32, zero_point: int) -> int:
     """The code of a number, not yet limited to what its type holds."""
-    ratio = float(np.float32(real) / scale)
-    return zero_point + int(rounded(min(max(ratio, -(2.0**40)), 2.0**40)))
+    ratio = np.clip(np.float64(np.float32(real) / scale), -(2.0**40), 2.0**40)
+    return zero_point + int(round_away(np.asarray(ratio)))
 
 
 def all_codes(dtype: DType) -> np.ndarray:

@@ -24,7 +24,7 @@ from whence.ops.attributes import get_float
 from whence.ops.quantised.quantise import integer_range, is_fixed_point
 from whence.passes.origins import absorbing
 from whence.passes.parameters import limits
-from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
+from whence.passes.quantised.fixed_point import fixed_point
 from whence.passes.quantised.integer_tail import narrowed
 from whence.passes.quantised.quantised_op import (
     CODES,
@@ -51,8 +51,7 @@ def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
     )
     both = 2.0 * max(step_a, step_b)
     scales = [
-        fixed_point(float(real))
-        for real in (step_a / both, step_b / both, both / (2.0**bits * result))
+        fixed_point(real) for real in (step_a / both, step_b / both, both / (2.0**bits * result))
     ]
     known = [scale for scale in scales if scale is not None]
     if len(known) < len(scales):
@@ -61,8 +60,8 @@ def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
     parts = []
     for operand, scale in zip((a, b), known[:2], strict=True):
         shifted = make("Mul", _centred(make, operand), np.int32(1 << bits))
-        parts.append(_scale(make, shifted, scale))
-    return _finish(make, match, _scale(make, make(match.op.op, *parts), known[2]))
+        parts.append(make("FixedPointScale", shifted, *scale))
+    return _finish(make, match, make("FixedPointScale", make(match.op.op, *parts), *known[2]))
 
 
 def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
@@ -75,7 +74,7 @@ def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
         return False
     make = _maker(match, rewriter)
     product = make("Mul", _centred(make, a), _centred(make, b))
-    return _finish(make, match, _scale(make, product, scale))
+    return _finish(make, match, make("FixedPointScale", product, *scale))
 
 
 def rewrite_prelu(match: QuantisedOp, rewriter: Rewriter) -> bool:
@@ -90,7 +89,8 @@ def rewrite_prelu(match: QuantisedOp, rewriter: Rewriter) -> bool:
     make = _maker(match, rewriter)
     centred = _centred(make, x)
     product = make("Mul", centred, _centred(make, slope))
-    positive, negative = _scale(make, centred, above), _scale(make, product, below)
+    positive = make("FixedPointScale", centred, *above)
+    negative = make("FixedPointScale", product, *below)
     return _finish(make, match, _by_sign(make, centred, positive, negative))
 
 
@@ -111,9 +111,9 @@ def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
         return False
     make = _maker(match, rewriter)
     centred = _centred(make, x)
-    value = _scale(make, centred, above)
+    value = make("FixedPointScale", centred, *above)
     if match.op.op == "LeakyRelu":
-        value = _by_sign(make, centred, value, _scale(make, centred, below))
+        value = _by_sign(make, centred, value, make("FixedPointScale", centred, *below))
     else:
         match = match.limited_to(ends)
     return _finish(make, match, value)
@@ -147,10 +147,6 @@ def _centred(make: Maker, operand: QuantisedOperand) -> Ref:
     return make("Sub", value, np.int32(operand.coding.zero)) if operand.coding.zero else value
 
 
-def _scale(make: Maker, value: Ref, scale: FixedPoint) -> Ref:
-    return make("FixedPointScale", value, np.int32(scale.multiplier), np.int32(scale.shift))
-
-
 def _by_sign(make: Maker, x: Ref, above: Ref, below: Ref) -> Ref:
     return make("Where", make("GreaterOrEqual", x, np.int32(0)), above, below)
 
@@ -173,11 +169,11 @@ def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
         or not result.is_single
     ):
         return False
-    scale = fixed_point(float(np.float64(x.coding.step) / np.float64(result.step)))
+    scale = fixed_point(np.float64(x.coding.step) / np.float64(result.step))
     if not is_fixed_point(last.attrs) or scale is None:
         return False
     match = QuantisedOp(
         x.node, (), last, (x,), result, *integer_range(result.dtype), is_fixed_point=True
     )
     make = _maker(match, rewriter)
-    return _finish(make, match, _scale(make, _centred(make, x), scale))
+    return _finish(make, match, make("FixedPointScale", _centred(make, x), *scale))

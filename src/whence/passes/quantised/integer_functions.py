@@ -14,7 +14,7 @@ from whence.ops.attributes import get_float
 from whence.ops.quantised.integer import scale_fixed_point
 from whence.ops.quantised.quantise import integer_range, round_away
 from whence.passes.parameters import limits
-from whence.passes.quantised.fixed_point import all_codes, fixed_point
+from whence.passes.quantised.fixed_point import FixedPoint, all_codes, fixed_point
 from whence.passes.quantised.quantised_op import Coding
 from whence.types import DType
 
@@ -43,9 +43,7 @@ def _scaled(x: np.ndarray, factor: float, result: Coding) -> np.ndarray | None:
     fixed = fixed_point(factor)
     if fixed is None:
         return None
-    return scale_fixed_point(
-        x.astype(np.int32), np.array(fixed.multiplier, np.int32), np.array(fixed.shift, np.int32)
-    ) + np.int32(result.zero)
+    return scale_fixed_point(x.astype(np.int32), *fixed) + np.int32(result.zero)
 
 
 def _relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:
@@ -157,14 +155,16 @@ def between_known(
 _PLACES = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))), 65535).astype(np.int64)
 
 
-def _in_places(source: Coding) -> np.ndarray | None:
-    """Every number in units of 1/512 of a place: the scale is a multiplier of 15 bits and a
-    shift.
+def _in_places(source: Coding, result: Coding) -> np.ndarray | None:
+    """Every number in units of 1/512 of a place: the scale is a multiplier of 15 bits and a shift.
+    `None` unless the result is coded as LiteRT has it for numbers between -1 and 1.
     """
     multiplier, shift = float(source.step) * 4096 * 3, 0
     while 0 < multiplier <= 32767 / 2 and shift <= 30:
         multiplier, shift = multiplier * 2, shift + 1
     if source.zero or not 0 < multiplier < 1 << 31:
+        return None
+    if result.zero or result.step != np.float32(2.0**-15):
         return None
     return (_centred(source).astype(np.int64) * int(multiplier) + ((1 << shift) >> 1)) >> shift
 
@@ -183,8 +183,8 @@ def _between(x: np.ndarray, bits: int, largest: int) -> np.ndarray:
 
 
 def _wide_sigmoid(source: Coding, result: Coding) -> np.ndarray | None:
-    x = _in_places(source)
-    if x is None or result.zero or result.step != np.float32(2.0**-15):
+    x = _in_places(source, result)
+    if x is None:
         return None
     value = _between(x, 9, 0x7FFF << 10)
     return np.asarray(np.where(x >= 0, value + (1 << 9), (1 << 25) - value + (1 << 9) - 1) >> 10)
@@ -192,8 +192,8 @@ def _wide_sigmoid(source: Coding, result: Coding) -> np.ndarray | None:
 
 def _wide_tanh(source: Coding, result: Coding) -> np.ndarray | None:
     """2 · sigmoid(2x) - 1."""
-    x = _in_places(source)
-    if x is None or result.zero or result.step != np.float32(2.0**-15):
+    x = _in_places(source, result)
+    if x is None:
         return None
     value = _between(x, 8, 0xFFFF << 8) - (1 << 23)
     return np.asarray(np.where(x >= 0, value + (1 << 7), -value + (1 << 7) - 1) >> 8)
@@ -226,8 +226,8 @@ def _shifted_left(x: np.ndarray, bits: int) -> np.ndarray:
     return np.asarray(np.clip(x << bits, -_HALF, _HALF - 1))
 
 
-def _multiplier_of_16_bits(multiplier: int) -> int:
-    return min((multiplier + (1 << 15)) >> 16, _HALF - 1)
+def _multiplier_of_16_bits(scale: FixedPoint) -> int:
+    return min((int(scale.multiplier) + (1 << 15)) >> 16, _HALF - 1)
 
 
 def _hard_swish(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:
@@ -236,17 +236,17 @@ def _hard_swish(graph: Graph, node: Node, source: Coding, result: Coding) -> np.
     to_gate = fixed_point(float(fine_step / np.float32(3 / 32768)))
     if to_output is None or to_gate is None or to_output.shift > 0:
         return None
-    x = _centred(source).astype(np.int64) << 7
-    output = _high_product(x, _multiplier_of_16_bits(to_output.multiplier))
-    gate = _shifted_left(x, to_gate.shift - 1) if to_gate.shift > 0 else x
-    gate = _high_product(gate, _multiplier_of_16_bits(to_gate.multiplier))
-    if to_gate.shift > 0:
+    x, shift = _centred(source).astype(np.int64) << 7, int(to_gate.shift)
+    output = _high_product(x, _multiplier_of_16_bits(to_output))
+    gate = _shifted_left(x, shift - 1) if shift > 0 else x
+    gate = _high_product(gate, _multiplier_of_16_bits(to_gate))
+    if shift > 0:
         gate = _shifted_left(gate, 1)
-    elif to_gate.shift < 0:
-        gate = _shifted_right(gate, -to_gate.shift)
+    elif shift < 0:
+        gate = _shifted_right(gate, -shift)
     gate = (gate + _HALF) >> 1
     product = _truncated(gate * output, 15)
-    return (_shifted_right(product, -to_output.shift) + result.zero).astype(np.int32)
+    return (_shifted_right(product, -int(to_output.shift)) + result.zero).astype(np.int32)
 
 
 _FUNCTIONS: Mapping[str, _Function] = {

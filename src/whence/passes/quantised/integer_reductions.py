@@ -21,7 +21,7 @@ from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.origins import absorbing, consts_with_origin
 from whence.passes.parameters import reduced_axes
-from whence.passes.quantised.fixed_point import fixed_point
+from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.integer_codes import limited
 from whence.passes.quantised.integer_tail import Tail, tail_of
 from whence.passes.quantised.quantised_op import CODES, QuantisedOp
@@ -62,13 +62,13 @@ def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
     fixed = fixed_point(float(np.float64(step) / np.float64(match.result.step)))
     if fixed is None:
         return None
-    multiplier, shift = fixed
+    multiplier, shift = map(int, fixed)
     if count > 1:
         # LiteRT divides the multiplier by the count, after as much of the count as is a power of
         # two has gone into the shift.
         bits = min(count.bit_length() - 1, 32, 31 + shift)
         multiplier, shift = (multiplier << bits) // count, shift - bits
-    return Tail(match, (np.array(multiplier, np.int32), np.array(shift, np.int32)), None)
+    return Tail(match, FixedPoint(np.array(multiplier, np.int32), np.array(shift, np.int32)), None)
 
 
 def rewrite_average_pool(match: QuantisedOp, rewriter: Rewriter) -> bool:

@@ -59,7 +59,7 @@ def rewrite_softmax(match: QuantisedOp, rewriter: Rewriter) -> bool:
     make, last = Maker(edit, match.matched), np.array([rank - 1])
     codes = make.cast(x.codes, DType.I32)
     below = make("Sub", codes, make("ReduceMax", codes, last, keepdims=1))
-    scaled = make("FixedPointScale", below, np.int32(scale.multiplier), np.int32(scale.shift))
+    scaled = make("FixedPointScale", below, *scale)
     powers = make.cast(make("LookUp", _code(make, scaled, 32767), _exponentials()), DType.I32)
     total = make("ReduceSum", powers, last, keepdims=1)
     # How often the sum can be halved, as a place in lists of powers of two.

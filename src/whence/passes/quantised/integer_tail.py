@@ -15,7 +15,7 @@ import numpy as np
 from whence.graph import Ref
 from whence.graph.edit import Edit
 from whence.graph.maker import Maker
-from whence.passes.quantised.fixed_point import fixed_points
+from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.quantised_op import QuantisedOp
 from whence.types import DType, TensorType
 
@@ -27,7 +27,7 @@ class Tail:
     """
 
     match: QuantisedOp
-    fixed: tuple[np.ndarray, np.ndarray] | None
+    fixed: FixedPoint | None
     factor: np.ndarray | None
     rounding: str = "double"
     """How often the fixed-point product is rounded, see FixedPointScale."""
@@ -53,13 +53,12 @@ def tail_of(
     """The tail that multiplies a sum by `reals` (one number or one for each element of the last
     axis); `None` when they are out of range.
     """
+    reals = reals.reshape(() if reals.size == 1 else -1)
     if match.is_fixed_point and not in_double:
-        fixed = fixed_points(float(real) for real in reals.reshape(-1))
+        fixed = fixed_point(reals)
         return None if fixed is None else Tail(match, fixed, None, rounding)
     factor = reals.astype(np.float64 if match.is_fixed_point else np.float32)
-    if not np.all(np.isfinite(factor)):
-        return None
-    return Tail(match, None, factor.reshape(()) if factor.size == 1 else factor.reshape(-1))
+    return Tail(match, None, factor) if np.all(np.isfinite(factor)) else None
 
 
 def narrowed(make: Maker, value: Ref, match: QuantisedOp) -> Ref:
