@@ -15,7 +15,7 @@ from whence.ops.quantised.integer import scale_fixed_point
 from whence.ops.quantised.quantise import integer_range, round_away
 from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import FixedPoint, all_codes, fixed_point
-from whence.passes.quantised.quantised_op import Coding
+from whence.passes.quantised.quantised_op import Coding, limited_codes
 from whence.types import DType
 
 _Function = Callable[[Graph, Node, Coding, Coding], np.ndarray | None]
@@ -52,19 +52,8 @@ def _relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarra
     codes = _scaled(_centred(source), float(source.step / result.step), result)
     if ends is None or codes is None:
         return None
-    return np.asarray(np.clip(codes, *code_limits(ends, result, *integer_range(result.dtype))))
-
-
-def code_limits(ends: tuple[float, float], coding: Coding, low: int, high: int) -> tuple[int, int]:
-    """Codes from `low` to `high`, limited as the numbers behind them are, as LiteRT rounds."""
-    first, last = (
-        None if np.isinf(end) else int(round_away(np.asarray(np.float32(end) / coding.step)))
-        for end in ends
-    )
-    return (
-        low if first is None else max(low, coding.zero + first),
-        high if last is None else min(high, coding.zero + last),
-    )
+    low, high = integer_range(result.dtype)
+    return np.asarray(np.clip(codes, *limited_codes(low, high, ends, result, away=True)))
 
 
 def _leaky_relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:

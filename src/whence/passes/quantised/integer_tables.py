@@ -20,12 +20,13 @@ from whence.ops.registry import REGISTRY, evaluate
 from whence.ops.traits import Trait
 from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import all_codes
-from whence.passes.quantised.integer_functions import code_limits, interpolated, litert_function
+from whence.passes.quantised.integer_functions import interpolated, litert_function
 from whence.passes.quantised.quantised_op import (
     BYTES,
     Coding,
     QuantisedOperand,
     coding_of,
+    limited_codes,
     operand_of,
 )
 from whence.types import DType
@@ -181,7 +182,7 @@ def _litert_table(
         ends = limits(graph, clip) if clip.is_a("Relu", "Clip") else None
         if ends is None:
             return None
-        low, high = code_limits(ends, result, low, high)
+        low, high = limited_codes(low, high, ends, result, away=True)
     return np.asarray(np.clip(codes, low, high)).astype(result.dtype.numpy)
 
 

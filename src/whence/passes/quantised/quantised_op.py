@@ -107,7 +107,7 @@ class QuantisedOp:
 
     def limited_to(self, ends: tuple[float, float]) -> QuantisedOp:
         """The same with its results kept between two numbers."""
-        low, high = _narrowed(self.low, self.high, ends, self.result, self.is_fixed_point)
+        low, high = limited_codes(self.low, self.high, ends, self.result, self.is_fixed_point)
         return replace(self, low=low, high=high)
 
     def operand(self, index: int) -> QuantisedOperand | None:
@@ -150,15 +150,15 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
     for each in activations:
         found = limits(graph, each)
         assert found is not None
-        low, high = _narrowed(low, high, found, result, fixed)
+        low, high = limited_codes(low, high, found, result, fixed)
     operands = tuple(None if ref is None else operand_of(graph, ref) for ref in node.inputs)
     return QuantisedOp(node, tuple(activations), last, operands, result, low, high, fixed)
 
 
-def _narrowed(
+def limited_codes(
     low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool
 ) -> tuple[int, int]:
-    """Codes limited as the numbers are. Quantising keeps the order, so limiting before it and after
+    """Codes from `low` to `high`, limited as the numbers behind them are. Quantising keeps the order, so limiting before it and after
     it are the same.
     """
     codes = []
