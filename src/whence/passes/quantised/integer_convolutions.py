@@ -40,7 +40,7 @@ CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOL
 def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
     graph, node = rewriter.graph, match.op
-    x, w, ref = match.operand(0), match.operand(1), node.operand("B")
+    x, w = match.operand(0), match.operand(1)
     transposed, last = node.op.endswith("Transpose"), node.op.startswith("ChannelsLast")
     if (
         x is None
@@ -63,11 +63,9 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
         get_int(node.attrs, "group", 1) != 1 or get_ints(node.attrs, "output_shape")
     ):
         return False
-    bias = None
-    if ref is not None:
-        bias = bias_of(graph, ref, match.operand(2), x, w, is_fixed_point=match.is_fixed_point)
+    bias = bias_of(graph, node.operand("B"), x, w, is_fixed_point=match.is_fixed_point)
     tail = tail_of(match, combined_scales(match, x, w, in_double=x.coding.dtype is not DType.U8))
-    if tail is None or (ref is not None and bias is None):
+    if tail is None or bias is None:
         return False
     rule = f"quantise({node.op}(dequantise(x))) = integer sums, scaled"
     edit = absorbing(rewriter, match.matched, rule)

@@ -53,7 +53,6 @@ class _Product(NamedTuple):
     transposed: bool
     """The last two axes of b are the other way round."""
     bias: Ref | None
-    bias_operand: QuantisedOperand | None
     addition: Node | None
     """The Add that adds the bias, when the product does not."""
 
@@ -95,7 +94,7 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
     if addition is not None:
         bias = addition.inputs[1 - addition.inputs.index(node.ref())]
     if bias is None:
-        return _Product(node, a, b, transposed, None, None, None)
+        return _Product(node, a, b, transposed, None, None)
     kind, columns = graph.tensor_type(bias), b.shape[-2 if transposed else -1]
     if (
         kind is None
@@ -104,7 +103,7 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
         or kind.elements != columns
     ):
         return None
-    return _Product(node, a, b, transposed, bias, operand_of(graph, bias), addition)
+    return _Product(node, a, b, transposed, bias, addition)
 
 
 def _find(graph: Graph, node: Node) -> _Product | None:
@@ -133,13 +132,9 @@ def rewrite_product(match: QuantisedOp, rewriter: Rewriter) -> bool:
     if product is None:
         return False
     a, b = product.a, product.b
-    bias = None
-    if product.bias is not None:
-        bias = bias_of(
-            graph, product.bias, product.bias_operand, a, b, is_fixed_point=match.is_fixed_point
-        )
-        if bias is None:
-            return False
+    bias = bias_of(graph, product.bias, a, b, is_fixed_point=match.is_fixed_point)
+    if bias is None:
+        return False
     is_wide = DType.I16 in {a.coding.dtype, b.coding.dtype}
     # Of 16 bits, LiteRT scales the products with constants in double precision, the others in
     # integers. LiteRT's fully connected layers, which have constant weights, round once; its

@@ -10,7 +10,7 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.graph.edit import Edit
-from whence.passes.quantised.quantised_op import QuantisedOp, QuantisedOperand
+from whence.passes.quantised.quantised_op import QuantisedOp, QuantisedOperand, operand_of
 from whence.types import DType, TensorType
 
 WEIGHTS = frozenset({DType.I8, DType.U8, DType.I4, DType.U4, DType.I2, DType.U2})
@@ -60,14 +60,18 @@ def combined_scales(
 
 def bias_of(
     graph: Graph,
-    ref: Ref,
-    operand: QuantisedOperand | None,
+    ref: Ref | None,
     x: QuantisedOperand,
     w: QuantisedOperand,
     *,
     is_fixed_point: bool,
 ) -> Bias | None:
-    """A bias as integers in units of the sums of x · w; `None` when it cannot be said so."""
+    """A bias as integers in units of the sums of x · w, zero where there is none; `None` when it
+    cannot be said so.
+    """
+    if ref is None:
+        return Bias(np.zeros((), np.int32), None)
+    operand = operand_of(graph, ref)
     units = np.float64(x.coding.step) * w.coding.scale.astype(np.float64)
     kind = graph.tensor_type(ref)
     if kind is None or kind.elements is None or units.size not in {1, kind.elements}:
@@ -103,20 +107,20 @@ def _rounded(exact: np.ndarray, source: Node | None) -> Bias | None:
     return Bias(np.rint(exact).astype(np.int32), source)
 
 
-def makers_of_sums(nodes: list[Node], bias: Bias | None) -> list[Node]:
+def makers_of_sums(nodes: list[Node], bias: Bias) -> list[Node]:
     """The nodes whose work the sums do. Zeros are added by no node of their own: their source is
     one of these.
     """
-    if bias is None or bias.source is None or np.any(bias.value):
+    if bias.source is None or np.any(bias.value):
         return nodes
     return [*nodes, bias.source]
 
 
-def biased(edit: Edit, sums: Ref, bias: Bias | None, of: list[Node]) -> Ref:
+def biased(edit: Edit, sums: Ref, bias: Bias, of: list[Node]) -> Ref:
     """Sums plus bias, in the type of the sums."""
     kind = edit.type_of(sums)
     assert isinstance(kind, TensorType)
-    if bias is None or not np.any(bias.value):
+    if not np.any(bias.value):
         return sums
     return edit.node(
         "Add",
