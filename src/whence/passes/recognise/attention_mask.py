@@ -11,7 +11,7 @@ from whence.extent import is_symbolic
 from whence.graph import Edit, Graph, Node, Ref
 from whence.graph.search import producer_of
 from whence.ops.definition import Attr
-from whence.passes.operands import scalar_factor
+from whence.passes.operands import broadcasts_into, scalar_factor
 from whence.passes.pattern import dtype_of, operand_orders, same_dim, scalar, shape_of
 from whence.provenance import EdgeKind
 from whence.types import Dim, DType, Shape
@@ -87,10 +87,7 @@ def mask_fits(graph: Graph, mask: Mask, scores: Shape, dtype: DType) -> bool:
     # broadcast.
     if not can_spread and (len(shape) < 2 or not same_dim(shape[-1], scores[-1])):
         return False
-    return all(
-        same_dim(dim, 1) or same_dim(dim, wanted)
-        for dim, wanted in zip(reversed(shape), reversed(scores), strict=False)
-    )
+    return broadcasts_into(shape, scores)
 
 
 def _is_number(dim: Dim) -> bool:

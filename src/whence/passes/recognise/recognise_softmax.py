@@ -40,7 +40,6 @@ _MAX_DETOUR = 4
 class _Reduced(NamedTuple):
     """One number for each row along `axis`, shaped to be combined with the rows again."""
 
-    source: Ref
     axis: int
     nodes: tuple[Node, ...]
 
@@ -192,7 +191,7 @@ def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None
     # changed the number of elements.
     expanded = any(node.op == "Expand" for node in nodes)
     back = None not in wanted and here == wanted if expanded else same_but_one(here, wanted)
-    return _Reduced(source, axes[0], tuple(reversed(nodes))) if is_shaped or back else None
+    return _Reduced(axes[0], tuple(reversed(nodes))) if is_shaped or back else None
 
 
 def _floorless(graph: Graph, node: Node) -> Ref | None:
