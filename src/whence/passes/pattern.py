@@ -53,6 +53,17 @@ def shape_of(graph: Graph, ref: Ref | None) -> Shape | None:
     return None if kind is None else kind.shape
 
 
+def static_shape_of(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
+    """The shape when every dimension is known, else `None`."""
+    kind = graph.tensor_type(ref)
+    return None if kind is None else kind.static_shape
+
+
+def rank_of(graph: Graph, ref: Ref | None) -> int | None:
+    kind = graph.tensor_type(ref)
+    return None if kind is None else kind.rank
+
+
 def dtype_of(graph: Graph, ref: Ref | None) -> DType:
     kind = graph.tensor_type(ref)
     return DType.UNDEFINED if kind is None else kind.dtype

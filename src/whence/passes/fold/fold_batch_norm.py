@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import is_single_consumer
-from whence.ops.attributes import get_float, get_int, get_ints
+from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
@@ -26,6 +25,8 @@ from whence.passes.fold.linear import (
     linear_of,
     rebuild,
 )
+from whence.passes.layout.axes import perm_of
+from whence.passes.pattern import shape_of
 from whence.provenance import EdgeKind
 from whence.types import Shape, same_dim
 
@@ -75,27 +76,20 @@ def affine_of(graph: Graph, node: Node) -> Affine | None:
     return Affine(factor, bias - mean * factor)
 
 
-class _Found(NamedTuple):
-    """A linear operator before the normalisation."""
-
-    linear: Linear
-    between: list[Node]
-    """The transposes and reshapes between the two, in order."""
-
-
 def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
     found = _linear_before(rewriter.graph, bn)
-    if found is None or found.linear.n_out != affine.scale.size:
+    if found is None:
         return False
-    constants = found.linear.after(affine)
+    linear, between = found
+    constants = linear.after(affine) if linear.n_out == affine.scale.size else None
     if constants is None:
         return False
-    linear, x = found.linear, found.linear.node.first_input
+    x = linear.node.first_input
     if constants.bias is not None and not linear.holds_bias:
         # BN(W·x) = W'·x + t with W' = W·s: a product of stacks of matrices has no bias, so the
         # addition stays.
         edit = rewriter.edit(
-            linear.node, *found.between, bn, rule="BN(matmul(x, w)) = matmul(x, w·s) + t"
+            linear.node, *between, bn, rule="BN(matmul(x, w)) = matmul(x, w·s) + t"
         )
         only_weights = FoldedConstants(constants.weights, None)
         product = rebuild(edit, linear, only_weights, bn, x, linear.node.outputs)
@@ -111,12 +105,12 @@ def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
         # BN(conv(x)) = conv'(x) with w' = w·s, b' = (b - mean)·s + beta
         edit = rewriter.edit(
             linear.node,
-            *found.between,
+            *between,
             rule="BN(conv(x, w, b)) = conv(x, w·s, (b-mean)·s+beta)",
             folded=(bn,),
         )
         result = rebuild(edit, linear, constants, bn, x, linear.node.outputs)
-    for step in found.between:
+    for step in between:
         result = edit.node(
             step.op, (result.ref(), *step.inputs[1:]), step.attrs, step.outputs, of=(step,)
         )
@@ -138,9 +132,9 @@ def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
     return fold_into_consumer(rewriter, bn, bn.first_input, affine, linear, rule)
 
 
-def _linear_before(graph: Graph, bn: Node) -> _Found | None:
-    """The linear operator whose output channels are the channels of `bn`, when each node on the way
-    has one consumer.
+def _linear_before(graph: Graph, bn: Node) -> tuple[Linear, list[Node]] | None:
+    """The linear operator whose output channels are the channels of `bn`, and the transposes and
+    reshapes between the two, in order, when each node on the way has one consumer.
     """
     user, axis, between = bn, 1, list[Node]()
     for _ in range(_MAX_STEPS):
@@ -151,7 +145,7 @@ def _linear_before(graph: Graph, bn: Node) -> _Found | None:
         if node.op in LINEAR_OPS:
             linear = linear_of(graph, node)
             if linear is not None and linear.out_axis == axis:
-                return _Found(linear, between[::-1])
+                return linear, between[::-1]
             return None
         before = _axis_before(graph, node, axis)
         if before is None:
@@ -165,19 +159,13 @@ def _axis_before(graph: Graph, node: Node, axis: int) -> int | None:
     """The axis of input 0 that is `axis` of the output, when the node only moves elements and keeps
     that axis whole.
     """
-    before, after = graph.tensor_type(node.input(0)), graph.tensor_type(node.ref())
-    if (
-        before is None
-        or after is None
-        or before.shape is None
-        or after.shape is None
-        or axis >= len(after.shape)
-    ):
+    before, after = shape_of(graph, node.input(0)), shape_of(graph, node.ref())
+    if before is None or after is None or axis >= len(after):
         return None
     if node.op == "Transpose":
-        perm = get_ints(node.attrs, "perm", tuple(reversed(range(len(before.shape)))))
-        return perm[axis]
-    return _axis_in(before.shape, after.shape, axis) if node.op in _RESHAPES else None
+        perm = perm_of(graph, node)
+        return None if perm is None else perm[axis]
+    return _axis_in(before, after, axis) if node.op in _RESHAPES else None
 
 
 def _axis_in(before: Shape, after: Shape, axis: int) -> int | None:

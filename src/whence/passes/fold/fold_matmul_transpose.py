@@ -9,17 +9,15 @@ import numpy as np
 
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
-from whence.ops.attributes import get_float, get_int, get_ints
+from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Attr
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import (
-    is_exact_attribute,
-    is_float,
-    scalar_factor,
-)
+from whence.passes.layout.axes import perm_of
+from whence.passes.operands import is_exact_attribute, is_float, scalar_factor
 from whence.passes.origins import consts_with_origin
+from whence.passes.pattern import rank_of
 from whence.types import TensorType
 
 _FLAGS = ("transA", "transB")
@@ -50,15 +48,7 @@ class FoldMatmulTranspose(RulePass):
 
 
 def _is_of_matrices(graph: Graph, node: Node) -> bool:
-    operands = [graph.tensor_type(ref) for ref in node.inputs[:2]]
-    return is_float(graph, node.ref()) and all(
-        operand is not None and operand.rank == 2 for operand in operands
-    )
-
-
-def _is_transposition(node: Node) -> bool:
-    """Of a matrix; the default is to reverse the axes."""
-    return node.op == "Transpose" and get_ints(node.attrs, "perm", (1, 0)) == (1, 0)
+    return is_float(graph, node.ref()) and all(rank_of(graph, ref) == 2 for ref in node.inputs[:2])
 
 
 def _gemm(
@@ -82,7 +72,7 @@ def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     for index, flag in enumerate(_FLAGS):
         transpose = producer_of(graph, node.inputs[index], "Transpose")
-        if transpose is None or not _is_transposition(transpose):
+        if transpose is None or perm_of(graph, transpose) != (1, 0):
             continue
         # gemm(a^T, b) = gemm(a, b) with transA transposed over; likewise b
         inputs = (*node.inputs[:index], transpose.inputs[0], *node.inputs[index + 1 :])
@@ -99,7 +89,7 @@ def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
     bias = graph.const_value(node.operand("C"))
     if (
         transpose is None
-        or not _is_transposition(transpose)
+        or perm_of(graph, transpose) != (1, 0)
         or (node.operand("C") is not None and (bias is None or bias.ndim > 2))
     ):
         return False

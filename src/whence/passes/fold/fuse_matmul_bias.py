@@ -11,14 +11,9 @@ from whence.ops.attributes import get_float
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.operands import (
-    broadcasts_into,
-    is_addition,
-    is_float,
-    other_operand,
-)
+from whence.passes.operands import broadcasts_into, is_addition, is_float, other_operand
 from whence.passes.origins import consts_with_origin
-from whence.passes.pattern import only_user
+from whence.passes.pattern import only_user, rank_of, shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +42,11 @@ class FuseMatmulBias(RulePass):
         ):
             return
         addend = other_operand(addition, node.ref())
-        kind, product = graph.tensor_type(addend), graph.tensor_type(node.ref())
+        product = shape_of(graph, node.ref())
         if (
-            kind is None
-            or product is None
-            or product.rank != 2
-            or not broadcasts_into(kind.shape, product.shape)
+            product is None
+            or len(product) != 2
+            or not broadcasts_into(shape_of(graph, addend), product)
         ):
             return
         # a·b + c = gemm(a, b, c)
@@ -68,8 +62,7 @@ class FuseMatmulBias(RulePass):
 def _adds_nothing(graph: Graph, node: Node) -> bool:
     """Is it a product of two matrices and no more?"""
     if node.op == "MatMul":
-        operands = [graph.tensor_type(ref) for ref in node.inputs]
-        return all(operand is not None and operand.rank == 2 for operand in operands)
+        return all(rank_of(graph, ref) == 2 for ref in node.inputs)
     bias = graph.const_value(node.operand("C"))
     return (
         node.operand("C") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.graph import Graph, Node, Rewriter
-from whence.passes.pattern import same_dim
+from whence.passes.pattern import rank_of, same_dim
 from whence.types import Shape
 
 Perm = tuple[int, ...]
@@ -16,9 +16,7 @@ def perm_of(graph: Graph, transpose: Node) -> Perm | None:
     """What a Transpose does; `None` when that depends on a rank nobody knows, or if it is wrong,
     which is said where its type is inferred.
     """
-    perm = transpose.attrs.get("perm")
-    kind = graph.tensor_type(transpose.input(0))
-    rank = None if kind is None else kind.rank
+    perm, rank = transpose.attrs.get("perm"), rank_of(graph, transpose.input(0))
     if not isinstance(perm, tuple) or not perm:
         return None if rank is None else tuple(reversed(range(rank)))
     found = tuple(int(axis) for axis in perm)
@@ -51,6 +49,11 @@ def to_last(rank: int) -> Perm:
 def to_second(rank: int) -> Perm:
     """From (N, spatial..., C) to (N, C, spatial...)."""
     return (0, rank - 1, *range(1, rank - 1))
+
+
+def last_two_swapped(rank: int) -> Perm:
+    """What transposes each of a stack of matrices."""
+    return (*range(rank - 2), rank - 1, rank - 2)
 
 
 def in_other_order(rewriter: Rewriter, node: Node, perm: Perm, op: str, rule: str) -> None:

@@ -26,7 +26,7 @@ from whence.ops.definition import Attr, OpClass
 from whence.ops.registry import lookup, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.layout.axes import perm_of
+from whence.passes.layout.axes import last_two_swapped, perm_of
 from whence.passes.operands import is_float
 from whence.passes.origins import consts_with_origin
 from whence.passes.pattern import same_dim, shape_of
@@ -34,7 +34,6 @@ from whence.provenance import Reason
 from whence.types import Dim, Shape
 
 _RESHAPES = operators(Trait.RESHAPE)
-_LAST_TWO = (0, 2, 1)
 _MAX_NODES = 16
 """Between a reshape and those before its product; the products and sums of one attention."""
 
@@ -128,7 +127,7 @@ class _Region:
     def _operands(self, node: Node) -> list[Ref]:
         """Those that have the batch too, if the node does not care how it is divided."""
         if node.op == "Transpose":
-            takes = perm_of(self.graph, node) == _LAST_TWO
+            takes = perm_of(self.graph, node) == last_two_swapped(3)
         elif node.op == "Softmax":
             takes = get_int(node.attrs, "axis", -1) in {-1, 2}
         else:
@@ -168,9 +167,8 @@ class _Region:
 
     def _attrs(self, node: Node) -> dict[str, Attr]:
         attrs = dict(node.attrs)
-        rank = len(self.lead) + 2
         if node.op == "Transpose":
-            attrs["perm"] = (*range(rank - 2), rank - 1, rank - 2)
+            attrs["perm"] = last_two_swapped(len(self.lead) + 2)
         elif node.op == "Softmax":
             attrs["axis"] = -1
         return attrs

@@ -15,7 +15,7 @@ from whence.ops.neural.activation import ACTIVATIONS
 from whence.ops.neural.fused import FUSED_ACTIVATIONS
 from whence.passes.operands import other_operand
 from whence.passes.parameters import limits
-from whence.passes.pattern import only_user
+from whence.passes.pattern import only_user, rank_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,8 @@ def _single(graph: Graph, node: Node) -> ActivationMatch | None:
 
 def _prelu(graph: Graph, node: Node) -> ActivationMatch | None:
     """One slope for all elements is LeakyRelu."""
-    slope, kind = graph.const_value(node.operand("slope")), graph.tensor_type(node.input(0))
-    if (
-        slope is None
-        or slope.size != 1
-        or kind is None
-        or kind.rank is None
-        or slope.ndim > kind.rank
-    ):
+    slope, rank = graph.const_value(node.operand("slope")), rank_of(graph, node.input(0))
+    if slope is None or slope.size != 1 or rank is None or slope.ndim > rank:
         return None
     return ActivationMatch("LeakyRelu", float(slope.reshape(())), None, (node,))
 

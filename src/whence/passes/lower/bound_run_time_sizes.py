@@ -31,7 +31,7 @@ from whence.ops.registry import REGISTRY, one_of, operators
 from whence.ops.tensor.counted import DISTINCT, PLACES, PREFIX
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
-from whence.passes.pattern import shape_of
+from whence.passes.pattern import shape_of, static_shape_of
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, TensorType
 
@@ -153,21 +153,20 @@ def _rows(graph: Graph, ref: Ref | None) -> tuple[int | str | None, ...]:
 def _shape(node: Node, prefix: Node, rewriter: Rewriter) -> None:
     """Rule 3."""
     graph = rewriter.graph
-    data = graph.tensor_type(prefix.operand("data"))
+    data = static_shape_of(graph, prefix.operand("data"))
     count = prefix.operand("count")
     if (
         node.attrs.get("start")
         or "end" in node.attrs
-        or data is None
-        or not data.static_shape
+        or not data
         or any(_reads_rows(graph, each) for each in graph.consumers(prefix))
     ):
         return
     edit = rewriter.edit(node, rule=_SHAPE)
-    if len(data.static_shape) == 1:
+    if len(data) == 1:
         edit.replace(node, edit.node("Reshape", (count, edit.const(np.array([1], np.int64)))))
     else:
-        made = edit.node("Concat", (count, edit.sizes(list(data.static_shape[1:]))), {"axis": 0})
+        made = edit.node("Concat", (count, edit.sizes(data[1:])), {"axis": 0})
         edit.replace(node, made)
     edit.apply()
 

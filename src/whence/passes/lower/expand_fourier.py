@@ -23,7 +23,7 @@ from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.origins import consts_with_origin
-from whence.passes.pattern import only_user
+from whence.passes.pattern import only_user, static_shape_of
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -51,38 +51,36 @@ class ExpandFourier(RulePass):
         if weights is None or not chain:
             return
         fourier, part = chain[0], next(each for each in chain if each.op in _PARTS)
-        signal = graph.tensor_type(fourier.inputs[0])
         lengths = graph.const_value(fourier.operand("fft_length"))
-        data, result = graph.tensor_type(node.inputs[0]), graph.tensor_type(node.ref())
+        signal, data, result = (
+            static_shape_of(graph, ref) for ref in (fourier.inputs[0], node.inputs[0], node.ref())
+        )
         if (
-            signal is None
-            or data is None
+            not signal
+            or not data
             or result is None
-            or not signal.static_shape
-            or not data.static_shape
-            or result.static_shape is None
             or lengths is None
-            or signal.static_shape[-2:] != tuple(lengths.reshape(-1).tolist())
-            or signal.static_shape[-2] != 1
-            or data.static_shape[-1] != len(weights)
-            or len(weights) != signal.static_shape[-1] // 2 + 1
+            or signal[-2:] != tuple(lengths.reshape(-1).tolist())
+            or signal[-2] != 1
+            or data[-1] != len(weights)
+            or len(weights) != signal[-1] // 2 + 1
             or weights.shape[1] > _MOST_COLUMNS
         ):
             return
-        length = signal.static_shape[-1]
+        length = signal[-1]
         # Σ_bin B[bin] · exp(-2πi · bin · t / length) is the transform of B at t.
         waves = np.fft.fft(weights.astype(np.float64), length, axis=0)
         columns = (waves.real if part.op == "RealPart" else waves.imag).astype(np.float32)
         edit = rewriter.edit(*chain, node, rule=_RULE, kind=EdgeKind.FUSE)
         parents = (*consts_with_origin(graph, node.inputs), *chain, node)
         make = Maker(edit, parents)
-        rows = edit.sizes([math.prod(signal.static_shape[:-1]), length])
+        rows = edit.sizes([math.prod(signal[:-1]), length])
         frames = make("Reshape", fourier.inputs[0], rows)
         product = make("MatMul", frames, columns)
         bias = node.operand("C")
         if bias is not None:
             product = make("Add", product, bias)
-        edit.finish(node.ref(), make("Reshape", product, edit.sizes(list(result.static_shape))))
+        edit.finish(node.ref(), make("Reshape", product, edit.sizes(result)))
 
 
 def _chain(graph: Graph, node: Node) -> list[Node]:

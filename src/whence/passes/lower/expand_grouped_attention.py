@@ -20,6 +20,7 @@ from whence.ops.neural.grouped_attention import APPEND, GROUP_QUERY, Heads, head
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.origins import lowering
+from whence.passes.pattern import static_shape_of
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -34,13 +35,13 @@ class ExpandGroupedAttention(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        query = graph.tensor_type(node.operand("query"))
+        shape = static_shape_of(graph, node.operand("query"))
         total = graph.const_value(node.operand("total_sequence_length"))
-        past = graph.tensor_type(node.operand("past_key"))
-        shape = None if query is None else query.static_shape
-        if shape is None or total is None or (past is not None and past.static_shape is None):
+        past = node.operand("past_key")
+        cache = static_shape_of(graph, past)
+        if shape is None or total is None or (past is not None and cache is None):
             return
-        known = 0 if past is None or past.static_shape is None else past.static_shape[2]
+        known = 0 if cache is None else cache[2]
         heads = heads_of(node.attrs, shape[2], packed=node.operand("key") is None)
         _Expansion(rewriter, node, shape[0], shape[1], known, int(total.reshape(-1)[0]), heads)()
 
@@ -123,8 +124,7 @@ class _Expansion:
             "num_heads": heads,
             "interleaved": get_int(node.attrs, "rotary_interleaved", 0),
         }
-        cosines = self._edit.graph.tensor_type(node.operand("cos_cache"))
-        shape = None if cosines is None else cosines.static_shape
+        shape = static_shape_of(self._edit.graph, node.operand("cos_cache"))
         if shape is not None and 2 * shape[-1] < self._size:
             attrs["rotary_embedding_dim"] = 2 * shape[-1]
         return self._make(

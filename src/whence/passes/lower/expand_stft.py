@@ -18,6 +18,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.ops.attributes import get_int
 from whence.passes.base import RulePass
 from whence.passes.origins import lowering
+from whence.passes.pattern import dtype_of, static_shape_of
 from whence.types import DType
 
 # Beyond this, a fast transform is worth its name.
@@ -33,22 +34,16 @@ class ExpandStft(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         found = _fourier_basis(graph, node)
-        signal, result = graph.tensor_type(node.inputs[0]), graph.tensor_type(node.ref())
-        if (
-            found is None
-            or signal is None
-            or result is None
-            or signal.static_shape is None
-            or result.static_shape is None
-        ):
+        signal, result = (static_shape_of(graph, ref) for ref in (node.inputs[0], node.ref()))
+        if found is None or signal is None or result is None:
             return
         weights, step = found
-        batch, frames, bins, _ = result.static_shape
+        batch, frames, bins, _ = result
         if weights.shape[0] != 2 * bins:
             return
         make = lowering(rewriter, node, "stft(x) = conv(x, waves)")
         edit = make.edit
-        row = make("Reshape", node.inputs[0], edit.sizes([batch, 1, signal.static_shape[1]]))
+        row = make("Reshape", node.inputs[0], edit.sizes([batch, 1, signal[1]]))
         waves = make("Conv", row, weights, strides=(step,), kernel_shape=(weights.shape[2],))
         transposed = make("Transpose", waves, perm=(0, 2, 1))
         edit.finish(node.ref(), make("Reshape", transposed, edit.sizes([batch, frames, bins, 2])))
@@ -58,15 +53,13 @@ def _fourier_basis(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
     """The real and the imaginary wave of every bin, in turn, through the window, and the step
     between frames.
     """
-    signal = graph.tensor_type(node.inputs[0])
+    shape = static_shape_of(graph, node.inputs[0])
     window = graph.const_value(node.operand("window"))
     step = graph.const_value(node.operand("frame_step"))
     given = graph.const_value(node.operand("frame_length"))
-    shape = None if signal is None else signal.static_shape
     if (
-        signal is None
-        or shape is None
-        or signal.dtype is not DType.F32
+        shape is None
+        or dtype_of(graph, node.inputs[0]) is not DType.F32
         or step is None
         or (len(shape) == 3 and shape[2] != 1)
         or 0 in shape

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.extent import is_symbolic
-from whence.graph import Node, Ref, Rewriter
+from whence.graph import Node, Rewriter
 from whence.ops.attributes import get_int, get_str
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.origins import lowering
+from whence.passes.pattern import static_shape_of
 from whence.types import DType
 
 _RULE = "an update at one place for each batch item = a scatter of its rows"
@@ -30,19 +31,18 @@ class ExpandTensorScatter(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         past, update = node.operand("past_cache"), node.operand("update")
-        cache, new = graph.tensor_type(past), graph.tensor_type(update)
-        if cache is None or new is None or cache.static_shape is None or new.static_shape is None:
+        cache, shape = static_shape_of(graph, past), static_shape_of(graph, update)
+        if cache is None or shape is None:
             return
-        shape, rank = new.static_shape, len(new.static_shape)
+        rank = len(shape)
         axis = get_int(node.attrs, "axis", -2) % rank
-        length = cache.static_shape[axis]
+        length = cache[axis]
         if is_symbolic(shape[axis]) or is_symbolic(length):
             return
         make = lowering(rewriter, node, _RULE)
         edit = make.edit
-        steps = np.arange(shape[axis], dtype=np.int64)
         along = [shape[axis] if at == axis else 1 for at in range(rank)]
-        places: Ref = edit.const(steps.reshape(along))
+        places = edit.const(np.arange(shape[axis], dtype=np.int64).reshape(along))
         first = node.operand("write_indices")
         if first is not None:
             batches = edit.sizes([shape[0], *[1] * (rank - 1)])

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
-from whence.ops.attributes import get_float, get_int, get_ints, get_str
+from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.definition import Attr
 from whence.ops.registry import REGISTRY, form_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
+from whence.passes.layout.axes import last_two_swapped, perm_of
 from whence.passes.lower.activations import activation_after
 from whence.passes.operands import (
     is_addition,
@@ -23,7 +24,7 @@ from whence.passes.operands import (
     scalar_factor,
 )
 from whence.passes.origins import consts_with_origin
-from whence.passes.pattern import only_user, same_dim
+from whence.passes.pattern import only_user, rank_of, same_dim
 
 _SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)
 _SCALES = operators(Trait.SCALES)
@@ -131,15 +132,8 @@ def _variable_input(graph: Graph, node: Node) -> Ref | None:
 
 
 def _swaps_last_two(graph: Graph, transpose: Node) -> bool:
-    kind = graph.tensor_type(transpose.inputs[0])
-    if kind is None or kind.rank is None or kind.rank < 2:
-        return False
-    rank = kind.rank
-    return get_ints(transpose.attrs, "perm", tuple(reversed(range(rank)))) == (
-        *range(rank - 2),
-        rank - 1,
-        rank - 2,
-    )
+    rank = rank_of(graph, transpose.inputs[0])
+    return rank is not None and rank > 1 and perm_of(graph, transpose) == last_two_swapped(rank)
 
 
 def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> bool:

@@ -24,6 +24,7 @@ from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.origins import lowering
 from whence.passes.parameters import reduced_axes
+from whence.passes.pattern import dtype_of, static_shape_of
 from whence.types import DType
 
 
@@ -73,14 +74,13 @@ class SplitReductions(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph, steps = rewriter.graph, _STEPS[node.op]
-        source = graph.tensor_type(node.inputs[0])
-        if self.threads < 2 or source is None or source.static_shape is None:
+        shape = static_shape_of(graph, node.inputs[0])
+        if self.threads < 2 or shape is None:
             return
         allowed = _FLOATS | _INTEGERS if steps.integers else _FLOATS
-        axes = reduced_axes(graph, node, len(source.static_shape))
-        if source.dtype not in allowed or not axes:
+        axes = reduced_axes(graph, node, len(shape))
+        if dtype_of(graph, node.inputs[0]) not in allowed or not axes:
             return
-        shape = source.static_shape
         found = _division(shape, axes, self.threads)
         if found is None:
             return

@@ -20,6 +20,7 @@ from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
+from whence.passes.layout.axes import last_two_swapped
 from whence.passes.origins import absorbing
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
@@ -185,7 +186,7 @@ def rewrite_real_product(node: Node, rewriter: Rewriter) -> None:
 def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
     a, b, make = product.a, product.b, Maker(edit, of)
     is_wide = DType.I16 in {a.coding.dtype, b.coding.dtype}
-    codes, rank = b.codes, len(b.shape or ())
+    codes = b.codes
     if b.value is not None:
         transposed = np.swapaxes(b.value, -1, -2) if product.transposed else b.value
         codes = edit.const(
@@ -195,7 +196,7 @@ def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
             name=edit.graph[b.codes.node].name,
         )
     elif product.transposed:
-        codes = make("Transpose", codes, perm=(*range(rank - 2), rank - 1, rank - 2))
+        codes = make("Transpose", codes, perm=last_two_swapped(len(b.shape or ())))
     factors: list[Ref] = []
     zeros: list[Ref | None] = []
     for operand, ref in ((a, a.codes), (b, codes)):

@@ -14,6 +14,7 @@ import numpy as np
 from whence.graph import Ref, Rewriter
 from whence.graph.maker import Maker
 from whence.ops.attributes import get_int, get_str
+from whence.passes.pattern import static_shape_of
 from whence.passes.quantised.quantised_op import QuantisedOp
 from whence.types import DType
 
@@ -36,10 +37,7 @@ class _Axis(NamedTuple):
 def rewrite_resize(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """True when a rule applied."""
     node, x = match.op, match.operand(0)
-    before, after = (
-        None if kind is None else kind.static_shape
-        for kind in (rewriter.graph.tensor_type(ref) for ref in (node.inputs[0], node.ref()))
-    )
+    before, after = (static_shape_of(rewriter.graph, ref) for ref in (node.inputs[0], node.ref()))
     if (
         x is None
         or not match.is_fixed_point

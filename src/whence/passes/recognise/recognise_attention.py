@@ -23,7 +23,7 @@ from whence.graph.search import producer_of
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass
 from whence.passes.base import RulePass
-from whence.passes.layout.axes import is_identity, perm_of
+from whence.passes.layout.axes import is_identity, last_two_swapped, perm_of
 from whence.passes.operands import FLOATS, other_operand, scalar_factor
 from whence.passes.pattern import (
     dtype_of,
@@ -38,7 +38,7 @@ from whence.passes.recognise.attention_mask import Mask, mask_fits, mask_input, 
 from whence.provenance import EdgeKind
 from whence.types import Shape
 
-_SWAP = (0, 1, 3, 2)
+_SWAP = last_two_swapped(4)
 
 
 class _Weights(NamedTuple):
