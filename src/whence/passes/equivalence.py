@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import ml_dtypes
 import numpy as np
@@ -53,11 +53,7 @@ class EquivalenceProbe:
         relative to its largest magnitude.
         """
         limit = self.tolerance if tolerance is None else tolerance
-        if not self.comparable:
-            return self
-        for name, was, now in zip(
-            _names(graph), self.expected, self._outputs(graph, pass_name), strict=True
-        ):
+        for name, was, now in self._was_and_is(graph, pass_name):
             gap = difference(was, now)
             if not gap <= limit:
                 raise GraphError(
@@ -69,20 +65,21 @@ class EquivalenceProbe:
         """A probe of the graph as it is now. It must still run, and give outputs of the same types
         and shapes.
         """
-        if not self.comparable:
-            return self
-        for name, was, now in zip(
-            _names(graph), self.expected, self._outputs(graph, pass_name), strict=True
-        ):
+        for name, was, now in self._was_and_is(graph, pass_name):
             before, after = (
                 TensorType.of(value) if isinstance(value, np.ndarray) else type(value)
                 for value in (was, now)
             )
             if before != after:
                 raise GraphError(f"pass '{pass_name}' made {name} a {after}, it was a {before}")
-        return EquivalenceProbe(graph)
+        return EquivalenceProbe(graph) if self.comparable else self
 
-    def _outputs(self, graph: Graph, pass_name: str) -> list[Value]:
+    def _was_and_is(self, graph: Graph, pass_name: str) -> Iterable[tuple[str, Value, Value]]:
+        """Every output by name, as it was at the start and as it is now; none where they are not
+        compared.
+        """
+        if not self.comparable:
+            return ()
         try:
             results = results_of(at_hand(graph), self.inputs)
         except WhenceError as error:
@@ -93,7 +90,7 @@ class EquivalenceProbe:
             raise GraphError(
                 f"pass '{pass_name}' left {len(results)} outputs, there were {len(self.expected)}"
             )
-        return results
+        return zip(_names(graph), self.expected, results, strict=True)
 
 
 def results_of(graph: Graph, inputs: Mapping[str, Value]) -> list[Value]:
