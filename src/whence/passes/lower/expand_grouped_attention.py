@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Node, Ref, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Attr
 from whence.ops.neural.grouped_attention import APPEND, GROUP_QUERY, Heads, heads_of
@@ -43,41 +44,38 @@ class ExpandGroupedAttention(RulePass):
             return
         known = 0 if cache is None else cache[2]
         heads = heads_of(node.attrs, shape[2], packed=node.operand("key") is None)
-        _Expansion(rewriter, node, shape[0], shape[1], known, int(total.reshape(-1)[0]), heads)()
-
-
-class _Expansion:
-    def __init__(
-        self,
-        rewriter: Rewriter,
-        node: Node,
-        batch: int,
-        count: int,
-        past: int,
-        total: int,
-        heads: Heads,
-    ) -> None:
-        self._node, self._batch, self._count = node, batch, count
-        self._past, self._total, self._heads = past, total, heads
-        self._make = lowering(rewriter, node, _RULE)
-        self._edit = self._make.edit
-        self._is_prompt = count == total
         assert isinstance(heads.size, int)
-        self._size = heads.size
+        make, length = lowering(rewriter, node, _RULE), int(total.reshape(-1)[0])
+        _Expansion(node, make, *shape[:2], known, length, heads, heads.size).apply()
 
-    def __call__(self) -> None:
-        node, edit = self._node, self._edit
-        last = self._make("Reshape", node.operand("seqlens_k"), self._ints(self._batch))
-        lengths = self._make("Add", self._make.cast(last, DType.I64), self._ints(1))
-        if self._is_prompt:
-            first = self._ints(*[0] * self._batch)
+
+@dataclass(frozen=True, slots=True)
+class _Expansion:
+    node: Node
+    make: Maker
+    batch: int
+    count: int
+    """Queries of each text."""
+    past: int
+    """Places in the caches that are given."""
+    total: int
+    heads: Heads
+    size: int
+    """Of a head."""
+
+    def apply(self) -> None:
+        node, edit = self.node, self.make.edit
+        last = self.make("Reshape", node.operand("seqlens_k"), self._ints(self.batch))
+        lengths = self.make("Add", self.make.cast(last, DType.I64), self._ints(1))
+        if self.count == self.total:
+            first = self._ints(*[0] * self.batch)
         else:
-            first = self._make("Sub", lengths, self._ints(self._count))
+            first = self.make("Sub", lengths, self._ints(self.count))
         query, key, value = self._projections()
         if get_int(node.attrs, "do_rotary", 0):
             positions = node.operand("position_ids") or self._positions(first)
-            query = self._rotated(query, positions, self._heads.queries)
-            key = self._rotated(key, positions, self._heads.keys)
+            query = self._rotated(query, positions, self.heads.queries)
+            key = self._rotated(key, positions, self.heads.keys)
         keys, values = (
             self._appended(past, new, first)
             for past, new in (
@@ -93,21 +91,21 @@ class _Expansion:
         edit.apply()
 
     def _ints(self, *values: int) -> Ref:
-        return self._edit.const(np.array(values, np.int64))
+        return self.make.edit.const(np.array(values, np.int64))
 
     def _projections(self) -> tuple[Ref, Ref, Ref]:
         """Heads side by side."""
-        node = self._node
+        node = self.node
         query, key, value = (node.operand(name) for name in ("query", "key", "value"))
         assert query is not None
         if key is not None and value is not None:
             return query, key, value
-        sizes = [count * self._size for count in (self._heads.queries, *[self._heads.keys] * 2)]
-        split = self._edit.node(
+        sizes = [count * self.size for count in (self.heads.queries, *[self.heads.keys] * 2)]
+        split = self.make.edit.node(
             "Split",
             (query, self._ints(*sizes)),
             {"axis": 2},
-            of=self._make.of,
+            of=self.make.of,
             kind=EdgeKind.SPLIT,
             n_outputs=3,
         )
@@ -115,19 +113,19 @@ class _Expansion:
 
     def _positions(self, first: Ref) -> Ref:
         """[batch, count], from `first` on."""
-        begin = self._make("Reshape", first, self._ints(self._batch, 1))
-        return self._make("Add", begin, self._ints(*range(self._count)))
+        begin = self.make("Reshape", first, self._ints(self.batch, 1))
+        return self.make("Add", begin, self._ints(*range(self.count)))
 
     def _rotated(self, data: Ref, positions: Ref, heads: int) -> Ref:
-        node = self._node
+        node = self.node
         attrs: dict[str, Attr] = {
             "num_heads": heads,
             "interleaved": get_int(node.attrs, "rotary_interleaved", 0),
         }
-        shape = static_shape_of(self._edit.graph, node.operand("cos_cache"))
-        if shape is not None and 2 * shape[-1] < self._size:
+        shape = static_shape_of(self.make.edit.graph, node.operand("cos_cache"))
+        if shape is not None and 2 * shape[-1] < self.size:
             attrs["rotary_embedding_dim"] = 2 * shape[-1]
-        return self._make(
+        return self.make(
             "RotaryEmbedding",
             data,
             node.operand("cos_cache"),
@@ -138,22 +136,22 @@ class _Expansion:
 
     def _by_heads(self, data: Ref, heads: int) -> Ref:
         """[batch, heads, count, size]"""
-        shape = self._ints(self._batch, self._count, heads, self._size)
-        return self._make("Transpose", self._make("Reshape", data, shape), perm=(0, 2, 1, 3))
+        shape = self._ints(self.batch, self.count, heads, self.size)
+        return self.make("Transpose", self.make("Reshape", data, shape), perm=(0, 2, 1, 3))
 
     def _appended(self, past: Ref | None, new: Ref, first: Ref) -> Ref:
         """[batch, heads, length, size]"""
-        new = self._by_heads(new, self._heads.keys)
-        if past is None or not self._past:
+        new = self._by_heads(new, self.heads.keys)
+        if past is None or not self.past:
             return new
         attrs: dict[str, Attr] = {}
-        if self._total > self._past:
-            attrs["length"] = self._total
-        return self._make(APPEND, past, new, first, **attrs)
+        if self.total > self.past:
+            attrs["length"] = self.total
+        return self.make(APPEND, past, new, first, **attrs)
 
     def _attended(self, query: Ref, keys: Ref, values: Ref, lengths: Ref) -> Ref:
-        node = self._node
-        query = self._by_heads(query, self._heads.queries)
+        node = self.node
+        query = self._by_heads(query, self.heads.queries)
         attrs: dict[str, Attr] = {"is_causal": 1}
         scale = get_float(node.attrs, "scale", 0.0)
         if scale:
@@ -165,17 +163,17 @@ class _Expansion:
             attrs["left_window_size"] = window - 1
         mask: Ref | None = None
         seen: Ref | None = lengths
-        if self._is_prompt:
+        if self.count == self.total:
             # Queries begin at the first place, whatever the length of their text. Padding behind
             # its end sees no farther than the end.
             seen = None
-            mask = self._make(
+            mask = self.make(
                 "Less",
-                self._ints(*range(max(self._past, self._total))),
-                self._make("Reshape", lengths, self._ints(self._batch, 1, 1, 1)),
+                self._ints(*range(max(self.past, self.total))),
+                self.make("Reshape", lengths, self._ints(self.batch, 1, 1, 1)),
             )
         inputs = (query, keys, values, mask, None, None, seen)
-        made = self._make("Attention", *inputs, **attrs)
-        transposed = self._make("Transpose", made, perm=(0, 2, 1, 3))
-        width = self._heads.queries * self._size
-        return self._make("Reshape", transposed, self._ints(self._batch, self._count, width))
+        made = self.make("Attention", *inputs, **attrs)
+        transposed = self.make("Transpose", made, perm=(0, 2, 1, 3))
+        width = self.heads.queries * self.size
+        return self.make("Reshape", transposed, self._ints(self.batch, self.count, width))
