@@ -69,6 +69,12 @@ def dtype_of(graph: Graph, ref: Ref | None) -> DType:
     return DType.UNDEFINED if kind is None else kind.dtype
 
 
+def is_number_or_absent(graph: Graph, ref: Ref | None) -> bool:
+    """Is an operand of one element, or left out?"""
+    kind = graph.tensor_type(ref)
+    return ref is None or (kind is not None and kind.elements == 1)
+
+
 def is_open(dim: Dim) -> bool:
     return not isinstance(dim, int)
 

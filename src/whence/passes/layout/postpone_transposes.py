@@ -18,6 +18,7 @@ from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
+from whence.passes.pattern import is_number_or_absent
 from whence.types import TensorType
 
 _ELEMENTWISE = operators(Trait.CODES) | {
@@ -43,7 +44,7 @@ class PostponeTransposes(RulePass):
         perm, kind = perm_of(graph, transpose), graph.tensor_type(transpose.inputs[0])
         if perm is None or kind is None or not isinstance(made, TensorType):
             return
-        if not all(_is_number(rewriter, node, index) for index in (1, 2)):
+        if not all(is_number_or_absent(graph, node.input(index)) for index in (1, 2)):
             return
         edit = rewriter.edit(transpose, node, rule="f(transpose(x)) = transpose(f(x))")
         inner = edit.node(
@@ -55,11 +56,3 @@ class PostponeTransposes(RulePass):
         )
         outer = edit.node("Transpose", [inner.ref()], {"perm": perm}, node.outputs, of=[transpose])
         edit.finish(node, outer)
-
-
-def _is_number(rewriter: Rewriter, node: Node, index: int) -> bool:
-    """Is an operand one number, or absent?"""
-    if node.input(index) is None:
-        return True
-    kind = rewriter.graph.tensor_type(node.input(index))
-    return kind is not None and kind.elements == 1

@@ -188,9 +188,8 @@ def _postpone(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) -
         for ref, prefix in zip(node.inputs, prefixes, strict=True)
     ]
     made = _on_all_rows(edit, node, inputs, prefixes, count)
-    if made is None:
-        return
-    edit.finish(node, edit.node(PREFIX, (made.ref(), count)))
+    if made is not None:
+        edit.finish(node, edit.node(PREFIX, (made.ref(), count)))
 
 
 def _on_all_rows(

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.graph import Node, Ref, Rewriter
+from whence.graph import Node, Rewriter
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.layout.axes import to_last, to_second
 from whence.passes.origins import absorbing
+from whence.passes.pattern import is_number_or_absent, rank_of
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
     bias_of,
@@ -76,9 +77,12 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
     weights = whole_bytes(
         np.moveaxis(w.value, 0, -1) if transposed else np.moveaxis(w.value, 1, -1)
     )
-    inputs: list[Ref | None] = [codes, edit.const(weights, name=graph[w.codes.node].name)]
-    for zeros in (zero_points(x, x.coding.dtype.numpy), zero_points(w, weights.dtype)):
-        inputs.append(None if zeros is None else edit.const(zeros))
+    inputs = [
+        codes,
+        edit.const(weights, name=graph[w.codes.node].name),
+        zero_points(edit, x, x.coding.dtype.numpy),
+        zero_points(edit, w, weights.dtype),
+    ]
     attrs: dict[str, Attr] = {
         name: value for name, value in node.attrs.items() if name != "kernel_shape"
     }
@@ -99,18 +103,15 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
 # conv_integer(x, w, zeros) = integer_conv(x, w, zeros)
 def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
-    x, weights = graph.tensor_type(node.inputs[0]), graph.const_value(node.operand("w"))
-    zero = None
-    if node.operand("x_zero_point") is not None:
-        zero = graph.tensor_type(node.operand("x_zero_point"))
-    if x is None or x.rank is None or weights is None or weights.ndim != x.rank or x.rank < 3:
+    rank, weights = rank_of(graph, node.inputs[0]), graph.const_value(node.operand("w"))
+    if rank is None or weights is None or weights.ndim != rank or rank < 3:
         return
-    if node.operand("x_zero_point") is not None and (zero is None or zero.elements != 1):
+    if not is_number_or_absent(graph, node.operand("x_zero_point")):
         return
     edit = absorbing(rewriter, [node], "conv_integer(x) = integer_conv(x), channels last")
-    codes = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)}).ref()
+    codes = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(rank)}).ref()
     constant = edit.const(np.ascontiguousarray(np.moveaxis(weights, 1, -1)))
     attrs = {name: value for name, value in node.attrs.items() if name != "kernel_shape"}
     sums = edit.node("IntegerConv", [codes, constant, *node.inputs[2:]], attrs)
-    made = edit.node("Transpose", [sums.ref()], {"perm": to_second(x.rank)}, node.outputs)
+    made = edit.node("Transpose", [sums.ref()], {"perm": to_second(rank)}, node.outputs)
     edit.finish(node, made)

@@ -197,13 +197,10 @@ def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
         )
     elif product.transposed:
         codes = make("Transpose", codes, perm=last_two_swapped(len(b.shape or ())))
-    factors: list[Ref] = []
-    zeros: list[Ref | None] = []
-    for operand, ref in ((a, a.codes), (b, codes)):
+    factors, zeros = [a.codes, codes], list[Ref | None]()
+    for operand in (a, b):
         dtype = operand.coding.dtype if operand.coding.dtype in BYTES else DType.I8
-        points = zero_points(operand, np.dtype(np.int64) if is_wide else dtype.numpy)
-        zeros.append(None if points is None else edit.const(points))
-        factors.append(ref)
+        zeros.append(zero_points(edit, operand, (DType.I64 if is_wide else dtype).numpy))
     if not is_wide:
         return edit.node("MatMulInteger", [*factors, *zeros], of=of, name=product.node.name).ref()
     for index, zero in enumerate(zeros):

@@ -31,12 +31,12 @@ def whole_bytes(codes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(codes if codes.dtype in _BYTES else codes.astype(np.int8))
 
 
-def zero_points(operand: QuantisedOperand, dtype: np.dtype[np.generic]) -> np.ndarray | None:
-    """One zero point, or one for each channel; `None` when all are zero."""
-    points = operand.coding.zero_point
+def zero_points(edit: Edit, operand: QuantisedOperand, dtype: np.dtype[np.generic]) -> Ref | None:
+    """A constant of one zero point, or one for each channel; `None` when all are zero."""
+    points = operand.coding.zero_point.astype(dtype)
     if not np.any(points):
         return None
-    return points.astype(dtype).reshape(()) if operand.coding.is_single else points.astype(dtype)
+    return edit.const(points.reshape(()) if operand.coding.is_single else points)
 
 
 def combined_scales(
