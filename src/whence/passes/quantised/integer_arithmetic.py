@@ -99,16 +99,11 @@ def _visit_quantiser(last: Node, rewriter: Rewriter) -> None:
 
 
 def _visit_product(node: Node, rewriter: Rewriter) -> None:
-    """A product that is quantised again is left to its QuantizeLinear."""
-    users = rewriter.graph.consumers(node)
-    if any(user.is_a("QuantizeLinear", "Relu", "Clip") for user in users):
-        return
-    if any(
-        user.op == "Add"
-        and any(
-            after.is_a("QuantizeLinear", "Relu", "Clip") for after in rewriter.graph.consumers(user)
-        )
-        for user in users
-    ):
-        return
-    rewrite_real_product(node, rewriter)
+    """A product that is quantised again, with or without an addition, is left to its
+    QuantizeLinear.
+    """
+    graph = rewriter.graph
+    users = graph.consumers(node)
+    behind = [after for user in users if user.op == "Add" for after in graph.consumers(user)]
+    if not any(each.is_a("QuantizeLinear", "Relu", "Clip") for each in (*users, *behind)):
+        rewrite_real_product(node, rewriter)
