@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def mask_fits(graph: Graph, mask: Mask, scores: Shape, dtype: DType) -> bool:
     return broadcasts_into(shape, scores)
 
 
-def _is_number(dim: Dim) -> bool:
+def _is_number(dim: Dim) -> TypeGuard[int]:
     """Is it known now, and not only when the model is called?"""
     return isinstance(dim, int) and not is_symbolic(dim)
 
@@ -163,12 +163,7 @@ def _constant(
 ) -> Ref | None:
     seen = ~value if mask.inverted else value
     queries, keys = scores[2], scores[3]
-    if (
-        isinstance(queries, int)
-        and isinstance(keys, int)
-        and _is_number(queries)
-        and _is_number(keys)
-    ):
+    if _is_number(queries) and _is_number(keys):
         seen = np.broadcast_to(seen, (*value.shape[:-2], queries, keys))
         if bool(seen.all()) if seen.dtype == np.bool_ else not seen.any():
             return None

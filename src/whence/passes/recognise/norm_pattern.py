@@ -158,16 +158,10 @@ def settle_type(graph: Graph, norm: Norm) -> bool:
 def take_in_scale(graph: Graph, norm: Norm) -> None:
     """Take in the product with a scale that follows."""
     if norm.scale is None:
-        norm.scale = _taken_parameter(graph, norm, "Mul")
+        norm.scale = taken_parameter(graph, norm, "Mul")
 
 
-def take_in_bias(graph: Graph, norm: Norm) -> None:
-    """Take in the sum with a bias that follows."""
-    if norm.bias is None:
-        norm.bias = _taken_parameter(graph, norm, "Add")
-
-
-def _taken_parameter(graph: Graph, norm: Norm, op: str) -> Ref | None:
+def taken_parameter(graph: Graph, norm: Norm, op: str) -> Ref | None:
     """What the norm is combined with by the one operator that reads it, which is taken in, if that
     is a parameter of the normalised axes.
     """

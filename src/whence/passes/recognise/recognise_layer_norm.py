@@ -31,8 +31,8 @@ from whence.passes.recognise.norm_pattern import (
     mean_axes,
     scaled_root,
     settle_type,
-    take_in_bias,
     take_in_scale,
+    taken_parameter,
 )
 
 
@@ -85,7 +85,7 @@ def _direct(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | None:
     if not settle_type(graph, norm):
         return None
     take_in_scale(graph, norm)
-    take_in_bias(graph, norm)
+    norm.bias = taken_parameter(graph, norm, "Add")
     return norm
 
 
