@@ -44,13 +44,8 @@ class FlattenBranches(Pass):
 def _plan(rewriter: Rewriter, node: Node) -> Inlining | None:
     graph = rewriter.graph
     condition = node.input(0)
-    kind = None if condition is None else graph.type_of(condition)
-    if (
-        condition is None
-        or not isinstance(kind, TensorType)
-        or kind.dtype is not DType.BOOL
-        or kind.elements != 1
-    ):
+    kind = graph.tensor_type(condition)
+    if condition is None or kind is None or kind.dtype is not DType.BOOL or kind.elements != 1:
         return None
     if len({each.inputs[0] for each in graph if each.op == "Choose"} | {condition}) > DEEPEST:
         return None

@@ -17,8 +17,7 @@ from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
 from whence.passes.operands import is_exact_attribute, is_float, scalar_factor
 from whence.passes.origins import consts_with_origin
-from whence.passes.pattern import rank_of
-from whence.types import TensorType
+from whence.passes.pattern import dtype_of, rank_of
 
 _FLAGS = ("transA", "transB")
 _SCALES = operators(Trait.SCALES)
@@ -156,9 +155,7 @@ def _scaled_result(node: Node, rewriter: Rewriter) -> bool:
 
 def _scaled(graph: Graph, node: Node, factor: float, names: Sequence[str]) -> dict[str, Attr]:
     """The named attributes times `factor`; nothing when an attribute cannot hold one."""
-    kind = graph.type_of(node.ref())
+    dtype = dtype_of(graph, node.ref())
     numbers = {name: get_float(node.attrs, name, 1.0) * factor for name in names}
-    fits = isinstance(kind, TensorType) and all(
-        is_exact_attribute(number, kind.dtype) for number in numbers.values()
-    )
+    fits = all(is_exact_attribute(number, dtype) for number in numbers.values())
     return dict(numbers) if fits else {}

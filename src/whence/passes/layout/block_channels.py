@@ -102,14 +102,13 @@ class BlockChannels(RulePass):
             self._replace(node, rewriter, form, rule)
 
     def _convolution(self, graph: Graph, node: Node, layouts: Layouts) -> Form | None:
-        source, weights = node.inputs[0], node.operand("W")
+        source, weights = node.first_input, node.operand("W")
         bias, addend = node.operand("B"), node.operand("Z")
         x, y, w = (static_float(graph, ref) for ref in (source, node.ref(), weights))
         if (
             x is None
             or y is None
             or w is None
-            or source is None
             or len(x) not in {3, 4}
             or graph.const_value(weights) is None
         ):

@@ -82,13 +82,12 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
     """A transposed convolution with constant weights, in one group and with nothing added to its
     sum, as a blocked convolution and a shuffle.
     """
-    source, bias = node.inputs[0], graph.const_value(node.operand("B"))
+    source, bias = node.first_input, graph.const_value(node.operand("B"))
     x = static_float(graph, source)
     y = static_float(graph, node.ref())
     weights = graph.const_value(node.operand("W"))
     if (
-        source is None
-        or x is None
+        x is None
         or y is None
         or weights is None
         or len(x) not in {3, 4}

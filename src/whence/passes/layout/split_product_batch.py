@@ -48,11 +48,10 @@ class SplitProductBatch(RulePass):
     anchors = _RESHAPES
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        graph, value = rewriter.graph, node.inputs[0]
+        graph, value = rewriter.graph, node.first_input
         before, after = shape_of(graph, value), shape_of(graph, node.ref())
         if (
-            value is None
-            or before is None
+            before is None
             or after is None
             or len(before) != 3
             or len(after) < 4

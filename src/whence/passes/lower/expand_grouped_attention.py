@@ -46,7 +46,7 @@ class ExpandGroupedAttention(RulePass):
         heads = heads_of(node.attrs, shape[2], packed=node.operand("key") is None)
         assert isinstance(heads.size, int)
         make, length = lowering(rewriter, node, _RULE), int(total.reshape(-1)[0])
-        _Expansion(node, make, *shape[:2], known, length, heads, heads.size).apply()
+        _Expansion(node, make, shape[0], shape[1], known, length, heads, heads.size).apply()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,15 @@ class _Expansion:
     size: int
     """Of a head."""
 
+    @property
+    def is_prompt(self) -> bool:
+        return self.count == self.total
+
     def apply(self) -> None:
         node, edit = self.node, self.make.edit
         last = self.make("Reshape", node.operand("seqlens_k"), self._ints(self.batch))
         lengths = self.make("Add", self.make.cast(last, DType.I64), self._ints(1))
-        if self.count == self.total:
+        if self.is_prompt:
             first = self._ints(*[0] * self.batch)
         else:
             first = self.make("Sub", lengths, self._ints(self.count))
@@ -163,7 +167,7 @@ class _Expansion:
             attrs["left_window_size"] = window - 1
         mask: Ref | None = None
         seen: Ref | None = lengths
-        if self.count == self.total:
+        if self.is_prompt:
             # Queries begin at the first place, whatever the length of their text. Padding behind
             # its end sees no farther than the end.
             seen = None

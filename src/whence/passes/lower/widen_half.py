@@ -182,9 +182,9 @@ def _widen_cast(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
     """A cast of the file: one from a widened value starts from that value, one to half is a
     rounding for its consumers.
     """
-    graph, source = rewriter.graph, node.inputs[0]
+    graph, source = rewriter.graph, node.first_input
     before, after = graph.tensor_type(source), graph.tensor_type(node.ref())
-    if source is None or before is None or after is None or before.dtype is after.dtype:
+    if before is None or after is None or before.dtype is after.dtype:
         return
     if source in wide and after.dtype is DType.F32:
         rewriter.bypass(

@@ -157,9 +157,8 @@ def _finish(make: Maker, match: QuantisedOp, value: Ref) -> bool:
 
 def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
     """Rules 4, with nothing between, and 5. True when one applied."""
-    graph, reals = rewriter.graph, last.input(0)
-    x = None if reals is None else operand_of(graph, reals)
-    result = coding_of(graph, last, last.ref())
+    graph = rewriter.graph
+    x, result = operand_of(graph, last.first_input), coding_of(graph, last, last.ref())
     if (
         x is None
         or result is None

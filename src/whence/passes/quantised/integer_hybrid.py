@@ -31,11 +31,10 @@ HYBRIDS = operators(Trait.CONVOLUTION, Trait.CHANNELS_LAST) | (
 def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
     graph = rewriter.graph
-    x, ref = node.inputs[0], node.operand("W", "B")
+    x, ref = node.first_input, node.operand("W", "B")
     kind, w = graph.tensor_type(x), None if ref is None else operand_of(graph, ref)
     if (
-        x is None
-        or kind is None
+        kind is None
         or kind.dtype is not DType.F32
         or kind.rank is None
         or w is None

@@ -44,9 +44,9 @@ class MoveCodes(RulePass):
 def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     before = producer_of(graph, node.inputs[0], "DequantizeLinear")
-    codes = None if before is None else before.input(0)
-    if before is None or codes is None:
+    if before is None:
         return False
+    codes = before.first_input
     coding = coding_of(graph, before, codes)
     kind = graph.tensor_type(node.ref())
     value = graph.const_value(codes)
@@ -85,9 +85,9 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
 
 # q(move(x)) = move(q(x))
 def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
-    graph, source = rewriter.graph, node.inputs[0]
+    graph, source = rewriter.graph, node.first_input
     last = unique_consumer(graph, node, "QuantizeLinear")
-    if last is None or source is None or last.input(0) != node.ref():
+    if last is None or last.input(0) != node.ref():
         return
     coding, kind = coding_of(graph, last, last.ref()), graph.tensor_type(source)
     if (

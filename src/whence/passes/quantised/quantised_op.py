@@ -118,24 +118,22 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
     """The pattern that ends in the QuantizeLinear `last`, or `None`. The result has one scale, and
     nobody else reads what lies between.
     """
-    reals = last.input(0)
-    result = None if reals is None else coding_of(graph, last, last.ref())
-    if reals is None or result is None or not result.is_single or result.dtype not in CODES:
+    result = coding_of(graph, last, last.ref())
+    if result is None or not result.is_single or result.dtype not in CODES:
         return None
     if rounds_away(last.attrs) and not is_fixed_point(last.attrs):
         # A file of LiteRT's that computes in real numbers and then quantises.
         return None
     fixed = is_fixed_point(last.attrs)
     activations: list[Node] = []
-    reader, node = last, graph.producer(reals)
+    reader, node = last, graph.producer(last.first_input)
     while (
         node.is_a("Relu", "Clip")
         and len(activations) < _MAX_ACTIVATIONS
         and is_single_consumer(graph, node, reader)
     ):
-        ref = node.inputs[0]
-        source = None if ref is None else graph.producer(ref)
-        if source is None or source.op == "DequantizeLinear" or limits(graph, node) is None:
+        source = graph.producer(node.first_input)
+        if source.op == "DequantizeLinear" or limits(graph, node) is None:
             break
         activations.insert(0, node)
         reader, node = node, source
@@ -176,9 +174,9 @@ def limited_codes(
 def operand_of(graph: Graph, ref: Ref) -> QuantisedOperand | None:
     """What is behind `ref` when it is a DequantizeLinear with known parameters."""
     node = producer_of(graph, ref, "DequantizeLinear")
-    codes = None if node is None else node.input(0)
-    if node is None or codes is None:
+    if node is None:
         return None
+    codes = node.first_input
     coding, kind = coding_of(graph, node, codes), graph.tensor_type(codes)
     if coding is None or kind is None:
         return None

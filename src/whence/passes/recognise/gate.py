@@ -82,9 +82,7 @@ def gates(graph: Graph, middle: Node, *, by_x: bool = True) -> Iterator[Gate]:
     """Every way to see `middle` as the f of a gate, the innermost `root` first; without `by_x` as
     that of the bracket alone, before a product with x.
     """
-    below = middle.input(0)
-    if below is None:
-        return
+    below = middle.first_input
     for root, slope, offset, outer, above in _affine_users(graph, middle):
         if by_x != (outer is not None):
             continue

@@ -92,13 +92,8 @@ class RecogniseAttention(RulePass):
 
 def _weights(graph: Graph, softmax: Node) -> _Weights | None:
     """From the softmax down to V."""
-    shape, scores = shape_of(graph, softmax.ref()), softmax.inputs[0]
-    if (
-        shape is None
-        or len(shape) != 4
-        or get_int(softmax.attrs, "axis", -1) not in {-1, 3}
-        or scores is None
-    ):
+    shape, scores = shape_of(graph, softmax.ref()), softmax.first_input
+    if shape is None or len(shape) != 4 or get_int(softmax.attrs, "axis", -1) not in {-1, 3}:
         return None
     nodes, top, precision = [softmax], softmax, 0
     guard = _nan_guard(graph, softmax)
@@ -107,8 +102,8 @@ def _weights(graph: Graph, softmax: Node) -> _Weights | None:
         top = guard[-1]
     after, before = only_user(graph, top, "Cast"), producer_of(graph, scores, "Cast")
     # A softmax in a wider type: Attention has an attribute for that.
-    if after is not None and before is not None and before.inputs[0] is not None:
-        precision, scores, top = int(dtype_of(graph, scores)), before.inputs[0], after
+    if after is not None and before is not None:
+        precision, scores, top = int(dtype_of(graph, scores)), before.first_input, after
         nodes += [before, after]
     transpose = only_user(graph, top, "Transpose")
     if transpose is not None and perm_of(graph, transpose) == _SWAP:
@@ -201,14 +196,12 @@ def _apply(rewriter: Rewriter, weights: _Weights, scores: _Scores, shape: Shape)
         nodes.append(scores.mask.maker)
     # 1. softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, s)
     edit = rewriter.edit(*nodes, rule="softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, s)")
-    if transpose is None or rest is None or transpose.inputs[0] is None:
+    if transpose is None or rest is None:
         k = _swap(edit, scores.k_transposed, root)
     else:
-        k = (
-            transpose.inputs[0]
-            if is_identity(rest)
-            else edit.node("Transpose", [transpose.inputs[0]], {"perm": rest}, of=[transpose]).ref()
-        )
+        k = transpose.first_input
+        if not is_identity(rest):
+            k = edit.node("Transpose", [k], {"perm": rest}, of=[transpose]).ref()
     attrs: dict[str, Attr] = {"scale": scores.scale}
     if weights.precision:
         attrs["softmax_precision"] = weights.precision

@@ -12,7 +12,7 @@ from whence.graph import Graph, Node, Ref
 from whence.ops.definition import IndexedAxes
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
-from whence.types import TensorType
+from whence.passes.pattern import shape_of
 
 _UNCHANGED = operators(Trait.MOVES) | operators(Trait.CASTS)
 
@@ -35,16 +35,16 @@ def _lookups(graph: Graph, node: Node) -> Iterator[tuple[Ref, int]]:
     if known is None or known.indexing is None:
         return
     data, indices = node.operand(known.indexing.data), node.operand(known.indexing.indices)
-    kind = None if data is None else graph.type_of(data)
-    if indices is None or not isinstance(kind, TensorType) or not kind.shape:
+    shape = shape_of(graph, data)
+    if indices is None or not shape:
         return
     axes = known.indexing.axes
     if axes is IndexedAxes.ATTRIBUTE:
         axis = node.attrs.get("axis", 0)
-        dims = kind.shape[axis : axis + 1 or None] if isinstance(axis, int) else ()
+        dims = shape[axis : axis + 1 or None] if isinstance(axis, int) else ()
     else:
         # Each part of a tuple leads into another axis; the shortest holds for all.
-        dims = kind.shape if axes is IndexedAxes.TUPLE else kind.shape[:1]
+        dims = shape if axes is IndexedAxes.TUPLE else shape[:1]
     sizes = [dim for dim in dims if isinstance(dim, int) and dim > 0]
     if sizes:
         yield indices, min(sizes)

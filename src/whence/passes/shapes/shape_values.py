@@ -17,6 +17,7 @@ from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Ref
 from whence.ops.attributes import get_int
 from whence.ops.registry import one_of
+from whence.passes.pattern import rank_of, shape_of, static_shape_of
 from whence.passes.shapes import size_algebra
 from whence.passes.shapes.size_algebra import Size, SizeTable, number
 from whence.types import DType, TensorType
@@ -98,12 +99,12 @@ class ShapeValues:
         """The dimensions of a value; those that are unknown are sizes of their own. `None` when the
         rank is unknown.
         """
-        kind = self.graph.type_of(ref)
-        if not isinstance(kind, TensorType) or kind.shape is None:
+        shape = shape_of(self.graph, ref)
+        if shape is None:
             return None
-        noted = self._dims.get(ref, (None,) * len(kind.shape))
+        noted = self._dims.get(ref, (None,) * len(shape))
         found = []
-        for axis, dim in enumerate(kind.shape):
+        for axis, dim in enumerate(shape):
             if dim is None:
                 found.append(noted[axis] or self.sizes.of((ref, axis)))
             else:
@@ -114,8 +115,7 @@ class ShapeValues:
         """Remember sizes of a value's dimensions that its type cannot express, such as batch ·
         length.
         """
-        kind = self.graph.type_of(ref)
-        if isinstance(kind, TensorType) and kind.shape is not None and len(kind.shape) == len(dims):
+        if rank_of(self.graph, ref) == len(dims):
             self._dims[ref] = tuple(dims)
 
     def follow(self, node: Node) -> KnownElements | None:
@@ -255,11 +255,10 @@ def _concat(values: ShapeValues, node: Node) -> KnownElements | None:
         if part is not None:
             items.extend(part.items)
             continue
-        kind = values.graph.type_of(ref) if ref is not None else None
-        length = kind.elements if isinstance(kind, TensorType) and kind.rank == 1 else None
-        if length is None or length > _MAX_ELEMENTS:
+        shape = static_shape_of(values.graph, ref)
+        if shape is None or len(shape) != 1 or shape[0] > _MAX_ELEMENTS:
             return None
-        items.extend([None] * length)
+        items.extend([None] * shape[0])
     return KnownElements(tuple(items))
 
 
