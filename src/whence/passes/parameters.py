@@ -12,6 +12,7 @@ from whence.graph import Graph, Node
 from whence.ops.attributes import get_int
 from whence.ops.registry import REGISTRY
 from whence.passes.const_values import const_ints
+from whence.passes.pattern import rank_of
 
 
 class Cut(NamedTuple):
@@ -53,8 +54,7 @@ def cuts_of(graph: Graph, node: Node) -> dict[int, Cut] | None:
         return None
     axes = const_ints(graph, node.operand("axes"), tuple(range(len(starts))))
     steps = const_ints(graph, node.operand("steps"), (1,) * len(starts))
-    kind = graph.tensor_type(node.inputs[0])
-    rank = None if kind is None else kind.rank
+    rank = rank_of(graph, node.inputs[0])
     if axes is None or steps is None or (rank is None and min(axes, default=0) < 0) or 0 in steps:
         return None
     places = [axis if axis >= 0 or rank is None else axis + rank for axis in axes]

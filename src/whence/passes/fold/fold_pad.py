@@ -16,6 +16,7 @@ from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.origins import consts_with_origin
 from whence.passes.parameters import limits, padding_of
+from whence.passes.pattern import rank_of
 from whence.types import DType
 
 
@@ -80,21 +81,12 @@ class FoldPad(RulePass):
 
 
 def _padding(graph: Graph, node: Node) -> _Padding | None:
-    data = node.input(0)
-    kind = graph.tensor_type(data)
-    if (
-        data is None
-        or kind is None
-        or not kind.rank
-        or get_str(node.attrs, "mode", "constant") != "constant"
-    ):
+    data, given = node.first_input, node.operand("constant_value")
+    rank = rank_of(graph, data)
+    if not rank or get_str(node.attrs, "mode", "constant") != "constant":
         return None
-    pads = padding_of(graph, node, kind.rank)
-    value = (
-        np.zeros(())
-        if node.operand("constant_value") is None
-        else graph.const_value(node.operand("constant_value"))
-    )
+    pads = padding_of(graph, node, rank)
+    value = np.zeros(()) if given is None else graph.const_value(given)
     # A constant without a value means zero.
     if pads is None or value is None or value.size > 1:
         return None

@@ -22,6 +22,7 @@ from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.operands import FLOATS
 from whence.passes.origins import consts_with_origin
+from whence.passes.pattern import rank_of
 from whence.types import DType, Shape, ValueType
 
 CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(
@@ -166,8 +167,7 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
         return None
     if node.op in CONVOLUTIONS:
         return _convolution(graph, node, weights)
-    x = graph.tensor_type(node.input(0))
-    rank = None if x is None else x.rank
+    rank = rank_of(graph, node.input(0))
     if weights.ndim != 2 or rank is None or rank < 2:
         return None
     is_gemm = node.op == "Gemm"

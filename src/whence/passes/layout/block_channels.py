@@ -46,7 +46,7 @@ from whence.passes.layout.blocked_op import (
 from whence.passes.layout.blocked_transpose import transposed_form
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
-from whence.types import DType, same_shape
+from whence.types import same_shape
 
 _OTHER_LAYOUTS = operators(Trait.BLOCKED) | operators(Trait.CHANNELS_LAST)
 _CONVOLUTIONS = operators(Trait.CONVOLUTION) - _OTHER_LAYOUTS
@@ -113,10 +113,11 @@ class BlockChannels(RulePass):
             or graph.const_value(weights) is None
         ):
             return None
-        if (
-            bias is not None
-            and (graph.const_value(bias) is None or static_float(graph, bias) is None)
-        ) or not _is_float_or_absent(graph, addend, y):
+        if bias is not None and (
+            graph.const_value(bias) is None or static_float(graph, bias) is None
+        ):
+            return None
+        if addend is not None and not same_shape(static_float(graph, addend), y):
             return None
         groups = get_int(node.attrs, "group", 1)
         joined = self._joined_groups(groups, x[1], y[1])
@@ -252,13 +253,6 @@ def _layouts(graph: Graph, node: Node, block: int) -> Layouts:
 def _block_of(graph: Graph, ref: Ref | None) -> int | None:
     shape = static_float(graph, ref)
     return None if shape is None else shape[4]
-
-
-def _is_float_or_absent(graph: Graph, ref: Ref | None, shape: tuple[int, ...]) -> bool:
-    kind = graph.tensor_type(ref)
-    return ref is None or (
-        kind is not None and kind.dtype is DType.F32 and same_shape(kind.static_shape, shape)
-    )
 
 
 def _spread(edit: Edit, ref: Ref, for_convolution: bool) -> Ref:

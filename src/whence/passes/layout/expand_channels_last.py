@@ -14,7 +14,8 @@ from whence.graph import Node, Rewriter
 from whence.ops.neural.channels_last import OPS, plain_name
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import in_other_order, to_second
-from whence.passes.operands import FLOATS
+from whence.passes.operands import is_float
+from whence.passes.pattern import rank_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class ExpandChannelsLast(RulePass):
 
     # channels_last_f(x) = transpose(f(transpose(x)))
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        x = rewriter.graph.tensor_type(node.inputs[0])
-        if x is None or x.rank is None or x.dtype not in FLOATS:
+        rank = rank_of(rewriter.graph, node.inputs[0])
+        if rank is None or not is_float(rewriter.graph, node.inputs[0]):
             return
         rule = "channels_last_f(x) = transpose(f(transpose(x)))"
-        in_other_order(rewriter, node, to_second(x.rank), plain_name(node.op), rule)
+        in_other_order(rewriter, node, to_second(rank), plain_name(node.op), rule)

@@ -22,7 +22,8 @@ from whence.ops.neural.channels_last import OPS, PREFIX, plain_name
 from whence.ops.registry import REGISTRY
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import in_other_order, to_last
-from whence.types import DType, TensorType
+from whence.passes.pattern import dtype_of, rank_of
+from whence.types import DType
 
 _PLAIN = frozenset(plain_name(definition.name) for definition in OPS)
 _GLOBAL = frozenset(name for name, known in REGISTRY.items() if known.over_space)
@@ -35,24 +36,17 @@ class ToChannelsLast(RulePass):
     anchors = _PLAIN | _GLOBAL | {"InstanceNormalization"}
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        x = rewriter.graph.tensor_type(node.inputs[0])
-        if (
-            x is None
-            or x.rank is None
-            or x.rank < 3
-            or len(node.outputs) != 1
-            or not isinstance(node.type, TensorType)
-        ):
+        rank = rank_of(rewriter.graph, node.inputs[0])
+        if rank is None or rank < 3 or len(node.outputs) != 1:
             return
         if node.op in _GLOBAL:
-            self._reduce(node, rewriter, x.rank)
-            return
-        if node.op == "InstanceNormalization":
-            self._standardise(node, rewriter, x)
-            return
+            self._reduce(node, rewriter, rank)
+        elif node.op == "InstanceNormalization":
+            self._standardise(node, rewriter, rank)
         # f(x) = transpose(channels_last_f(transpose(x)))
-        rule = "f(x) = transpose(channels_last_f(transpose(x)))"
-        in_other_order(rewriter, node, to_last(x.rank), PREFIX + node.op, rule)
+        else:
+            rule = "f(x) = transpose(channels_last_f(transpose(x)))"
+            in_other_order(rewriter, node, to_last(rank), PREFIX + node.op, rule)
 
     # global_pool(x) = reduce(x over the spatial axes)
     def _reduce(self, node: Node, rewriter: Rewriter, rank: int) -> None:
@@ -68,27 +62,24 @@ class ToChannelsLast(RulePass):
         edit.finish(node, made)
 
     # instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift
-    def _standardise(self, node: Node, rewriter: Rewriter, x: TensorType) -> None:
-        graph = rewriter.graph
+    def _standardise(self, node: Node, rewriter: Rewriter, rank: int) -> None:
+        graph, data = rewriter.graph, node.inputs[0]
         # Circle has an operator for it, which stays what it was.
         if any(graph.ledger.source(source).op == "INSTANCE_NORM" for source in node.origin):
             return
-        if (
-            x.rank is None
-            or x.dtype is not DType.F32
-            or any(graph.const_value(ref) is None for ref in node.inputs[1:3])
+        if dtype_of(graph, data) is not DType.F32 or any(
+            graph.const_value(ref) is None for ref in node.inputs[1:3]
         ):
             return
         edit = rewriter.edit(
             node, rule="instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift"
         )
-        make, data = Maker(edit), node.inputs[0]
-        axes = edit.const(np.arange(2, x.rank, dtype=np.int64))
+        make, axes = Maker(edit), edit.const(np.arange(2, rank, dtype=np.int64))
         centred = make("Sub", data, make("ReduceMean", data, axes, keepdims=1))
         variance = make("ReduceMean", make("Mul", centred, centred), axes, keepdims=1)
         epsilon = np.array(get_float(node.attrs, "epsilon", 1e-5), np.float32)
         root = make("Reciprocal", make("Sqrt", make("Add", variance, epsilon)))
-        spread = (-1,) + (1,) * (x.rank - 2)
+        spread = (-1,) + (1,) * (rank - 2)
         scale, shift = (
             edit.const(np.asarray(graph.const_value(ref)).reshape(spread))
             for ref in node.inputs[1:3]

@@ -24,7 +24,7 @@ from whence.passes.operands import (
     scalar_factor,
 )
 from whence.passes.origins import consts_with_origin
-from whence.passes.pattern import only_user, rank_of, same_dim
+from whence.passes.pattern import dtype_of, only_user, rank_of, same_dim
 
 _SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)
 _SCALES = operators(Trait.SCALES)
@@ -140,11 +140,11 @@ def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> bool:
     """Multiply alpha by the constant number that the node multiplies by, if it is one that alpha
     can hold.
     """
-    found, kind = scalar_factor(graph, scaling), graph.tensor_type(scaling.ref())
-    if found is None or kind is None:
+    found = scalar_factor(graph, scaling)
+    if found is None:
         return False
     alpha = get_float(plan.attrs, "alpha", 1.0) * found[1]
-    if not is_exact_attribute(alpha, kind.dtype):
+    if not is_exact_attribute(alpha, dtype_of(graph, scaling.ref())):
         return False
     plan.attrs["alpha"] = alpha
     return True

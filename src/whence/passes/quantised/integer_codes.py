@@ -20,10 +20,10 @@ from whence.ops.quantised.quantise import integer_range, round_away
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
 from whence.passes.layout.axes import in_other_order, to_last
+from whence.passes.pattern import dtype_of, rank_of
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOp, QuantisedOperand, coding_of
 from whence.provenance import Reason
-from whence.types import DType
 
 ON_CODES = operators(Trait.SELECTS) | {"Resize"}
 """The operators of rule 1."""
@@ -187,14 +187,9 @@ def limited(edit: Edit, codes: Ref, match: QuantisedOp) -> Ref:
 # max_pool(x) = transpose(channels_last_max_pool(transpose(x)))
 def rewrite_max_pool(node: Node, rewriter: Rewriter) -> None:
     """Rule 3."""
-    kind = rewriter.graph.tensor_type(node.inputs[0])
-    if (
-        kind is None
-        or kind.dtype not in {DType.I8, DType.U8}
-        or kind.rank is None
-        or kind.rank < 3
-        or len(node.outputs) != 1
-    ):
+    graph, x = rewriter.graph, node.inputs[0]
+    rank = rank_of(graph, x)
+    if rank is None or rank < 3 or dtype_of(graph, x) not in BYTES or len(node.outputs) != 1:
         return
     rule = "max_pool(x) = max_pool(x), channels last"
-    in_other_order(rewriter, node, to_last(kind.rank), "ChannelsLastMaxPool", rule)
+    in_other_order(rewriter, node, to_last(rank), "ChannelsLastMaxPool", rule)

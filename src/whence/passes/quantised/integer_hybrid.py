@@ -31,8 +31,8 @@ HYBRIDS = operators(Trait.CONVOLUTION, Trait.CHANNELS_LAST) | (
 def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
     graph = rewriter.graph
-    x, ref = node.first_input, node.operand("W", "B")
-    kind, w = graph.tensor_type(x), None if ref is None else operand_of(graph, ref)
+    x, w = node.first_input, operand_of(graph, node.operand("W", "B"))
+    kind = graph.tensor_type(x)
     if (
         kind is None
         or kind.dtype is not DType.F32

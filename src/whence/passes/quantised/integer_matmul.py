@@ -65,7 +65,7 @@ class _Product(NamedTuple):
 
 def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product | None:
     """The product `node` when it is one of codes, with `addition` after it."""
-    a, b = (None if ref is None else operand_of(graph, ref) for ref in node.inputs[:2])
+    a, b = (operand_of(graph, ref) for ref in node.inputs[:2])
     if (
         a is None
         or b is None

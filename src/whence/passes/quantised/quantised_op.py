@@ -149,7 +149,7 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
         found = limits(graph, each)
         assert found is not None
         low, high = limited_codes(low, high, found, result, fixed)
-    operands = tuple(None if ref is None else operand_of(graph, ref) for ref in node.inputs)
+    operands = tuple(operand_of(graph, ref) for ref in node.inputs)
     return QuantisedOp(node, tuple(activations), last, operands, result, low, high, fixed)
 
 
@@ -171,7 +171,7 @@ def limited_codes(
     return min(first, high), max(second, low)
 
 
-def operand_of(graph: Graph, ref: Ref) -> QuantisedOperand | None:
+def operand_of(graph: Graph, ref: Ref | None) -> QuantisedOperand | None:
     """What is behind `ref` when it is a DequantizeLinear with known parameters."""
     node = producer_of(graph, ref, "DequantizeLinear")
     if node is None:
