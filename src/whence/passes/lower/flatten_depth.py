@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
+from whence.graph.maker import Maker
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.window import Window, make_window
@@ -69,12 +70,12 @@ class FlattenDepth(RulePass):
         if found is None:
             return
         shape, weights, window = found
-        rule = "conv3(x, w) = conv2 of slices"
         if weights.shape[3:] == (1, 1) and _is_pointwise(window, shape):
             rule = "conv3(x, w [M,C,K,1,1]) = conv2(x [N,C,D,H·W], w)"
-            Flattening(node, rewriter, shape, weights, window, rule).merge_rows()
+            Flattening(node, *found, lowering(rewriter, node, rule)).merge_rows()
         else:
-            Flattening(node, rewriter, shape, weights, window, rule).by_slices()
+            make = lowering(rewriter, node, "conv3(x, w) = conv2 of slices")
+            Flattening(node, *found, make).by_slices()
 
 
 def _geometry(graph: Graph, node: Node) -> tuple[tuple[int, ...], np.ndarray, Window] | None:
@@ -105,21 +106,19 @@ def _is_pointwise(window: Window, shape: tuple[int, ...]) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Flattening:
     """One convolution while it is rewritten."""
 
-    def __init__(
-        self,
-        node: Node,
-        rewriter: Rewriter,
-        shape: tuple[int, ...],
-        weights: np.ndarray,
-        window: Window,
-        rule: str,
-    ) -> None:
-        self.node, self.shape, self.weights, self.window = node, shape, weights, window
-        self._make = lowering(rewriter, node, rule)
-        self._made = (shape[0], weights.shape[0], *window.output)
+    node: Node
+    shape: tuple[int, ...]
+    weights: np.ndarray
+    window: Window
+    make: Maker
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return (self.shape[0], self.weights.shape[0], *self.window.output)
 
     def merge_rows(self) -> None:
         """1. Rows and columns are one axis."""
@@ -128,7 +127,7 @@ class Flattening:
         attrs["pads"] = (window.begins[0], 0, window.ends[0], 0)
         source = self.node.inputs[0]
         addend = self.node.operand("Z")
-        plain = (batch, self._made[1], self._made[2], height * width)
+        plain = (batch, self.out_shape[1], self.out_shape[2], height * width)
         result = self._conv(
             self._reshape(source, (batch, channels, depth, height * width)),
             self.weights[..., 0],
@@ -136,12 +135,12 @@ class Flattening:
             self.node.operand("B"),
             None if addend is None else self._reshape(addend, plain),
         )
-        self._finish(self._reshape(result, self._made))
+        self._finish(self._reshape(result, self.out_shape))
 
     def by_slices(self) -> None:
         """2 and 3. Slices are images."""
         window, (batch, channels, _, height, width) = self.window, self.shape
-        out, taps = self._made[2], window.kernel[0]
+        out, taps = self.out_shape[2], window.kernel[0]
         attrs = self._attrs(window.kernel[1:], window.strides[1:], window.dilations[1:])
         attrs["pads"] = (*window.begins[1:], *window.ends[1:])
         padded = self._padded()
@@ -153,7 +152,7 @@ class Flattening:
             total = self._reshape(self._transpose(addend), (batch * out, *self._plane()))
         nbytes = 4 * taps * math.prod(images)
         if taps > 1 and get_int(self.node.attrs, "group", 1) == 1 and nbytes <= _MUCH_MEMORY:
-            side_by_side = self._make("Concat", *slices, axis=2)
+            side_by_side = self.make("Concat", *slices, axis=2)
             joined = np.concatenate([self.weights[:, :, tap] for tap in range(taps)], axis=1)
             images = (batch * out, taps * channels, height, width)
             result = self._conv(
@@ -178,7 +177,7 @@ class Flattening:
         self._finish(self._transpose(by_slice))
 
     def _plane(self) -> tuple[int, ...]:
-        return (self._made[1], *self._made[3:])
+        return (self.out_shape[1], *self.out_shape[3:])
 
     def _padded(self) -> Ref:
         """The input as [N, slices, C, H, W], with slices of zeros around."""
@@ -187,7 +186,7 @@ class Flattening:
             return source
         pads = [0] * 10
         pads[1], pads[6] = self.window.begins[0], self.window.ends[0]
-        return self._make("Pad", source, self._ints(*pads))
+        return self.make("Pad", source, self._ints(*pads))
 
     def _slices(self, padded: Ref, tap: int) -> Ref:
         """The slice that each slice of the result reads at this place of the kernel."""
@@ -196,7 +195,7 @@ class Flattening:
         if (wanted.start, wanted.stop, wanted.step) == (0, length, 1):
             return padded
         ranges = (wanted.start, wanted.stop, 1, wanted.step)
-        return self._make("Slice", padded, *(self._ints(value) for value in ranges))
+        return self.make("Slice", padded, *(self._ints(value) for value in ranges))
 
     def _attrs(self, *sizes: tuple[int, ...]) -> dict[str, Attr]:
         attrs = {name: value for name, value in self.node.attrs.items() if name != "auto_pad"}
@@ -212,16 +211,16 @@ class Flattening:
         addend: Ref | None,
     ) -> Ref:
         op = "FusedConv" if addend is not None else self.node.op
-        return self._make(op, data, weights, bias, addend, **attrs)
+        return self.make(op, data, weights, bias, addend, **attrs)
 
     def _ints(self, *values: int) -> Ref:
-        return self._make.edit.sizes(values)
+        return self.make.edit.sizes(values)
 
     def _reshape(self, data: Ref | None, shape: tuple[int, ...]) -> Ref:
-        return self._make("Reshape", data, self._ints(*shape))
+        return self.make("Reshape", data, self._ints(*shape))
 
     def _transpose(self, data: Ref | None) -> Ref:
-        return self._make("Transpose", data, perm=_SLICES_FIRST)
+        return self.make("Transpose", data, perm=_SLICES_FIRST)
 
     def _finish(self, result: Ref) -> None:
-        self._make.edit.finish(self.node.ref(), result)
+        self.make.edit.finish(self.node.ref(), result)
