@@ -53,8 +53,7 @@ class ExpandTensorScatter(RulePass):
             places = make("Mod", places, end)
         elif first is not None:
             # A scatter would count a negative place from the end; here there is none before 0.
-            zero = edit.const(np.array(0, np.int64))
-            places = make("Where", make("Less", starts, zero), end, places)
+            places = make("Where", make("Less", starts, np.int64(0)), end, places)
         whole = make("Expand", places, edit.sizes(list(shape)))
         made = make("ScatterElements", past, whole, update, axis=axis)
         edit.finish(node.ref(), made)

@@ -50,18 +50,16 @@ def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
         np.float64(step) for step in (a.coding.step, b.coding.step, match.result.step)
     )
     both = 2.0 * max(step_a, step_b)
-    scales = [
-        fixed_point(real) for real in (step_a / both, step_b / both, both / (2.0**bits * result))
-    ]
-    known = [scale for scale in scales if scale is not None]
-    if len(known) < len(scales):
+    scales = fixed_point(np.array([step_a / both, step_b / both, both / (2.0**bits * result)]))
+    if scales is None:
         return False
     make = _maker(match, rewriter)
+    *to_both, to_result = zip(*scales, strict=True)
     parts = []
-    for operand, scale in zip((a, b), known[:2], strict=True):
+    for operand, scale in zip((a, b), to_both, strict=True):
         shifted = make("Mul", _centred(make, operand), np.int32(1 << bits))
         parts.append(make("FixedPointScale", shifted, *scale))
-    return _finish(make, match, make("FixedPointScale", make(match.op.op, *parts), *known[2]))
+    return _finish(make, match, make("FixedPointScale", make(match.op.op, *parts), *to_result))
 
 
 def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:

@@ -68,7 +68,7 @@ def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
         # two has gone into the shift.
         bits = min(count.bit_length() - 1, 32, 31 + shift)
         multiplier, shift = (multiplier << bits) // count, shift - bits
-    return Tail(match, FixedPoint(np.array(multiplier, np.int32), np.array(shift, np.int32)), None)
+    return Tail(match, FixedPoint(np.array(multiplier, np.int32), np.array(shift, np.int32)))
 
 
 def rewrite_average_pool(match: QuantisedOp, rewriter: Rewriter) -> bool:

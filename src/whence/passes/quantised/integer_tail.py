@@ -22,13 +22,11 @@ from whence.types import DType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The steps from an integer sum to codes. `fixed` holds multiplier and shift, else `factor` a
-    float32 or float64.
-    """
+    """The steps from an integer sum to codes."""
 
     match: QuantisedOp
-    fixed: FixedPoint | None
-    factor: np.ndarray | None
+    scale: FixedPoint | np.ndarray
+    """What the sum is multiplied by: in integers, or in float32 or float64."""
     rounding: str = "double"
     """How often the fixed-point product is rounded, see FixedPointScale."""
 
@@ -36,12 +34,11 @@ class Tail:
         """The codes made of `sums`, an integer value of `edit`."""
         match = self.match
         make = Maker(edit, [*match.activations, match.last])
-        if self.fixed is not None:
+        if isinstance(self.scale, FixedPoint):
             attrs = {} if self.rounding == "double" else {"rounding": self.rounding}
-            return narrowed(make, make("FixedPointScale", sums, *self.fixed, **attrs), match)
-        assert self.factor is not None
-        value = make("Mul", make.cast(sums, DType.of(self.factor)), self.factor)
-        if self.factor.dtype == np.float32:
+            return narrowed(make, make("FixedPointScale", sums, *self.scale, **attrs), match)
+        value = make("Mul", make.cast(sums, DType.of(self.scale)), self.scale)
+        if self.scale.dtype == np.float32:
             return narrowed(make, make("Round", value), match)
         whole = make("Floor", make("Add", make("Abs", value), np.float64(0.5)))
         return narrowed(make, make("Mul", make("Sign", value), whole), match)
@@ -56,9 +53,9 @@ def tail_of(
     reals = reals.reshape(() if reals.size == 1 else -1)
     if match.is_fixed_point and not in_double:
         fixed = fixed_point(reals)
-        return None if fixed is None else Tail(match, fixed, None, rounding)
+        return None if fixed is None else Tail(match, fixed, rounding)
     factor = reals.astype(np.float64 if match.is_fixed_point else np.float32)
-    return Tail(match, None, factor) if np.all(np.isfinite(factor)) else None
+    return Tail(match, factor) if np.all(np.isfinite(factor)) else None
 
 
 def narrowed(make: Maker, value: Ref, match: QuantisedOp) -> Ref:
