@@ -4,17 +4,20 @@ it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.definition import Attr
+from whence.ops.neural.activation import ACTIVATIONS
+from whence.ops.neural.fused import FUSED_ACTIVATIONS
 from whence.ops.registry import REGISTRY, form_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import last_two_swapped, perm_of
-from whence.passes.lower.activations import activation_after
 from whence.passes.operands import (
     is_addition,
     is_exact_attribute,
@@ -24,6 +27,7 @@ from whence.passes.operands import (
     scalar_factor,
 )
 from whence.passes.origins import consts_with_origin
+from whence.passes.parameters import limits
 from whence.passes.pattern import dtype_of, only_user, rank_of, same_dim
 
 _SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)
@@ -192,7 +196,82 @@ def _is_row(
 
 def _take_activation(graph: Graph, plan: _Plan) -> None:
     # act(sum) is the supernode's own last step
-    activation = activation_after(graph, plan.last)
-    if activation is not None:
-        plan.attrs.update(activation.attrs)
-        plan.take(*activation.nodes)
+    found = _activation_after(graph, plan.last)
+    if found is None:
+        return
+    plan.attrs["activation"] = found.name
+    if found.alpha is not None:
+        plan.attrs["activation_alpha"] = found.alpha
+    if found.beta is not None:
+        plan.attrs["activation_beta"] = found.beta
+    plan.take(*found.nodes)
+
+
+class _Activation(NamedTuple):
+    """A function that a supernode can apply to its sum, under the name and the two numbers that
+    supernodes know it by.
+    """
+
+    name: str
+    alpha: float | None
+    beta: float | None
+    nodes: tuple[Node, ...]
+    """One operator, or a gate x·g(x); the last makes the result."""
+
+
+def _activation_after(graph: Graph, node: Node) -> _Activation | None:
+    """The activation that is all that ever happens to output 0 of `node`, or `None`."""
+    consumer = only_user(graph, node)
+    if consumer is not None:
+        return _single(graph, consumer) if consumer.input(0) == node.ref() else None
+    return _gate(graph, node)
+
+
+def _single(graph: Graph, node: Node) -> _Activation | None:
+    name = node.op
+    if name == "Gelu" and get_str(node.attrs, "approximate", "none") == "tanh":
+        name = "GeluTanh"
+    if name == "Clip":
+        ends = limits(graph, node)
+        return None if ends is None else _Activation("Clip", *ends, (node,))
+    if name == "PRelu":
+        return _prelu(graph, node)
+    if name not in FUSED_ACTIVATIONS:
+        return None
+    known = ACTIVATIONS[name]
+    alpha = None if known.alpha is None else get_float(node.attrs, "alpha", known.alpha)
+    beta = None if known.beta is None else get_float(node.attrs, "beta", known.beta)
+    return _Activation(name, alpha, beta, (node,))
+
+
+def _prelu(graph: Graph, node: Node) -> _Activation | None:
+    """One slope for all elements is LeakyRelu."""
+    slope, rank = graph.const_value(node.operand("slope")), rank_of(graph, node.input(0))
+    if slope is None or slope.size != 1 or rank is None or slope.ndim > rank:
+        return None
+    return _Activation("LeakyRelu", float(slope.reshape(())), None, (node,))
+
+
+def _gate(graph: Graph, node: Node) -> _Activation | None:
+    """x·sigmoid(x) and x·hardsigmoid(x), where `node` makes x and nothing else reads x or the
+    gate.
+    """
+    consumers = graph.consumers(node)
+    if len(consumers) != 2:
+        return None
+    gate, product = consumers
+    if (
+        gate.inputs != (node.ref(),)
+        or product.op != "Mul"
+        or other_operand(product, node.ref()) != gate.ref()
+    ):
+        return None
+    if not is_single_consumer(graph, gate, product):
+        return None
+    if gate.op == "Sigmoid":
+        return _Activation("Swish", 1.0, None, (gate, product))
+    if gate.op == "HardSigmoid":
+        alpha, beta = get_float(gate.attrs, "alpha", 0.2), get_float(gate.attrs, "beta", 0.5)
+        if math.isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
+            return _Activation("HardSwish", None, None, (gate, product))
+    return None
