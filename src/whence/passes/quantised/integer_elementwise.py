@@ -25,7 +25,7 @@ from whence.ops.quantised.quantise import integer_range, is_fixed_point
 from whence.passes.origins import absorbing
 from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import fixed_point
-from whence.passes.quantised.integer_tail import narrowed
+from whence.passes.quantised.integer_sums import narrowed
 from whence.passes.quantised.quantised_op import (
     CODES,
     QuantisedOp,

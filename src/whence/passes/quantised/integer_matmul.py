@@ -28,10 +28,10 @@ from whence.passes.quantised.integer_sums import (
     biased,
     combined_scales,
     makers_of_sums,
+    tail_of,
     whole_bytes,
     zero_points,
 )
-from whence.passes.quantised.integer_tail import tail_of
 from whence.passes.quantised.quantised_op import (
     BYTES,
     CODES,

@@ -23,7 +23,7 @@ from whence.passes.origins import absorbing, consts_with_origin
 from whence.passes.parameters import reduced_axes
 from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.integer_codes import limited
-from whence.passes.quantised.integer_tail import Tail, tail_of
+from whence.passes.quantised.integer_sums import Tail, tail_of
 from whence.passes.quantised.quantised_op import CODES, QuantisedOp
 from whence.types import DType
 
