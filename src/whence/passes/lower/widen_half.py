@@ -135,20 +135,9 @@ def _widen(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
     for index, kind in enumerate(node.outputs):
         result = inner.ref(index)
         if _half_of(kind):
-            if not exact:
-                result = edit.node(
-                    "RoundTo",
-                    [result],
-                    {"to": int(kind.dtype)},
-                    types[index],
-                    of=(node,),
-                    kind=EdgeKind.LOWER,
-                ).ref()
-            back = edit.node(
-                "Cast", [result], {"to": int(kind.dtype)}, kind, of=(node,), kind=EdgeKind.INSERT
-            ).ref()
-            made[back] = result
-            result = back
+            single = result if exact else _rounded(edit, result, kind)
+            result = _narrowed(edit, single, kind)
+            made[result] = single
         edit.replace(node.ref(index), result)
     edit.apply()
     wide.update({ref: twin for ref, twin in taken.items() if graph[ref.node].op != "Const"})
@@ -167,14 +156,19 @@ def _widened(edit: Edit, ref: Ref, wide: dict[Ref, Ref], taken: dict[Ref, Ref]) 
     if value is not None:
         taken[ref] = edit.const(np.asarray(value).astype(np.float32))
     else:
-        taken[ref] = edit.node(
-            "Cast",
-            [ref],
-            {"to": int(DType.F32)},
-            TensorType(DType.F32, kind.shape),
-            kind=EdgeKind.INSERT,
-        ).ref()
+        attrs, single = {"to": int(DType.F32)}, TensorType(DType.F32, kind.shape)
+        taken[ref] = edit.node("Cast", [ref], attrs, single, kind=EdgeKind.INSERT).ref()
     return taken[ref]
+
+
+def _rounded(edit: Edit, ref: Ref, half: TensorType) -> Ref:
+    """A value in single as one that half precision has."""
+    kind, attrs = TensorType(DType.F32, half.shape), {"to": int(half.dtype)}
+    return edit.node("RoundTo", [ref], attrs, kind, kind=EdgeKind.LOWER).ref()
+
+
+def _narrowed(edit: Edit, ref: Ref, half: TensorType) -> Ref:
+    return edit.node("Cast", [ref], {"to": int(half.dtype)}, half, kind=EdgeKind.INSERT).ref()
 
 
 # 3. cast(cast(x, half), single) = x for what rules 1 and 2 made
@@ -202,15 +196,7 @@ def _widen_cast(node: Node, rewriter: Rewriter, wide: dict[Ref, Ref]) -> None:
         and any(_follows(graph, user) for user in graph.consumers(node))
     ):
         edit = rewriter.edit(node, rule="a cast to half is a rounding, for who computes in single")
-        rounded = edit.node(
-            "RoundTo",
-            [source],
-            {"to": int(after.dtype)},
-            TensorType(DType.F32, after.shape),
-            kind=EdgeKind.LOWER,
-        )
-        back = edit.node(
-            "Cast", [rounded.ref()], {"to": int(after.dtype)}, node.outputs, kind=EdgeKind.INSERT
-        )
+        rounded = _rounded(edit, source, after)
+        back = _narrowed(edit, rounded, after)
         edit.finish(node, back)
-        wide[back.ref()] = rounded.ref()
+        wide[back] = rounded
