@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -165,8 +165,21 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
         or DType.of(weights) not in FLOATS
     ):
         return None
-    if node.op in CONVOLUTIONS:
-        return _convolution(graph, node, weights)
+    linear = (_convolution if node.op in CONVOLUTIONS else _product)(graph, node, weights)
+    ref = _bias(node)
+    if linear is None or ref is None:
+        return linear
+    bias = _row(graph.const_value(ref), linear.n_out)
+    # Of these operators, only Gemm has a factor for it.
+    beta = get_float(node.attrs, "beta", 1.0)
+    return None if bias is None else replace(linear, bias=bias * beta)
+
+
+def _bias(node: Node) -> Ref | None:
+    return node.operand("B") if node.op in CONVOLUTIONS else node.operand("C")
+
+
+def _product(graph: Graph, node: Node, weights: np.ndarray) -> Linear | None:
     rank = rank_of(graph, node.input(0))
     if weights.ndim != 2 or rank is None or rank < 2:
         return None
@@ -174,24 +187,9 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
     outputs_first = is_gemm and bool(get_int(node.attrs, "transB", 0))
     in_axis = 0 if is_gemm and get_int(node.attrs, "transA", 0) else rank - 1
     n_in, n_out = weights.shape[::-1] if outputs_first else weights.shape
-    bias = None
-    if is_gemm and node.operand("C") is not None:
-        bias = _row(graph.const_value(node.operand("C")), n_out)
-        if bias is None:
-            return None
-        bias = bias * get_float(node.attrs, "beta", 1.0)
+    inputs_first, padded = not outputs_first, False
     return Linear(
-        node,
-        weights,
-        bias,
-        1,
-        n_in,
-        n_out,
-        rank,
-        in_axis,
-        rank - 1,
-        not outputs_first,
-        padded=False,
+        node, weights, None, 1, n_in, n_out, rank, in_axis, rank - 1, inputs_first, padded
     )
 
 
@@ -205,15 +203,10 @@ def _convolution(graph: Graph, node: Node, weights: np.ndarray) -> Linear | None
     )
     if weights.ndim < 3 or groups < 1 or n_in % groups or n_out % groups:
         return None
-    bias = None
-    if node.operand("B") is not None:
-        bias = _row(graph.const_value(node.operand("B")), n_out)
-        if bias is None:
-            return None
     padded = transposed or _is_padded(node, weights.shape[2:])
     axis = 1 if node.op == plain_name(node.op) else weights.ndim - 1
     return Linear(
-        node, weights, bias, groups, n_in, n_out, weights.ndim, axis, axis, transposed, padded
+        node, weights, None, groups, n_in, n_out, weights.ndim, axis, axis, transposed, padded
     )
 
 
@@ -304,8 +297,7 @@ def rebuild(
     node = linear.node
     of = (node, folded)
     op, attrs = node.op, dict(node.attrs)
-    bias = node.operand("B") if op in CONVOLUTIONS else node.operand("C")
-    inputs = [x, node.operand("W", "B"), bias]
+    inputs = [x, node.operand("W", "B"), _bias(node)]
     if constants.weights is not None:
         inputs[1] = edit.const(constants.weights, name=_const_name(edit.graph, node, 1))
     if constants.bias is not None:
