@@ -35,10 +35,7 @@ def compose(first: Sequence[int], second: Sequence[int]) -> Perm:
 
 def inverse_perm(perm: Sequence[int]) -> Perm:
     """What undoes `perm`."""
-    result = [0] * len(perm)
-    for index, axis in enumerate(perm):
-        result[axis] = index
-    return tuple(result)
+    return tuple(sorted(range(len(perm)), key=lambda index: perm[index]))
 
 
 def to_last(rank: int) -> Perm:

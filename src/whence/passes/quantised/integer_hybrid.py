@@ -96,10 +96,6 @@ def _sums(
     return make.edit.node("IntegerConv", inputs, attrs, of=make.of, name=node.name).ref()
 
 
-def _over(make: Maker, op: str, value: Ref, axes: np.ndarray) -> Ref:
-    return make(op, value, axes, keepdims=1)
-
-
 def _codes(make: Maker, value: Ref) -> Ref:
     """To the nearest code, halves away from zero."""
     return make("QuantizeLinear", value, np.float32(1), np.int8(0), arithmetic="fixed_point")
@@ -107,7 +103,8 @@ def _codes(make: Maker, value: Ref) -> Ref:
 
 def _symmetric(make: Maker, x: Ref, axes: np.ndarray) -> tuple[Ref, Ref, Ref | None]:
     """Codes from -127 to 127, and their scale."""
-    most, top = _over(make, "ReduceMax", make("Abs", x), axes), make.edit.const(np.float32(127))
+    most = make("ReduceMax", make("Abs", x), axes, keepdims=1)
+    top = make.edit.const(np.float32(127))
     most = make("Where", make("Equal", most, np.float32(0)), top, most)
     return _codes(make, make("Mul", x, make("Div", top, most))), make("Div", most, top), None
 
@@ -117,8 +114,8 @@ def _asymmetric(make: Maker, x: Ref, axes: np.ndarray) -> tuple[Ref, Ref, Ref | 
     is found in double precision.
     """
     none = make.edit.const(np.float64(0))
-    low = make("Min", make.cast(_over(make, "ReduceMin", x, axes), DType.F64), none)
-    high = make("Max", make.cast(_over(make, "ReduceMax", x, axes), DType.F64), none)
+    low = make("Min", make.cast(make("ReduceMin", x, axes, keepdims=1), DType.F64), none)
+    high = make("Max", make.cast(make("ReduceMax", x, axes, keepdims=1), DType.F64), none)
     is_flat = make("Equal", low, high)
     step = make("Div", make("Sub", high, low), np.float64(255))
     step = make("Where", is_flat, np.float64(1), step)
