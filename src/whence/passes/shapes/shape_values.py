@@ -166,6 +166,10 @@ def _is_within(item: Item, limit: int) -> bool:
 
 # ---- how operators act on elements ----
 
+_Rule: TypeAlias = Callable[[ShapeValues, Node], KnownElements | None]
+_Choice: TypeAlias = Callable[[SizeTable], Callable[[Size, Size], Item]]
+"""A function of two sizes, which may be one of the table's own."""
+
 
 def _shape(values: ShapeValues, node: Node) -> KnownElements | None:
     dims = values.dims(node.first_input)
@@ -193,9 +197,14 @@ def _cast(values: ShapeValues, node: Node) -> KnownElements | None:
     found, kind = values.of(node.inputs[0]), node.outputs[0]
     if found is None or not isinstance(kind, TensorType) or kind.dtype is not DType.BOOL:
         return found
+    return _of_numbers(found, lambda item: int(item != 0))
+
+
+def _of_numbers(found: KnownElements, function: Callable[[int], int]) -> KnownElements:
+    """A function of each element that is a number; nothing is known of what it makes of others."""
     return KnownElements(
         tuple(
-            None if item is None or item.number is None else number(int(item.number != 0))
+            None if item is None or item.number is None else number(function(item.number))
             for item in found.items
         ),
         found.scalar,
@@ -284,9 +293,7 @@ def _broadcast(parts: Sequence[KnownElements]) -> list[tuple[Item, ...]] | None:
     return [part.items * length if len(part.items) == 1 else part.items for part in parts]
 
 
-def _elementwise(
-    choose: Callable[[SizeTable], Callable[[Size, Size], Item]],
-) -> Callable[[ShapeValues, Node], KnownElements | None]:
+def _elementwise(choose: _Choice) -> _Rule:
     """Two or more inputs, combined element by element from the left."""
 
     def rule(values: ShapeValues, node: Node) -> KnownElements | None:
@@ -309,18 +316,9 @@ def _mod(values: ShapeValues, node: Node) -> KnownElements | None:
     return _elementwise(lambda sizes: sizes.remainder)(values, node)
 
 
-def _not(item: Item) -> Item:
-    return None if item is None or item.number is None else number(1 - item.number)
-
-
-def _unary(function: Callable[[Item], Item]) -> Callable[[ShapeValues, Node], KnownElements | None]:
-    def rule(values: ShapeValues, node: Node) -> KnownElements | None:
-        found = values.of(node.inputs[0])
-        if found is None:
-            return None
-        return KnownElements(tuple(map(function, found.items)), found.scalar)
-
-    return rule
+def _not(values: ShapeValues, node: Node) -> KnownElements | None:
+    found = values.of(node.inputs[0])
+    return None if found is None else _of_numbers(found, lambda item: 1 - item)
 
 
 def _where(values: ShapeValues, node: Node) -> KnownElements | None:
@@ -337,9 +335,7 @@ def _where(values: ShapeValues, node: Node) -> KnownElements | None:
     return KnownElements(tuple(map(choose, *columns)), all(part.scalar for part in parts))
 
 
-def _reduced(
-    choose: Callable[[SizeTable], Callable[[Size, Size], Item]],
-) -> Callable[[ShapeValues, Node], KnownElements | None]:
+def _reduced(choose: _Choice) -> _Rule:
     def rule(values: ShapeValues, node: Node) -> KnownElements | None:
         found = values.of(node.inputs[0])
         axes = values.numbers(node.operand("axes"), ())
@@ -365,7 +361,7 @@ def _range(values: ShapeValues, node: Node) -> KnownElements | None:
     return KnownElements(tuple(number(item) for item in range(start, limit, delta)))
 
 
-_RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
+_RULES: Mapping[str, _Rule] = {
     "Shape": _shape,
     "Size": _size,
     "Gather": _gather,
@@ -389,7 +385,7 @@ _RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
     "Greater": _elementwise(
         lambda sizes: _truth(lambda left, right: size_algebra.less(right, left))
     ),
-    "Not": _unary(_not),
+    "Not": _not,
     "Where": _where,
     "ReduceProd": _reduced(lambda sizes: size_algebra.multiply),
     "ReduceSum": _reduced(lambda sizes: size_algebra.add),
@@ -397,7 +393,7 @@ _RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
     "ReduceMin": _reduced(lambda sizes: sizes.smaller),
     "Range": _range,
 }
-_WHOLE_RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
+_WHOLE_RULES: Mapping[str, _Rule] = {
     **{op: _RULES[op] for op in one_of("Gather", "Slice", "Concat", "Squeeze", "Unsqueeze")},
     **{op: _RULES[op] for op in one_of("Reshape", "Identity", "Cast", "Add", "Sub", "Mul")},
     **dict.fromkeys(one_of("Floor", "Ceil", "Round"), _same),
