@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.graph import Graph, Node, Ref
-from whence.ops.registry import operators
+from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
 from whence.types import DType, Shape, TensorType, ValueType
 from whence.types import same_dim as dims_agree
@@ -19,6 +19,12 @@ FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
 """The types that arithmetic may be regrouped in. Integers wrap around, and smaller floats are
 storage formats.
 """
+
+
+BROADCASTING = frozenset(
+    name for name, known in REGISTRY.items() if known.by_element and not known.is_(Trait.SAME_SHAPE)
+)
+"""The operators that work element by element, on operands of any shapes that go together."""
 
 
 class WithConst(NamedTuple):

@@ -23,6 +23,7 @@ from whence.ops.registry import REGISTRY, form_of, operators
 from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
 from whence.passes.fold.fold_batch_norm import affine_of
+from whence.passes.operands import BROADCASTING
 from whence.passes.parameters import Cut, cuts_of, padding_of, reduced_axes
 from whence.types import DType, same_dim, same_shape
 
@@ -99,7 +100,9 @@ def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
     first = node.input(0)
     if first is not None and first in layouts and node.op in _ON_FIRST:
         return _ON_FIRST[node.op](graph, node, first, layouts[first], block)
-    if node.op in _BY_ELEMENT and len(node.outputs) == 1:
+    # The result of an operator whose operands must have one shape is blocked with all of them, and
+    # a single number is not.
+    if node.op in BROADCASTING and len(node.outputs) == 1:
         return _elementwise(graph, node, layouts, block)
     return None
 
@@ -338,11 +341,6 @@ def _resize(
     return one_step("Resize", inputs, attrs, layout) if spatial else None
 
 
-# The result of an operator whose operands must have one shape is blocked with all of them, and a
-# single number is not.
-_BY_ELEMENT = frozenset(
-    name for name, known in REGISTRY.items() if known.by_element and not known.is_(Trait.SAME_SHAPE)
-)
 _POOLS = frozenset(REGISTRY[name].plain for name in operators(Trait.BLOCKED, Trait.POOLS_WINDOWS))
 _REDUCTIONS = frozenset(
     name
@@ -359,5 +357,5 @@ _ON_FIRST = {
     "Pad": _pad,
     "Resize": _resize,
 }
-HAVE_BLOCKED_FORMS = frozenset({"Concat", *_ON_FIRST, *_BY_ELEMENT})
+HAVE_BLOCKED_FORMS = frozenset({"Concat", *_ON_FIRST, *BROADCASTING})
 """The operators that `blocked_form` may find a form for."""

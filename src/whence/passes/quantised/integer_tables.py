@@ -17,7 +17,7 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.ops.definition import Call
 from whence.ops.quantised.quantise import integer_range, is_fixed_point, round_away
 from whence.ops.registry import REGISTRY, evaluate
-from whence.ops.traits import Trait
+from whence.passes.operands import BROADCASTING
 from whence.passes.parameters import limits
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_functions import interpolated, litert_function
@@ -117,14 +117,7 @@ def _is_long(node: Node) -> bool:
 
 
 def _is_elementwise(node: Node) -> bool:
-    known = REGISTRY.get(node.op)
-    return (
-        known is not None
-        and known.by_element
-        and not known.is_(Trait.SAME_SHAPE)
-        and not node.bodies
-        and len(node.outputs) == 1
-    )
+    return node.op in BROADCASTING and not node.bodies and len(node.outputs) == 1
 
 
 def _table(
