@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from whence.graph import Graph, Node
-from whence.ops.attributes import get_int
+from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import REGISTRY
 from whence.passes.const_values import const_ints
 from whence.passes.pattern import rank_of
@@ -72,6 +72,12 @@ def padding_of(graph: Graph, node: Node, rank: int) -> list[tuple[int, int]] | N
     for axis, begin, end in zip(places, pads, pads[len(places) :], strict=False):
         found[axis] = begin, end
     return found
+
+
+def only_multiplies(node: Node) -> bool:
+    """Does a product take its first operand as it is, and add what it adds without a factor?"""
+    factors = [get_float(node.attrs, name, 1.0) for name in ("alpha", "beta")]
+    return factors == [1.0, 1.0] and not get_int(node.attrs, "transA", 0)
 
 
 def limits(graph: Graph, node: Node) -> tuple[float, float] | None:

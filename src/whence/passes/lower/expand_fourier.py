@@ -18,11 +18,12 @@ import numpy as np
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.maker import Maker
 from whence.graph.search import producer_of
-from whence.ops.attributes import get_float, get_int
+from whence.ops.attributes import get_int
 from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.origins import consts_with_origin
+from whence.passes.parameters import only_multiplies
 from whence.passes.pattern import only_user, static_shape_of
 from whence.provenance import EdgeKind
 from whence.types import DType
@@ -104,13 +105,6 @@ def _weights(graph: Graph, node: Node) -> np.ndarray | None:
     value: np.ndarray | None = graph.const_value(node.operand("B"))
     if value is None or value.ndim != 2 or value.dtype != DType.F32.numpy:
         return None
-    if node.op == "MatMul":
-        return value
-    attrs = node.attrs
-    if (
-        get_int(attrs, "transA", 0)
-        or get_float(attrs, "alpha", 1.0) != 1
-        or get_float(attrs, "beta", 1.0) != 1
-    ):
+    if not only_multiplies(node):
         return None
-    return value.transpose() if get_int(attrs, "transB", 0) else value
+    return value.transpose() if get_int(node.attrs, "transB", 0) else value

@@ -15,10 +15,11 @@ import numpy as np
 
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.maker import Maker
-from whence.ops.attributes import get_float, get_int, get_str
+from whence.ops.attributes import get_int, get_str
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.origins import absorbing
+from whence.passes.parameters import only_multiplies
 from whence.passes.quantised.integer_sums import whole_bytes
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOperand, operand_of, scales_along
 from whence.types import DType
@@ -43,11 +44,7 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     ):
         return False
     asked, is_conv = get_str(w.node.attrs, "arithmetic", ""), node.op == "ChannelsLastConv"
-    if (
-        not asked.startswith("hybrid")
-        or any(get_float(node.attrs, name, 1.0) != 1.0 for name in ("alpha", "beta"))
-        or get_int(node.attrs, "transA", 0)
-    ):
+    if not asked.startswith("hybrid") or not only_multiplies(node):
         return False
     transposed = not is_conv and bool(get_int(node.attrs, "transB", 0))
     if scales_along(w, 0 if is_conv or transposed else 1) is None or (

@@ -17,11 +17,12 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.edit import Edit
 from whence.graph.maker import Maker
 from whence.graph.search import is_single_consumer
-from whence.ops.attributes import get_float, get_int
+from whence.ops.attributes import get_int
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.layout.axes import last_two_swapped
 from whence.passes.origins import absorbing
+from whence.passes.parameters import only_multiplies
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
     bias_of,
@@ -78,12 +79,7 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
     if (
         b.coding.dtype not in (CODES if b.value is None else WEIGHTS | CODES)
         or min(len(a.shape), len(b.shape)) < 2
-    ):
-        return None
-    if (
-        get_float(node.attrs, "alpha", 1.0) != 1.0
-        or get_float(node.attrs, "beta", 1.0) != 1.0
-        or get_int(node.attrs, "transA", 0)
+        or not only_multiplies(node)
     ):
         return None
     transposed = bool(get_int(node.attrs, "transB", 0))
