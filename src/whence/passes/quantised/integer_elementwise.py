@@ -40,7 +40,7 @@ _RULE = "quantise(f(dequantise(x))) = f in integers"
 
 def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """Rule 1. True when it applied."""
-    a, b = _two(match)
+    a, b = match.alike(0), match.alike(1)
     if a is None or b is None:
         return False
     # As LiteRT has it: both are brought to half of the larger scale, so that their sum stays within
@@ -64,7 +64,7 @@ def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
 
 def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """Rule 2. True when it applied."""
-    a, b = _two(match)
+    a, b = match.alike(0), match.alike(1)
     if a is None or b is None:
         return False
     scale = fixed_point(float(a.coding.step * b.coding.step / match.result.step))
@@ -77,7 +77,7 @@ def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
 
 def rewrite_prelu(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """Rule 3. True when it applied."""
-    x, slope = _two(match)
+    x, slope = match.alike(0), match.alike(1)
     if x is None or slope is None:
         return False
     above = fixed_point(float(x.coding.step / match.result.step))
@@ -115,20 +115,6 @@ def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
     else:
         match = match.limited_to(ends)
     return _finish(make, match, value)
-
-
-def _two(match: QuantisedOp) -> tuple[QuantisedOperand | None, QuantisedOperand | None]:
-    """Both operands, when they and the result are coded with one scale each and in one type."""
-    found = [match.operand(index) for index in (0, 1)]
-    for operand in found:
-        if (
-            operand is None
-            or not operand.coding.is_single
-            or operand.coding.dtype not in CODES
-            or operand.coding.dtype is not match.result.dtype
-        ):
-            return None, None
-    return found[0], found[1]
 
 
 def _maker(match: QuantisedOp, rewriter: Rewriter) -> Maker:

@@ -27,15 +27,8 @@ _DEEPEST = 10.0
 
 def rewrite_softmax(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
-    node, x = match.op, match.operand(0)
-    if (
-        x is None
-        or x.coding.dtype is not DType.I16
-        or match.result.dtype is not DType.I16
-        or not x.coding.is_single
-        or x.shape is None
-        or not x.shape
-    ):
+    node, x = match.op, match.alike(0)
+    if x is None or match.result.dtype is not DType.I16 or not x.shape:
         return False
     rank = len(x.shape)
     scale = fixed_point(float(np.float64(x.coding.step) / (_DEEPEST / _RANGE)))

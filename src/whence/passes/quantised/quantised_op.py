@@ -113,6 +113,13 @@ class QuantisedOp:
     def operand(self, index: int) -> QuantisedOperand | None:
         return self.operands[index] if index < len(self.operands) else None
 
+    def alike(self, index: int) -> QuantisedOperand | None:
+        """The operand, when it is coded as the result is: in the same type, with one scale."""
+        found = self.operand(index)
+        if found is None or not found.coding.is_single:
+            return None
+        return found if found.coding.dtype is self.result.dtype else None
+
 
 def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
     """The pattern that ends in the QuantizeLinear `last`, or `None`. The result has one scale, and
