@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.passes.quantised.fixed_point import code_of, fixed_point
+from whence.passes.quantised.fixed_point import fixed_point
 
 
 @given(st.floats(2.0**-31, 2.0**29))
@@ -20,13 +19,19 @@ def test_as_close_as_31_bits_allow(real: float) -> None:
     assert math.isclose(found.multiplier * 2.0 ** (found.shift - 31), real, rel_tol=2.0**-31)
 
 
+def _parts(real: float) -> list[int]:
+    found = fixed_point(real)
+    assert found is not None
+    return [int(part) for part in found]
+
+
 def test_the_ends() -> None:
-    assert fixed_point(0.0) == (0, 0)
-    assert fixed_point(2.0**-40) == (0, 0)
-    assert fixed_point(1.0) == (1 << 30, 1)
-    assert fixed_point(-0.75) == (-3 << 29, 0)
+    assert _parts(0.0) == [0, 0]
+    assert _parts(2.0**-40) == [0, 0]
+    assert _parts(1.0) == [1 << 30, 1]
+    assert _parts(-0.75) == [-3 << 29, 0]
     # The fraction rounds up to one, which has a larger exponent.
-    assert fixed_point(1.0 - 2.0**-40) == (1 << 30, 1)
+    assert _parts(1.0 - 2.0**-40) == [1 << 30, 1]
     assert fixed_point(2.0**31) is None
     assert fixed_point(math.inf) is None
     assert fixed_point(np.array([1.0, 2.0**31])) is None
@@ -41,10 +46,3 @@ def test_several_numbers_are_as_each_by_itself() -> None:
         assert one is not None
         assert [each.shape for each in one] == [(), ()]
         assert one == tuple(each[index] for each in several)
-
-
-@pytest.mark.parametrize(
-    ("real", "expected"), [(0.5, 1), (-0.5, -1), (2.5, 3), (1.49, 1), (-1.51, -2)]
-)
-def test_halves_go_away_from_zero(real: float, expected: int) -> None:
-    assert code_of(real, np.float32(1), 7) == expected + 7

@@ -240,6 +240,38 @@ def test_functions_are_tables(op: str, dtype: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("arithmetic", ["", "fixed_point"])
+@pytest.mark.parametrize("op", ["MatMul", "Tanh"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        [(0.0, 3.4028235e38)],  # what frameworks write for no upper limit
+        [(-3.4028235e38, -0.5)],  # below every code
+        [(5.0, 6.0)],  # above every code
+        [(-0.05, 0.0), (0.2, 0.3)],  # the second begins where the first has ended
+    ],
+)
+def test_limits_that_codes_do_not_reach(
+    op: str, limits: list[tuple[float, float]], arithmetic: str
+) -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.U8, [4, 4])
+    y = real(build, x, 1 / 128, np.uint8(128))
+    others = [real(build, build.const(np.eye(4, dtype=np.int8)), 1.0, np.int8(0))]
+    y = build.op(op, y, *(others if op == "MatMul" else ()))
+    for low, high in limits:
+        y = build.op("Clip", y, build.const(np.float32(low)), build.const(np.float32(high)))
+    parameters = build.const(np.float32(1 / 128)), build.const(np.uint8(10))
+    attrs: dict[str, Any] = {"arithmetic": arithmetic} if arithmetic else {}
+    build.output("y", build.op("QuantizeLinear", y, *parameters, **attrs))
+    graph = build.finish()
+    data = np.arange(0, 256, 16, dtype=np.uint8).reshape(4, 4)
+    expected = graph.run([data])[0]
+    run_passes(graph, PREPARE)
+    assert "DequantizeLinear" not in operators(graph)
+    np.testing.assert_array_equal(graph.run([data])[0], expected)
+
+
 def test_a_gate_is_a_table_too() -> None:
     """x · sigmoid(x) + 1, whose parts all come from one code."""
     build = GraphBuilder()

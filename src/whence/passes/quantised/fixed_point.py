@@ -43,12 +43,6 @@ def fixed_point(real: float | np.ndarray) -> FixedPoint | None:
     )
 
 
-def code_of(real: float, scale: np.float32, zero_point: int) -> int:
-    """The code of a number, not yet limited to what its type holds."""
-    ratio = np.clip(np.float64(np.float32(real) / scale), -(2.0**40), 2.0**40)
-    return zero_point + int(round_away(np.asarray(ratio)))
-
-
 def all_codes(dtype: DType) -> np.ndarray:
     """Every code of the type, in the order of a table for LookUp."""
     low, high = integer_range(dtype)

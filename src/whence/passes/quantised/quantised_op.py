@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,10 +13,9 @@ from whence.graph import Graph, Node, Ref
 from whence.graph.search import is_single_consumer, producer_of
 from whence.graph.state import SOURCES
 from whence.ops.attributes import get_int
-from whence.ops.quantised.quantise import integer_range, is_fixed_point, rounds_away
+from whence.ops.quantised.quantise import integer_range, is_fixed_point, round_away, rounds_away
 from whence.passes.operands import FLOATS
 from whence.passes.parameters import limits
-from whence.passes.quantised.fixed_point import code_of
 from whence.types import DType, Shape
 
 CODES = frozenset({DType.I8, DType.U8, DType.I16})
@@ -163,19 +161,15 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
 def limited_codes(
     low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool
 ) -> tuple[int, int]:
-    """Codes from `low` to `high`, limited as the numbers behind them are. Quantising keeps the order, so limiting before it and after
-    it are the same.
+    """Codes from `low` to `high`, limited as the numbers behind them are. Quantising keeps the order,
+    so limiting before it and after it are the same.
     """
-    codes = []
-    for end, code in zip(ends, (low, high), strict=True):
-        if math.isinf(end):
-            codes.append(code)
-        elif away:
-            codes.append(code_of(end, coding.step, coding.zero))
-        else:
-            codes.append(coding.zero + int(np.rint(np.float32(end) / coding.step)))
-    first, second = max(low, codes[0]), min(high, codes[1])
-    return min(first, high), max(second, low)
+    # An end that overflows is beyond every code.
+    with np.errstate(over="ignore", invalid="ignore"):
+        places = np.array(ends, np.float32) / coding.step
+        places = (round_away(places) if away else np.rint(places)).astype(np.float64)
+    floor, ceiling = map(int, np.clip(places + coding.zero, *integer_range(coding.dtype)))
+    return min(max(low, floor), ceiling), min(max(high, floor), ceiling)
 
 
 def operand_of(graph: Graph, ref: Ref | None) -> QuantisedOperand | None:
