@@ -218,8 +218,7 @@ def any_coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
         or get_int(node.attrs, "precision", 0)
     ):
         return None
-    given = node.operand("x_zero_point", "y_zero_point")
-    zero_point = np.zeros((), np.int64) if given is None else graph.const_value(given)
+    zero_point = zero_point_of(graph, node)
     if zero_point is None or zero_point.size not in {1, scale.size}:
         return None
     # A vector has only one axis to have scales on, whatever the attribute says.
@@ -234,6 +233,14 @@ def any_coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
         axis,
         get_int(node.attrs, "block_size", 0),
     )
+
+
+def zero_point_of(graph: Graph, node: Node) -> np.ndarray | None:
+    """The zero point of a QuantizeLinear or DequantizeLinear, zero where it names none; `None` when
+    it is not constant.
+    """
+    given = node.operand("x_zero_point", "y_zero_point")
+    return np.zeros((), np.int64) if given is None else graph.const_value(given)
 
 
 def scales_along(operand: QuantisedOperand, axis: int) -> np.ndarray | None:

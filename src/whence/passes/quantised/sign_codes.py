@@ -17,6 +17,8 @@ import numpy as np
 from whence.graph import Graph, Node, Rewriter
 from whence.ops.attributes import get_str
 from whence.passes.base import RulePass
+from whence.passes.pattern import dtype_of
+from whence.passes.quantised.quantised_op import zero_point_of
 from whence.types import DType
 
 _RULE = "dq(q(x; zero in u8)) = dq(q(x; zero - 128 in i8))"
@@ -35,21 +37,19 @@ class SignCodes(RulePass):
     # dq(q(x; zero in u8)) = dq(q(x; zero - 128 in i8))
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        kind, zero = graph.tensor_type(node.ref()), graph.const_value(node.operand("y_zero_point"))
+        zero = zero_point_of(graph, node)
         if (
-            kind is None
-            or kind.dtype is not DType.U8
+            dtype_of(graph, node.ref()) is not DType.U8
             or get_str(node.attrs, "arithmetic", "")
-            or (node.operand("y_zero_point") is not None and zero is None)
+            or zero is None
         ):
             return
         readers = graph.consumers(node)
-        if not readers or any(not _reads_alike(graph, node, reader) for reader in readers):
+        if not readers or any(not _reads_alike(graph, node, zero, reader) for reader in readers):
             return
         edit = rewriter.edit(node, *readers, rule=_RULE)
         scale = node.operand("y_scale")
-        moved = (np.zeros((), np.int16) if zero is None else zero.astype(np.int16)) - 128
-        signed = edit.const(np.asarray(moved).astype(np.int8))
+        signed = edit.const(np.asarray(zero.astype(np.int16) - 128).astype(np.int8))
         attrs = {key: value for key, value in node.attrs.items() if key != "output_dtype"}
         made = edit.node("QuantizeLinear", [node.inputs[0], scale, signed], attrs, of=[node])
         for reader in readers:
@@ -66,18 +66,11 @@ class SignCodes(RulePass):
         edit.apply()
 
 
-def _reads_alike(graph: Graph, quantise: Node, reader: Node) -> bool:
+def _reads_alike(graph: Graph, quantise: Node, zero: np.ndarray, reader: Node) -> bool:
     if reader.op != "DequantizeLinear" or reader.inputs[0] != quantise.ref():
         return False
-    ours = graph.const_value(quantise.operand("y_zero_point"))
-    theirs = graph.const_value(reader.operand("x_zero_point"))
-    both = [
-        np.zeros(1) if value is None else np.asarray(value, np.float64).reshape(-1)
-        for value in (ours, theirs)
-    ]
-    return (theirs is not None or reader.operand("x_zero_point") is None) and np.array_equal(
-        both[0], both[1]
-    )
+    read = zero_point_of(graph, reader)
+    return read is not None and np.array_equal(zero.reshape(-1), read.reshape(-1))
 
 
 def _weights_are_signed(graph: Graph) -> bool:
@@ -86,18 +79,11 @@ def _weights_are_signed(graph: Graph) -> bool:
     """
     found = False
     for node in graph:
-        kind = graph.tensor_type(node.inputs[0]) if node.op == "DequantizeLinear" else None
-        if (
-            kind is None
-            or kind.rank is None
-            or kind.rank < 2
-            or graph.const_value(node.inputs[0]) is None
-        ):
+        weights = graph.const_value(node.inputs[0]) if node.op == "DequantizeLinear" else None
+        if weights is None or weights.ndim < 2:
             continue
-        zero = graph.const_value(node.operand("x_zero_point"))
-        if kind.dtype is not DType.I8 or (
-            node.operand("x_zero_point") is not None and (zero is None or np.any(zero))
-        ):
+        zero = zero_point_of(graph, node)
+        if DType.of(weights) is not DType.I8 or zero is None or np.any(zero):
             return False
         found = True
     return found
