@@ -251,19 +251,16 @@ def _axis(axis: int, rank: int) -> int:
 
 def _concat(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
     refs = [ref for ref in node.inputs if ref is not None]
-    shapes = [static_float(graph, ref) for ref in refs]
-    ranks = {0 if shape is None else len(shape) for shape in shapes}
-    if ranks not in ({3}, {4}):
+    shapes = [shape for ref in refs if (shape := static_float(graph, ref)) is not None]
+    ranks = {len(shape) for shape in shapes}
+    if len(shapes) < len(refs) or ranks not in ({3}, {4}):
         return None
     rank, axis = ranks.pop(), get_int(node.attrs, "axis", 0)
-    sizes = [
-        (ref in layouts, estimate(math.prod(shape)))
-        for ref, shape in zip(refs, shapes, strict=True)
-        if shape is not None
-    ]
-    if 2 * sum(size for blocked, size in sizes if blocked) <= sum(size for _, size in sizes):
+    sizes = [estimate(math.prod(shape)) for shape in shapes]
+    blocked = sum(size for ref, size in zip(refs, sizes, strict=True) if ref in layouts)
+    if 2 * blocked <= sum(sizes):
         return None
-    channels = [shape[1] for shape in shapes if shape is not None]
+    channels = [shape[1] for shape in shapes]
     if axis % rank == 1 and any(count % block for count in channels[:-1]):
         return None
     total = sum(channels) if axis % rank == 1 else channels[0]

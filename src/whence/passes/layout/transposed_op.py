@@ -20,7 +20,7 @@ from whence.ops.traits import Trait
 from whence.passes.const_values import const_ints
 from whence.passes.layout.axes import Perm, inverse_perm
 from whence.passes.parameters import axes_from_front, padding_of, reduced_axes
-from whence.passes.pattern import same_dim, shape_of
+from whence.passes.pattern import same_dim, shape_of, static_shape_of
 
 
 class Reshaped(NamedTuple):
@@ -107,25 +107,21 @@ def _operands(
         if ref is None or ref in sources:
             result.append(ref if ref is None else sources[ref])
             continue
-        kind, value = graph.tensor_type(ref), graph.const_value(ref)
+        shape, value = shape_of(graph, ref), graph.const_value(ref)
+        sizes = static_shape_of(graph, ref)
         if (
-            kind is None
-            or kind.shape is None
-            or len(kind.shape) > len(perm)
+            shape is None
+            or len(shape) > len(perm)
             or (not broadcast and (value is None or value.ndim != len(perm)))
         ):
             return None
-        if all(same_dim(dim, 1) for dim in kind.shape) and broadcast:
+        if all(same_dim(dim, 1) for dim in shape) and broadcast:
             result.append(ref)
         elif value is not None:
             padded = value.reshape((1,) * (len(perm) - value.ndim) + value.shape)
             result.append(np.ascontiguousarray(padded.transpose(inverse_perm(perm))))
-        elif (
-            broadcast
-            and kind.static_shape is not None
-            and sum(not same_dim(dim, 1) for dim in kind.static_shape) == 1
-        ):
-            whole = (1,) * (len(perm) - len(kind.static_shape)) + kind.static_shape
+        elif broadcast and sizes and sum(not same_dim(dim, 1) for dim in sizes) == 1:
+            whole = (1,) * (len(perm) - len(sizes)) + sizes
             result.append(Reshaped(ref, tuple(whole[axis] for axis in inverse_perm(perm))))
         else:
             return None
@@ -171,29 +167,14 @@ def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
 
 
 def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
-    starts = shape_of(graph, node.operand("starts"))
-    axes = const_ints(graph, node.operand("axes"))
-    if (
-        node.operand("axes") is None
-        and starts is not None
-        and len(starts) == 1
-        and isinstance(starts[0], int)
-    ):
-        axes = tuple(range(starts[0]))
-    axes = None if axes is None else axes_from_front(axes, len(perm))
+    starts, ends, steps = (node.operand(name) for name in ("starts", "ends", "steps"))
+    count = static_shape_of(graph, starts)
+    listed = const_ints(graph, node.operand("axes"), tuple(range(count[0])) if count else None)
+    axes = None if listed is None else axes_from_front(listed, len(perm))
     if axes is None:
         return None
-    return Rewritten(
-        (
-            data,
-            node.operand("starts"),
-            node.operand("ends"),
-            size_array([perm[axis] for axis in axes]),
-            node.operand("steps"),
-        ),
-        node.attrs,
-        perm,
-    )
+    moved = size_array([perm[axis] for axis in axes])
+    return Rewritten((data, starts, ends, moved, steps), node.attrs, perm)
 
 
 def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
