@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int
+from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import reshape_target
@@ -51,15 +52,11 @@ class ReshapeBeforeProduct(RulePass):
         if target is None:
             return
         # reshape(a·b + c) = reshape(a)·b + c
-        op = "FusedMatMul" if node.op == "Gemm" else "MatMul"
-        attrs = (
-            {}
-            if op == "MatMul"
-            else {
-                "trans_b": get_int(node.attrs, "transB", 0),
-                "alpha": get_float(node.attrs, "alpha", 1.0),
-            }
-        )
+        op, attrs = "MatMul", dict[str, Attr]()
+        if node.op == "Gemm":
+            op = "FusedMatMul"
+            attrs["trans_b"] = get_int(node.attrs, "transB", 0)
+            attrs["alpha"] = get_float(node.attrs, "alpha", 1.0)
         edit = rewriter.edit(
             node, reshape, rule=f"reshape({node.op.lower()}(a)) = {op}(reshape(a))"
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from whence.extent import is_symbolic
 from whence.graph import Edit, Graph, Node, Ref
+from whence.graph.maker import Maker
 from whence.graph.search import producer_of
 from whence.ops.definition import Attr
 from whence.passes.operands import broadcasts_into, scalar_factor
@@ -142,20 +143,17 @@ def _with_rows(graph: Graph, edit: Edit, mask: Mask, ref: Ref, q: Ref, scores: S
     shape, queries, keys = shape_of(graph, mask.ref), scores[2], scores[3]
     if shape is None or same_dim(shape[-2], queries):
         return ref
-    one = edit.const(np.array([1], np.int64))
-
-    def added(op: str, inputs: list[Ref], **attrs: Attr) -> Ref:
-        return edit.node(op, inputs, attrs, of=[mask.node], kind=EdgeKind.INSERT).ref()
-
+    one = edit.sizes([1])
+    make = Maker(edit, [mask.node], EdgeKind.INSERT)
     if isinstance(queries, int):
-        return added("Expand", [ref, edit.sizes([queries, 1])])
+        return make("Expand", ref, edit.sizes([queries, 1]))
     # As many queries as keys, or as many as there are.
     rows = (
-        added("Shape", [mask.ref], start=len(shape) - 1)
+        make("Shape", mask.ref, start=len(shape) - 1)
         if same_dim(queries, keys)
-        else added("Shape", [q], start=2, end=3)
+        else make("Shape", q, start=2, end=3)
     )
-    return added("Expand", [ref, added("Concat", [rows, one], axis=0)])
+    return make("Expand", ref, make("Concat", rows, one, axis=0))
 
 
 def _constant(
