@@ -24,7 +24,7 @@ import numpy as np
 
 from whence.extent import estimate, surely_equal
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.graph.edit import Edit
+from whence.graph.maker import Maker
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int, get_str
 from whence.ops.registry import REGISTRY, one_of, operators
@@ -138,8 +138,7 @@ def _undo(node: Node, rewriter: Rewriter) -> None:
     elif is_row and node.op in _VIEWS and len(_rows(graph, node.ref())) == 1:
         # A row and a column have the same elements in the same order.
         edit = rewriter.edit(node, rule=_TWICE)
-        flat = edit.node("Reshape", (prefix.ref(), edit.const(np.array([-1], np.int64))))
-        edit.finish(node, flat)
+        edit.finish(node, edit.node("Reshape", (prefix.ref(), edit.sizes([-1]))))
 
 
 def _is_swap(node: Node) -> bool:
@@ -162,13 +161,12 @@ def _shape(node: Node, prefix: Node, rewriter: Rewriter) -> None:
         or any(_reads_rows(graph, each) for each in graph.consumers(prefix))
     ):
         return
-    edit = rewriter.edit(node, rule=_SHAPE)
+    make = Maker(rewriter.edit(node, rule=_SHAPE))
     if len(data) == 1:
-        edit.replace(node, edit.node("Reshape", (count, edit.const(np.array([1], np.int64)))))
+        made = make("Reshape", count, np.array([1]))
     else:
-        made = edit.node("Concat", (count, edit.sizes(data[1:])), {"axis": 0})
-        edit.replace(node, made)
-    edit.apply()
+        made = make("Concat", count, make.edit.sizes(data[1:]), axis=0)
+    make.edit.finish(node, made)
 
 
 def _reads_rows(graph: Graph, node: Node) -> bool:
@@ -182,27 +180,27 @@ def _postpone(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) -
     count = found[0].operand("count")
     if any(prefix.operand("count") != count for prefix in found) or count is None:
         return
-    edit = rewriter.edit(node, rule=_ROWS)
+    make = Maker(rewriter.edit(node, rule=_ROWS))
     inputs = [
         ref if prefix is None else prefix.operand("data")
         for ref, prefix in zip(node.inputs, prefixes, strict=True)
     ]
-    made = _on_all_rows(edit, node, inputs, prefixes, count)
+    made = _on_all_rows(make, node, inputs, prefixes, count)
     if made is not None:
-        edit.finish(node, edit.node(PREFIX, (made.ref(), count)))
+        make.edit.finish(node, make(PREFIX, made, count))
 
 
 def _on_all_rows(
-    edit: Edit,
+    make: Maker,
     node: Node,
     inputs: list[Ref | None],
     prefixes: Sequence[Node | None],
     count: Ref,
-) -> Node | None:
+) -> Ref | None:
     """The operator on all rows, those that are not meant included; `None` where it does not work
     row by row, or there are too many.
     """
-    graph = edit.graph
+    graph = make.edit.graph
     kinds = [graph.tensor_type(ref) for ref in inputs]
     if any(kind is not None and kind.static_shape is None for kind in kinds):
         return None
@@ -218,12 +216,12 @@ def _on_all_rows(
             or not surely_equal(math.prod(rest), math.prod(shapes[0][1:]))
         ):
             return None
-        made = edit.node("Reshape", (inputs[0], edit.sizes([shapes[0][0], *rest])))
+        made = make("Reshape", inputs[0], make.edit.sizes([shapes[0][0], *rest]))
     elif node.is_a("Gather", "GatherND"):
-        rows = _gathered(edit, node, inputs, prefixes, count, shapes)
+        rows = _gathered(make, node, inputs, prefixes, count, shapes)
         if rows is None:
             return None
-        made = edit.node(node.op, rows, node.attrs)
+        made = make(node.op, *rows, **node.attrs)
     elif node.op in _BY_ELEMENT:
         rank = len(_rows(graph, node.ref()))
         lengths = [
@@ -241,17 +239,17 @@ def _on_all_rows(
             )
         ):
             return None
-        made = edit.node(node.op, inputs, node.attrs)
+        made = make(node.op, *inputs, **node.attrs)
     else:
         return None
-    kind = made.outputs[0]
+    kind = make.edit.type_of(made)
     if not isinstance(kind, TensorType) or kind.elements is None or estimate(kind.elements) > _MOST:
         return None
     return made
 
 
 def _gathered(
-    edit: Edit,
+    make: Maker,
     node: Node,
     inputs: Sequence[Ref | None],
     prefixes: Sequence[Node | None],
@@ -267,28 +265,27 @@ def _gathered(
         return [data, indices] if by_column else None
     if axis % max(len(shapes[0]), 1) or get_int(node.attrs, "batch_dims", 0) or 0 in shapes[0]:
         return None
-    return [data, _safe(edit, indices, count)]
+    return [data, _safe(make, indices, count)]
 
 
-def _safe(edit: Edit, indices: Ref | None, count: Ref) -> Ref | None:
+def _safe(make: Maker, indices: Ref | None, count: Ref) -> Ref | None:
     """Indices that lead into the data even where no row is meant: what they are computed from may
     be anything then. Places are zero themselves.
     """
-    source = producer_of(edit.graph, indices, ("Reshape", PLACES))
+    source = producer_of(make.edit.graph, indices, ("Reshape", PLACES))
     if source is not None and (
-        source.op == PLACES or producer_of(edit.graph, source.inputs[0], PLACES) is not None
+        source.op == PLACES or producer_of(make.edit.graph, source.inputs[0], PLACES) is not None
     ):
         return indices
     assert indices is not None
-    kind = edit.type_of(indices)
+    kind = make.edit.type_of(indices)
     assert isinstance(kind, TensorType)
-    zero = edit.const(np.zeros((), kind.dtype.numpy))
-    return edit.node("Where", (_any(edit, count), indices, zero)).ref()
+    return make("Where", _any(make, count), indices, np.zeros((), kind.dtype.numpy))
 
 
-def _any(edit: Edit, count: Ref) -> Ref:
+def _any(make: Maker, count: Ref) -> Ref:
     """Is any row meant?"""
-    return edit.node("Greater", (count, edit.const(np.array(0, np.int64)))).ref()
+    return make("Greater", count, np.int64(0))
 
 
 def _scatter(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) -> None:
@@ -309,7 +306,7 @@ def _scatter(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) ->
     ):
         return
     count = indices.required("count")
-    edit = rewriter.edit(node, rule=_SCATTER)
-    rows = (data, _safe(edit, indices.operand("data"), count), updates.operand("data"))
-    written = edit.node("ScatterND", rows, node.attrs)
-    edit.finish(node, edit.node("Where", (_any(edit, count), written.ref(), data)))
+    make = Maker(rewriter.edit(node, rule=_SCATTER))
+    places = _safe(make, indices.operand("data"), count)
+    written = make("ScatterND", data, places, updates.operand("data"), **node.attrs)
+    make.edit.finish(node, make("Where", _any(make, count), written, data))
