@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from whence.graph.guards import guards_of_nodes
 from whence.graph.maker import Maker
 from whence.graph.node import Creation
 from whence.graph.state import BOUNDARY
-from whence.ops.definition import OpClass
+from whence.ops.definition import Attr, OpClass
 from whence.ops.registry import classes_of
 from whence.ops.tensor.counted import FIRST_ROWS, PREFIX, ROWS, SIZES
 from whence.passes.base import Pass
@@ -160,18 +159,9 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
     if not given:
         return
     body, inner = _body(rewriter, nodes, list(taken), list(given))
-    entries = _entries(graph, list(taken), inside)
-    for place in entries.sizes:
-        # For who is told that it cannot be.
-        body.inputs[place].name = display_name(graph[list(taken)[place].node])
-    node = Node(
-        graph.new_id(),
-        CONTINUATION,
-        (*entries.counts, *entries.taken),
-        tuple(graph.type_of(ref) for ref in given),
-        {"captures": len(taken), FIRST_ROWS: entries.first, SIZES: entries.sizes},
-        bodies={"body": body},
-    )
+    inputs, attrs, replaced = _entries(graph, list(taken), inside, body)
+    types = tuple(graph.type_of(ref) for ref in given)
+    node = Node(graph.new_id(), CONTINUATION, inputs, types, attrs, bodies={"body": body})
     # What is behind may stand anywhere after what it reads, and the continuation reads more.
     for each in behind:
         _move_to_end(graph, each)
@@ -185,7 +175,7 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
         added=[node],
         before=behind[0],
         redirects={ref: node.ref(index) for index, ref in enumerate(given)},
-        removed=[*nodes, *entries.replaced],
+        removed=[*nodes, *replaced],
     )
     rewriter.applied(change, change.apply())
     graph.ledger.record_step(
@@ -194,19 +184,13 @@ def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
     )
 
 
-class _Entered(NamedTuple):
-    """What a continuation takes in place of values that have no more than a size to be made."""
-
-    taken: Sequence[Ref]
-    counts: Sequence[Ref]
-    """How many rows are meant of those that `first` lists, by their places among `taken`."""
-    first: tuple[int, ...]
-    sizes: tuple[int, ...]
-    """The places of numbers that are sizes."""
-    replaced: Sequence[Node]
-
-
-def _entries(graph: Graph, taken: list[Ref], inside: Container[int]) -> _Entered:
+def _entries(
+    graph: Graph, taken: list[Ref], inside: Container[int], body: Graph
+) -> tuple[list[Ref], dict[str, Attr], list[Node]]:
+    """What a continuation reads in place of values that have no more than a size to be made; its
+    attributes, which list the places of these among `taken`; and the operators that are replaced.
+    How many rows are meant of those in `FIRST_ROWS` comes before all that is taken.
+    """
     counts: list[Ref] = []
     first: list[int] = []
     sizes: list[int] = []
@@ -220,8 +204,12 @@ def _entries(graph: Graph, taken: list[Ref], inside: Container[int]) -> _Entered
         taken[place], *count = (each for each in node.inputs if each is not None)
         counts += count
         (first if count else sizes).append(place)
+        if not count:
+            # For who is told that it cannot be.
+            body.inputs[place].name = display_name(node)
         replaced.append(node)
-    return _Entered(taken, counts, tuple(first), tuple(sizes), replaced)
+    attrs: dict[str, Attr] = {"captures": len(taken), FIRST_ROWS: tuple(first), SIZES: tuple(sizes)}
+    return [*counts, *taken], attrs, replaced
 
 
 def _behind(graph: Graph, inside: Container[int]) -> list[Node]:
