@@ -52,6 +52,8 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(PRODUCTS, rewrite_product),
     **dict.fromkeys(REDUCTIONS, rewrite_reduction),
     "ChannelsLastAveragePool": rewrite_average_pool,
+    # Of a product and its bias.
+    "Add": rewrite_product,
 }
 _LITERT_RULES: Mapping[str, _Rule] = {
     "Add": rewrite_sum,
@@ -90,8 +92,8 @@ class IntegerArithmetic(RulePass):
 def _visit_quantiser(last: Node, rewriter: Rewriter) -> None:
     match = quantised_op(rewriter.graph, last)
     if match is not None:
-        rules = [_RULES.get(match.op.op), rewrite_product if match.op.op == "Add" else None]
-        rules.append(_LITERT_RULES.get(match.op.op) if match.is_fixed_point else None)
+        tables = [_RULES, _LITERT_RULES] if match.is_fixed_point else [_RULES]
+        rules = [table.get(match.op.op) for table in tables]
         if any(rule is not None and rule(match, rewriter) for rule in rules):
             return
     if not rewrite_table(last, rewriter):
