@@ -29,6 +29,7 @@ from whence.passes.operands import (
 from whence.passes.origins import consts_with_origin
 from whence.passes.parameters import limits
 from whence.passes.pattern import dtype_of, only_user, rank_of, same_dim
+from whence.types import Shape
 
 _SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)
 _SCALES = operators(Trait.SCALES)
@@ -185,9 +186,7 @@ def _take_addition(graph: Graph, plan: _Plan) -> None:
         plan.take(addition)
 
 
-def _is_row(
-    shape: tuple[int | str | None, ...] | None, total: tuple[int | str | None, ...] | None
-) -> bool:
+def _is_row(shape: Shape | None, total: Shape | None) -> bool:
     """Does a value of `shape` vary along the last axis of one of shape `total` only?"""
     if not shape or not total or len(shape) > len(total):
         return False
