@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import ml_dtypes
 import numpy as np
 
 from whence.errors import GraphError, WhenceError
@@ -13,6 +12,7 @@ from whence.graph.copying import at_hand
 from whence.graph.state import initial_state
 from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
+from whence.passes.operands import float_info
 from whence.passes.shapes.index_limits import index_limits
 from whence.types import DType, OptionalType, TensorType
 
@@ -195,7 +195,7 @@ def difference(expected: Value, actual: Value) -> float:
     if was.dtype.kind in "iu":
         return gap
     # Below the smallest normal number a type has no relative precision left to compare.
-    tiny = float(ml_dtypes.finfo(was.dtype).tiny) if was.dtype.kind != "c" else 0.0  # type: ignore[no-untyped-call]
+    tiny = float(float_info(was.dtype).tiny) if was.dtype.kind != "c" else 0.0
     return gap / max(scale, tiny) if scale > 0 else gap
 
 

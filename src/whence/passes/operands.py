@@ -4,8 +4,9 @@ broadcasting leaves a shape alone.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from whence.graph import Graph, Node, Ref
@@ -25,6 +26,11 @@ BROADCASTING = frozenset(
     name for name, known in REGISTRY.items() if known.by_element and not known.is_(Trait.SAME_SHAPE)
 )
 """The operators that work element by element, on operands of any shapes that go together."""
+
+
+def float_info(dtype: np.dtype[Any]) -> ml_dtypes.finfo:
+    """The precision and the range of a float type."""
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 class WithConst(NamedTuple):

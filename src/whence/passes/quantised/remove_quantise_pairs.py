@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from whence.graph.search import is_single_consumer, producer_of
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
+from whence.passes.operands import float_info
 from whence.passes.quantised.quantised_op import Coding, any_coding_of
 from whence.provenance import Reason
 from whence.types import DType, TensorType
@@ -61,29 +61,17 @@ class RemoveQuantisePairs(RulePass):
             user = producer
 
 
-class _Limits(NamedTuple):
-    eps: float
-    smallest: float
-    largest: float
-
-
-_LIMITS = {
-    DType.F16: _Limits(2.0**-10, 2.0**-14, 65504.0),
-    DType.BF16: _Limits(2.0**-7, 2.0**-126, 3.38e38),
-    DType.F32: _Limits(2.0**-23, 2.0**-126, 3.4e38),
-    DType.F64: _Limits(2.0**-52, 2.0**-1022, 1.79e308),
-}
-
-
 def _is_exact(coding: Coding) -> bool:
     """Does every code survive being made a number and rounded back?"""
     # The rounding error of code · scale / scale must stay below half a step for the largest code,
     # and nothing overflow or vanish.
-    limits = _LIMITS[coding.real]
+    real = float_info(coding.real.numpy)
     scale = coding.scale.astype(np.float64)
     reach = 2.0**coding.dtype.bits
-    is_ordinary = bool(np.all(scale >= limits.smallest) and np.all(scale * reach <= limits.largest))
-    return coding.dtype.is_integer and reach * limits.eps < 0.5 and is_ordinary
+    is_ordinary = bool(
+        np.all(scale >= float(real.tiny)) and np.all(scale <= float(real.max) / reach)
+    )
+    return coding.dtype.is_integer and reach * float(real.eps) < 0.5 and is_ordinary
 
 
 def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) -> None:
