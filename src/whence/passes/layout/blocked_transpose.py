@@ -102,8 +102,8 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
         return None
     geometry = make_transposition(node.op, node.attrs, x[2:], weights.shape[2:])
     axes = [
-        _phases(size, kernel, stride, dilation, begin, out)
-        for size, kernel, stride, dilation, begin, out in zip(
+        _phases(*each)
+        for each in zip(
             x[2:],
             weights.shape[2:],
             geometry.window.strides,
@@ -113,7 +113,7 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
             strict=True,
         )
     ]
-    axes = [_Phases(1, 1, 1, 1, (0, 0), ((0, 0, 0),), 0, 1)] * (2 - len(axes)) + axes
+    axes = [_phases(1, 1, 1, 1, 0, 1)] * (2 - len(axes)) + axes
     if any(pad < 0 for axis in axes for pad in axis.pads):
         return None
     if any(axis.window > _MOST_ZEROS * len(axis.taps) for axis in axes):
