@@ -25,7 +25,8 @@ from whence.passes.quantised.integer_sums import (
     biased,
     combined_scales,
     makers_of_sums,
-    tail_of,
+    scale_of,
+    tail,
     whole_bytes,
     zero_points,
 )
@@ -65,8 +66,8 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
     ):
         return False
     bias = bias_of(graph, node.operand("B"), x, w, is_fixed_point=match.is_fixed_point)
-    tail = tail_of(match, combined_scales(match, x, w, in_double=x.coding.dtype is not DType.U8))
-    if tail is None or bias is None:
+    scale = scale_of(match, combined_scales(match, x, w, in_double=x.coding.dtype is not DType.U8))
+    if scale is None or bias is None:
         return False
     rule = f"quantise({node.op}(dequantise(x))) = integer sums, scaled"
     edit = absorbing(rewriter, match.matched, rule)
@@ -94,7 +95,7 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
         name=node.name,
     ).ref()
     sums = biased(edit, sums, bias, of)
-    result = tail.build(edit, sums)
+    result = tail(edit, match, sums, scale)
     if not last:
         result = edit.node("Transpose", [result], {"perm": to_second(rank)}, of=[match.last]).ref()
     return edit.finish(match.last.ref(), result)

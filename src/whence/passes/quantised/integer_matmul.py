@@ -29,7 +29,8 @@ from whence.passes.quantised.integer_sums import (
     biased,
     combined_scales,
     makers_of_sums,
-    tail_of,
+    scale_of,
+    tail,
     whole_bytes,
     zero_points,
 )
@@ -138,19 +139,15 @@ def rewrite_product(match: QuantisedOp, rewriter: Rewriter) -> bool:
     # products of two tensors twice.
     is_layer = b.value is not None and len(b.shape or ()) == 2
     scales = combined_scales(match, a, b, in_double=is_wide or not b.coding.is_single)
-    tail = tail_of(
-        match,
-        scales,
-        in_double=is_wide and b.value is not None,
-        rounding="single" if is_layer else "double",
-    )
-    if tail is None:
+    scale = scale_of(match, scales, in_double=is_wide and b.value is not None)
+    if scale is None:
         return False
     rule = f"quantise({product.node.op}(dequantise(x))) = integer sums, scaled"
     edit = absorbing(rewriter, list(dict.fromkeys([*product.nodes, *match.matched])), rule)
     of = makers_of_sums(product.nodes, bias)
     sums = biased(edit, _sums(edit, product, of), bias, of)
-    return edit.finish(match.last.ref(), tail.build(edit, sums))
+    made = tail(edit, match, sums, scale, rounding="single" if is_layer else "double")
+    return edit.finish(match.last.ref(), made)
 
 
 # matmul(dq(a), dq(b)) = float(matmul_integer(a, b)) · scales

@@ -23,7 +23,7 @@ from whence.passes.origins import absorbing, consts_with_origin
 from whence.passes.parameters import reduced_axes
 from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.integer_codes import limited
-from whence.passes.quantised.integer_sums import Tail, tail_of
+from whence.passes.quantised.integer_sums import scale_of, tail
 from whence.passes.quantised.quantised_op import CODES, QuantisedOp
 from whence.types import DType
 
@@ -40,8 +40,8 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
     if not axes or len(sizes) < len(axes):
         return False
     count = math.prod(sizes)
-    tail = _tail(match, x.coding.step, 1 if node.op == "ReduceSum" else count)
-    if tail is None or count * (1 << x.coding.dtype.bits) >= 1 << 31:
+    scale = _scale(match, x.coding.step, 1 if node.op == "ReduceSum" else count)
+    if scale is None or count * (1 << x.coding.dtype.bits) >= 1 << 31:
         return False
     rule = f"quantise({node.op}(dequantise(x))) = integer sum, scaled"
     edit = absorbing(rewriter, match.matched, rule)
@@ -51,14 +51,12 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
     )
     if x.coding.zero:
         value = make("Sub", value, np.int32(count * x.coding.zero))
-    return edit.finish(match.last.ref(), tail.build(edit, value))
+    return edit.finish(match.last.ref(), tail(edit, match, value, scale))
 
 
-def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
+def _scale(match: QuantisedOp, step: np.float32, count: int) -> FixedPoint | np.ndarray | None:
     if not match.is_fixed_point:
-        return tail_of(
-            match, np.asarray(step / (match.result.step * np.float32(count)), np.float32)
-        )
+        return scale_of(match, np.asarray(step / (match.result.step * np.float32(count))))
     fixed = fixed_point(float(np.float64(step) / np.float64(match.result.step)))
     if fixed is None:
         return None
@@ -68,7 +66,7 @@ def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
         # two has gone into the shift.
         bits = min(count.bit_length() - 1, 32, 31 + shift)
         multiplier, shift = (multiplier << bits) // count, shift - bits
-    return Tail(match, FixedPoint(np.array(multiplier, np.int32), np.array(shift, np.int32)))
+    return FixedPoint(np.array(multiplier, np.int32), np.array(shift, np.int32))
 
 
 def rewrite_average_pool(match: QuantisedOp, rewriter: Rewriter) -> bool:

@@ -8,7 +8,6 @@ ONNX:    cast(clip(round(float(sum) · (scales in / scale out)) + zero))     in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -136,42 +135,38 @@ def biased(edit: Edit, sums: Ref, bias: Bias, of: list[Node]) -> Ref:
     ).ref()
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The steps from an integer sum to codes."""
-
-    match: QuantisedOp
-    scale: FixedPoint | np.ndarray
-    """What the sum is multiplied by: in integers, or in float32 or float64."""
-    rounding: str = "double"
-    """How often the fixed-point product is rounded, see FixedPointScale."""
-
-    def build(self, edit: Edit, sums: Ref) -> Ref:
-        """The codes made of `sums`, an integer value of `edit`."""
-        match = self.match
-        make = Maker(edit, [*match.activations, match.last])
-        if isinstance(self.scale, FixedPoint):
-            attrs = {} if self.rounding == "double" else {"rounding": self.rounding}
-            return narrowed(make, make("FixedPointScale", sums, *self.scale, **attrs), match)
-        value = make("Mul", make.cast(sums, DType.of(self.scale)), self.scale)
-        if self.scale.dtype == np.float32:
-            return narrowed(make, make("Round", value), match)
-        whole = make("Floor", make("Add", make("Abs", value), np.float64(0.5)))
-        return narrowed(make, make("Mul", make("Sign", value), whole), match)
-
-
-def tail_of(
-    match: QuantisedOp, reals: np.ndarray, *, in_double: bool = False, rounding: str = "double"
-) -> Tail | None:
-    """The tail that multiplies a sum by `reals` (one number or one for each element of the last
-    axis); `None` when they are out of range.
+def scale_of(
+    match: QuantisedOp, reals: np.ndarray, *, in_double: bool = False
+) -> FixedPoint | np.ndarray | None:
+    """What a tail multiplies a sum by: `reals`, one number or one for each element of the last axis,
+    in fixed point, or in float64 or float32; `None` when they are out of range.
     """
     reals = reals.reshape(() if reals.size == 1 else -1)
     if match.is_fixed_point and not in_double:
-        fixed = fixed_point(reals)
-        return None if fixed is None else Tail(match, fixed, rounding)
+        return fixed_point(reals)
     factor = reals.astype(np.float64 if match.is_fixed_point else np.float32)
-    return Tail(match, factor) if np.all(np.isfinite(factor)) else None
+    return factor if np.all(np.isfinite(factor)) else None
+
+
+def tail(
+    edit: Edit,
+    match: QuantisedOp,
+    sums: Ref,
+    scale: FixedPoint | np.ndarray,
+    rounding: str = "double",
+) -> Ref:
+    """The codes made of `sums`, an integer value of `edit`. A product in fixed point is rounded as
+    often as `rounding` says, see FixedPointScale.
+    """
+    make = Maker(edit, [*match.activations, match.last])
+    if isinstance(scale, FixedPoint):
+        attrs = {} if rounding == "double" else {"rounding": rounding}
+        return narrowed(make, make("FixedPointScale", sums, *scale, **attrs), match)
+    value = make("Mul", make.cast(sums, DType.of(scale)), scale)
+    if scale.dtype == np.float32:
+        return narrowed(make, make("Round", value), match)
+    whole = make("Floor", make("Add", make("Abs", value), np.float64(0.5)))
+    return narrowed(make, make("Mul", make("Sign", value), whole), match)
 
 
 def narrowed(make: Maker, value: Ref, match: QuantisedOp) -> Ref:
