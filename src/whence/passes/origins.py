@@ -1,13 +1,15 @@
-"""Edits that take in constants which earlier folding made of source operators: whoever absorbs such
-a constant inherits from it.
+"""Edits of which several passes make the like. Some take in constants which earlier folding made of
+source operators: whoever absorbs such a constant inherits from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.maker import Maker
+from whence.ops.definition import Attr
+from whence.passes.pattern import is_closed
 from whence.provenance import EdgeKind
 
 
@@ -28,3 +30,15 @@ def lowering(rewriter: Rewriter, node: Node, rule: str) -> Maker:
     edit = rewriter.edit(node, rule=rule, kind=EdgeKind.LOWER)
     parents = (*consts_with_origin(rewriter.graph, node.inputs), node)
     return Maker(edit, parents, EdgeKind.SPLIT)
+
+
+def become_one(
+    rewriter: Rewriter, nodes: Sequence[Node], op: str, x: Ref, attrs: Mapping[str, Attr], rule: str
+) -> bool:
+    """Put `op` of x in the place of the nodes, the last of which makes the result, if nobody else
+    needs any of them. True when done.
+    """
+    if not is_closed(nodes, nodes[-1]):
+        return False
+    edit = rewriter.edit(*nodes, rule=rule)
+    return edit.finish(nodes[-1], edit.node(op, [x], attrs))

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Graph, Node, Ref
 from whence.graph.search import producer_of
-from whence.ops.definition import Attr
 from whence.ops.registry import one_of
 from whence.passes.operands import FLOATS, other_operand
 from whence.passes.pattern import (
     dtype_of,
     float_cast,
-    is_closed,
     near,
     only_user,
     operand_orders,
@@ -106,16 +104,6 @@ def gates(graph: Graph, middle: Node, *, by_x: bool = True) -> Iterator[Gate]:
                 argument,
                 tuple(nodes),
             )
-
-
-def become_one(
-    rewriter: Rewriter, gate: Gate, op: str, attrs: Mapping[str, Attr], rule: str
-) -> bool:
-    """Put `op` of x in the place of the gate, if nobody else needs any of it. True when done."""
-    if not is_closed(gate.nodes, gate.root):
-        return False
-    edit = rewriter.edit(*gate.nodes, rule=rule)
-    return edit.finish(gate.root, edit.node(op, [gate.x], attrs))
 
 
 def _affine_users(

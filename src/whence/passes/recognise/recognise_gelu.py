@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from whence.graph import Node, Rewriter
 from whence.passes.base import RulePass
+from whence.passes.origins import become_one
 from whence.passes.pattern import dtype_of, near
-from whence.passes.recognise.gate import Gate, become_one, gates
+from whence.passes.recognise.gate import Gate, gates
 
 _ROOT = math.sqrt(2 / math.pi)
 _CUBIC = {1: _ROOT, 3: _ROOT * 0.044715}
@@ -64,7 +65,9 @@ class RecogniseGelu(RulePass):
         form = _FORMS[node.op]
         for gate in gates(graph, node):
             attrs = {"approximate": form.approximate}
-            if _fits(gate, form, rewriter) and become_one(rewriter, gate, "Gelu", attrs, form.rule):
+            if _fits(gate, form, rewriter) and become_one(
+                rewriter, gate.nodes, "Gelu", gate.x, attrs, form.rule
+            ):
                 return
 
 

@@ -20,13 +20,14 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, other_operand
+from whence.passes.origins import become_one
 from whence.passes.parameters import reduced_axes
 from whence.passes.pattern import (
     dtype_of,
     few_consumers,
-    is_closed,
     only_user,
     operand_orders,
+    rank_of,
     same_but_one,
     scalar,
     shape_of,
@@ -204,8 +205,5 @@ def _floorless(graph: Graph, node: Node) -> Ref | None:
 
 
 def _apply(rewriter: Rewriter, nodes: list[Node], op: str, x: Ref, axis: int, rule: str) -> bool:
-    if not is_closed(nodes, nodes[-1]):
-        return False
-    rank = len(shape_of(rewriter.graph, x) or ())
-    edit = rewriter.edit(*nodes, rule=rule)
-    return edit.finish(nodes[-1], edit.node(op, [x], {"axis": -1 if axis == rank - 1 else axis}))
+    is_last = axis + 1 == rank_of(rewriter.graph, x)
+    return become_one(rewriter, nodes, op, x, {"axis": -1 if is_last else axis}, rule)

@@ -17,9 +17,10 @@ from whence.graph.search import producer_of
 from whence.ops.attributes import get_float
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
+from whence.passes.origins import become_one
 from whence.passes.parameters import limits
 from whence.passes.pattern import dtype_of, is_closed, near, only_user
-from whence.passes.recognise.gate import Gate, Polynomial, become_one, gates
+from whence.passes.recognise.gate import Gate, Polynomial, gates
 from whence.types import DType
 
 _HARD = {1: 1 / 6, 0: 0.5}
@@ -60,9 +61,8 @@ def _swish(node: Node, rewriter: Rewriter) -> None:
             and gate.argument.is_near({1: alpha}, dtype)
             and alpha != 0
         )
-        if fits and become_one(
-            rewriter, gate, "Swish", {"alpha": alpha}, "x·sigmoid(αx) = Swish(x, α)"
-        ):
+        rule = "x·sigmoid(αx) = Swish(x, α)"
+        if fits and become_one(rewriter, gate.nodes, "Swish", gate.x, {"alpha": alpha}, rule):
             return
 
 
@@ -79,7 +79,7 @@ def _hard_swish(node: Node, top: float, rewriter: Rewriter) -> bool:
             and near(gate.offset, 0.0)
             and _ramp(gate, top).is_near(_HARD, dtype)
         )
-        if fits and become_one(rewriter, gate, "HardSwish", {}, rule):
+        if fits and become_one(rewriter, gate.nodes, "HardSwish", gate.x, {}, rule):
             return True
     return False
 
@@ -105,7 +105,7 @@ def _hard_sigmoid(node: Node, top: float, rewriter: Rewriter) -> None:
     ramp = _ramp(gate, top).terms
     rule = "clip(m(αx+β), 0, m)/m = HardSigmoid(x, α, β)"
     attrs = {"alpha": ramp[1], "beta": ramp.get(0, 0.0)}
-    become_one(rewriter, gate, "HardSigmoid", attrs, rule)
+    become_one(rewriter, gate.nodes, "HardSigmoid", gate.x, attrs, rule)
 
 
 # 5. x · tanh(softplus(x)) = Mish(x)
@@ -118,10 +118,8 @@ def _mish(node: Node, rewriter: Rewriter) -> None:
     product = only_user(graph, node, "Mul")
     if product is None or set(product.inputs) != {x, node.ref()}:
         return
-    nodes = (softplus, node, product)
-    if is_closed(nodes, product):
-        edit = rewriter.edit(*nodes, rule="x·tanh(softplus(x)) = Mish(x)")
-        edit.finish(product, edit.node("Mish", [x]))
+    rule = "x·tanh(softplus(x)) = Mish(x)"
+    become_one(rewriter, (softplus, node, product), "Mish", x, {}, rule)
 
 
 def _ramp(gate: Gate, top: float) -> Polynomial:
