@@ -109,6 +109,7 @@ class _Plan:
 def _take_operands(graph: Graph, plan: _Plan) -> None:
     for index, flag in enumerate(("trans_a", "trans_b")):
         reader, shared = plan.last, False
+        value: Ref | None
         while not shared:
             ref = plan.inputs[index]
             transpose = producer_of(graph, ref, "Transpose")
@@ -117,23 +118,18 @@ def _take_operands(graph: Graph, plan: _Plan) -> None:
                 # matmul(transpose(a), b) = matmul with trans_a transposed over; likewise b
                 plan.attrs[flag] = 1 - get_int(plan.attrs, flag, 0)
                 shared = not is_single_consumer(graph, transpose, reader)
-                reader = transpose
+                reader, value = transpose, transpose.first_input
             elif (
                 scaling is not None
                 and is_single_consumer(graph, scaling, reader)
-                and _take_number(graph, plan, scaling)
+                and (value := _take_number(graph, plan, scaling)) is not None
             ):
                 # matmul(s·a, b) = s·matmul(a, b)
                 reader = scaling
             else:
                 break
             plan.matched.insert(0, reader)
-            plan.inputs[index] = _variable_input(graph, reader)
-
-
-def _variable_input(graph: Graph, node: Node) -> Ref | None:
-    found = scalar_factor(graph, node)
-    return node.inputs[0] if found is None else found[0]
+            plan.inputs[index] = value
 
 
 def _swaps_last_two(graph: Graph, transpose: Node) -> bool:
@@ -141,25 +137,25 @@ def _swaps_last_two(graph: Graph, transpose: Node) -> bool:
     return rank is not None and rank > 1 and perm_of(graph, transpose) == last_two_swapped(rank)
 
 
-def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> bool:
+def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> Ref | None:
     """Multiply alpha by the constant number that the node multiplies by, if it is one that alpha
-    can hold.
+    can hold; returns what the node multiplies.
     """
     found = scalar_factor(graph, scaling)
     if found is None:
-        return False
+        return None
     alpha = get_float(plan.attrs, "alpha", 1.0) * found[1]
     if not is_exact_attribute(alpha, dtype_of(graph, scaling.ref())):
-        return False
+        return None
     plan.attrs["alpha"] = alpha
-    return True
+    return found[0]
 
 
 def _take_factor(graph: Graph, plan: _Plan) -> None:
     # s·matmul(a, b) = matmul with s·alpha, before anything is added
     while len(plan.inputs) < 3:
         scaling = unique_consumer(graph, plan.last, _SCALES)
-        if scaling is None or not _take_number(graph, plan, scaling):
+        if scaling is None or _take_number(graph, plan, scaling) is None:
             return
         plan.take(scaling)
 
