@@ -20,8 +20,10 @@ FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
 """The types that arithmetic may be regrouped in. Integers wrap around, and smaller floats are
 storage formats.
 """
-
-
+_FUSED = operators(Trait.FUSED)
+CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - _FUSED
+PRODUCTS = operators(Trait.PRODUCT) - _FUSED
+"""Convolutions and products of matrices that do nothing else, in whatever order of axes."""
 BROADCASTING = frozenset(
     name for name, known in REGISTRY.items() if known.by_element and not known.is_(Trait.SAME_SHAPE)
 )

@@ -18,17 +18,12 @@ from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.neural.channels_last import plain_name
-from whence.ops.registry import operators
-from whence.ops.traits import Trait
-from whence.passes.operands import FLOATS
+from whence.passes.operands import CONVOLUTIONS, FLOATS, PRODUCTS
 from whence.passes.origins import consts_with_origin
 from whence.passes.pattern import rank_of
 from whence.types import DType, Shape, ValueType
 
-CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(
-    Trait.FUSED
-)
-LINEAR_OPS = CONVOLUTIONS | (operators(Trait.PRODUCT) - operators(Trait.FUSED))
+LINEAR_OPS = CONVOLUTIONS | PRODUCTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,9 @@ from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
+from whence.passes.operands import CONVOLUTIONS, PRODUCTS
 from whence.passes.quantised.integer_codes import ON_CODES, rewrite_max_pool, rewrite_on_codes
-from whence.passes.quantised.integer_convolutions import (
-    CONVOLUTIONS,
-    rewrite_conv_integer,
-    rewrite_convolution,
-)
+from whence.passes.quantised.integer_convolutions import rewrite_conv_integer, rewrite_convolution
 from whence.passes.quantised.integer_elementwise import (
     rewrite_multiplication,
     rewrite_prelu,
@@ -33,7 +30,7 @@ from whence.passes.quantised.integer_elementwise import (
     rewrite_wide_unary,
 )
 from whence.passes.quantised.integer_hybrid import HYBRIDS, rewrite_hybrid
-from whence.passes.quantised.integer_matmul import PRODUCTS, rewrite_product, rewrite_real_product
+from whence.passes.quantised.integer_matmul import rewrite_product, rewrite_real_product
 from whence.passes.quantised.integer_reductions import (
     REDUCTIONS,
     rewrite_average_pool,

@@ -14,8 +14,6 @@ import numpy as np
 from whence.graph import Node, Rewriter
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr
-from whence.ops.registry import operators
-from whence.ops.traits import Trait
 from whence.passes.layout.axes import to_last, to_second
 from whence.passes.origins import absorbing
 from whence.passes.pattern import is_number_or_absent, rank_of
@@ -32,10 +30,6 @@ from whence.passes.quantised.integer_sums import (
 )
 from whence.passes.quantised.quantised_op import CODES, QuantisedOp, scales_along
 from whence.types import DType
-
-CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(
-    Trait.FUSED
-)
 
 
 # q(conv(dq(x), dq(w), dq(b))) = tail(integer_conv(x, w) + b)

@@ -18,15 +18,14 @@ from whence.graph.maker import Maker
 from whence.ops.attributes import get_int, get_str
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
+from whence.passes.operands import PRODUCTS
 from whence.passes.origins import absorbing
 from whence.passes.parameters import only_multiplies
 from whence.passes.quantised.integer_sums import whole_bytes
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOperand, operand_of, scales_along
 from whence.types import DType
 
-HYBRIDS = operators(Trait.CONVOLUTION, Trait.CHANNELS_LAST) | (
-    operators(Trait.PRODUCT) - operators(Trait.FUSED)
-)
+HYBRIDS = operators(Trait.CONVOLUTION, Trait.CHANNELS_LAST) | PRODUCTS
 
 
 def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:

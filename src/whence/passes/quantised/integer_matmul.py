@@ -18,9 +18,8 @@ from whence.graph.edit import Edit
 from whence.graph.maker import Maker
 from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_int
-from whence.ops.registry import operators
-from whence.ops.traits import Trait
 from whence.passes.layout.axes import last_two_swapped
+from whence.passes.operands import PRODUCTS
 from whence.passes.origins import absorbing
 from whence.passes.parameters import only_multiplies
 from whence.passes.quantised.integer_sums import (
@@ -43,8 +42,6 @@ from whence.passes.quantised.quantised_op import (
     scales_along,
 )
 from whence.types import DType
-
-PRODUCTS = operators(Trait.PRODUCT) - operators(Trait.FUSED)
 
 
 class _Product(NamedTuple):
