@@ -131,6 +131,15 @@ def operand_orders(node: Node) -> Iterator[tuple[Ref, Ref]]:
         yield right, left
 
 
+def with_scalar(graph: Graph, node: Node) -> tuple[Ref, float] | None:
+    """What a commutative binary operator combines with a constant number, and the number."""
+    for value, other in operand_orders(node):
+        number = scalar(graph, other)
+        if number is not None:
+            return value, number
+    return None
+
+
 def float_cast(graph: Graph, ref: Ref) -> Node | None:
     """The Cast from one float type to another that makes `ref`."""
     node = producer_of(graph, ref, "Cast")

@@ -20,9 +20,9 @@ from whence.passes.pattern import (
     float_cast,
     near,
     only_user,
-    operand_orders,
+    rank_of,
     scalar,
-    shape_of,
+    with_scalar,
 )
 from whence.types import DType
 
@@ -125,7 +125,7 @@ def _affine_users(
                 return
         else:
             other = other_operand(user, node.ref())
-            number = _number(graph, other, shape_of(graph, node.ref()))
+            number = _number(graph, other, node.ref())
             if other is None:
                 return
             if number is not None and user.op == "Mul":
@@ -162,32 +162,22 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
         if cast is not None:
             ref = cast.first_input
             continue
-        below = None
-        if node.is_a("Add", "Mul"):
-            below = next(
-                (
-                    value
-                    for value, other in operand_orders(node)
-                    if scalar(graph, other) is not None
-                ),
-                None,
-            )
+        found = with_scalar(graph, node) if node.is_a("Add", "Mul") else None
+        if found is not None:
+            ref = found[0]
         elif node.is_a("Sub", "Div") and scalar(graph, node.operand("B")) is not None:
-            below = node.input(0)
-        if below is None:
+            ref = node.first_input
+        else:
             return
-        ref = below
 
 
-def _number(graph: Graph, ref: Ref | None, shape: tuple[object, ...] | None) -> float | None:
-    """The scalar behind `ref`, when combining it with a value of `shape` leaves that shape
-    alone.
-    """
+def _number(graph: Graph, ref: Ref | None, beside: Ref) -> float | None:
+    """The scalar behind `ref`, when combining it with `beside` leaves the shape of that alone."""
     number = scalar(graph, ref)
-    if number is None or ref is None:
+    if number is None:
         return None
-    rank = len(shape_of(graph, ref) or ())
-    return number if rank == 0 or (shape is not None and rank <= len(shape)) else None
+    rank, whole = rank_of(graph, ref), rank_of(graph, beside)
+    return number if rank == 0 or (rank and whole and rank <= whole) else None
 
 
 class _Walk:
@@ -205,7 +195,7 @@ class _Walk:
         if ref == self.base:
             return {1: 1.0}
         self._steps -= 1
-        number = _number(self.graph, ref, shape_of(self.graph, self.base))
+        number = _number(self.graph, ref, self.base)
         if number is not None:
             return {0: number}
         node = producer_of(

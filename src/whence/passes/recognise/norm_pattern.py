@@ -19,10 +19,10 @@ from whence.passes.pattern import (
     is_closed,
     is_open,
     only_user,
-    operand_orders,
     same_dim,
     scalar,
     shape_of,
+    with_scalar,
     without_casts,
 )
 from whence.types import Dim, TensorType
@@ -76,14 +76,7 @@ def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
     epsilon = 0.0
     add = producer_of(graph, below, "Add")
     if add is not None:
-        found = next(
-            (
-                (value, number)
-                for value, other in operand_orders(add)
-                if (number := scalar(graph, other)) is not None
-            ),
-            None,
-        )
+        found = with_scalar(graph, add)
         if found is None:
             return None
         nodes.append(add)

@@ -26,11 +26,10 @@ from whence.passes.pattern import (
     dtype_of,
     few_consumers,
     only_user,
-    operand_orders,
     rank_of,
     same_but_one,
-    scalar,
     shape_of,
+    with_scalar,
 )
 
 # The maximum and the sum lose their axis and get it back; exporters need up to this many operators
@@ -197,11 +196,8 @@ def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None
 
 def _floorless(graph: Graph, node: Node) -> Ref | None:
     """x, when the node is max(x, -∞)."""
-    if node.op != "Max":
-        return None
-    return next(
-        (value for value, floor in operand_orders(node) if scalar(graph, floor) == -math.inf), None
-    )
+    found = with_scalar(graph, node) if node.op == "Max" else None
+    return found[0] if found is not None and found[1] == -math.inf else None
 
 
 def _apply(rewriter: Rewriter, nodes: list[Node], op: str, x: Ref, axis: int, rule: str) -> bool:
