@@ -21,6 +21,7 @@ from whence.ops.traits import Trait
 from whence.passes.operands import PRODUCTS
 from whence.passes.origins import absorbing
 from whence.passes.parameters import only_multiplies
+from whence.passes.pattern import dtype_of, shape_of
 from whence.passes.quantised.integer_sums import whole_bytes
 from whence.passes.quantised.quantised_op import BYTES, QuantisedOperand, operand_of, scales_along
 from whence.types import DType
@@ -32,11 +33,10 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
     graph = rewriter.graph
     x, w = node.first_input, operand_of(graph, node.operand("W", "B"))
-    kind = graph.tensor_type(x)
+    shape = shape_of(graph, x)
     if (
-        kind is None
-        or kind.dtype is not DType.F32
-        or kind.rank is None
+        shape is None
+        or dtype_of(graph, x) is not DType.F32
         or w is None
         or w.shape is None
         or w.coding.dtype not in BYTES
@@ -56,13 +56,13 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
         else not w.coding.is_single or get_int(node.attrs, "group", 1) > 1
     )
     # IntegerConv knows one zero point, so one image.
-    if is_conv and has_zero and kind.shape is not None and kind.shape[0] != 1:
+    if is_conv and has_zero and shape[0] != 1:
         return False
     if w.value is None and (is_conv or has_zero):
         return False
     rule = "f(x, dequantise(w)) = f(codes of x, w) · scales"
     make = Maker(absorbing(rewriter, [w.node, node], rule), [w.node, node])
-    axes = np.arange(1, kind.rank) if is_conv else np.array([kind.rank - 1])
+    axes = np.arange(1, len(shape)) if is_conv else np.array([len(shape) - 1])
     codes, scale, zero = (_asymmetric if has_zero else _symmetric)(make, x, axes)
     sums = _sums(make, node, codes, zero, w, transposed)
     real = make("Mul", make.cast(sums, DType.F32), make("Mul", scale, w.coding.scale))
