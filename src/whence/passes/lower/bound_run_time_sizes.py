@@ -292,17 +292,16 @@ def _scatter(node: Node, prefixes: Sequence[Node | None], rewriter: Rewriter) ->
     """Rule 4."""
     graph = rewriter.graph
     data, indices, updates = node.inputs[0], prefixes[1], prefixes[2]
-    kind = graph.tensor_type(data)
+    shape = static_shape_of(graph, data)
     if (
         prefixes[0] is not None
         or indices is None
         or updates is None
         or indices.operand("count") != updates.operand("count")
         or get_str(node.attrs, "reduction", "none") != "none"
-        or kind is None
-        or not kind.static_shape
-        or 0 in kind.static_shape
-        or estimate(kind.elements or 0) > _MOST
+        or not shape
+        or 0 in shape
+        or estimate(math.prod(shape)) > _MOST
     ):
         return
     count = indices.required("count")

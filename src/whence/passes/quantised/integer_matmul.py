@@ -9,6 +9,7 @@ Codes of 16 bits are multiplied and summed in 64 bits.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from whence.passes.layout.axes import last_two_swapped
 from whence.passes.operands import PRODUCTS
 from whence.passes.origins import absorbing
 from whence.passes.parameters import only_multiplies
+from whence.passes.pattern import static_shape_of
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
     bias_of,
@@ -88,16 +90,10 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
     bias = node.operand("C")
     if addition is not None:
         bias = addition.inputs[1 - addition.inputs.index(node.ref())]
-    if bias is None:
-        return _Product(node, a, b, transposed, None, None)
-    kind, columns = graph.tensor_type(bias), b.shape[-2 if transposed else -1]
-    if (
-        kind is None
-        or kind.static_shape is None
-        or kind.static_shape[-1:] != (columns,)
-        or kind.elements != columns
-    ):
-        return None
+    if bias is not None:
+        shape, columns = static_shape_of(graph, bias), b.shape[-2 if transposed else -1]
+        if shape is None or shape[-1:] != (columns,) or math.prod(shape) != columns:
+            return None
     return _Product(node, a, b, transposed, bias, addition)
 
 

@@ -19,6 +19,7 @@ from whence.ops.quantised.quantise import integer_range, is_fixed_point, round_a
 from whence.ops.registry import REGISTRY, evaluate
 from whence.passes.operands import BROADCASTING
 from whence.passes.parameters import limits
+from whence.passes.pattern import shape_of
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_functions import interpolated, litert_function
 from whence.passes.quantised.quantised_op import (
@@ -95,17 +96,10 @@ def _region(graph: Graph, last: Node) -> tuple[QuantisedOperand, list[Node]] | N
     if len(sources) != 1:
         return None
     (source,) = sources.values()
-    shape = graph.tensor_type(source.codes)
     kept = {*region, last.id}
     for node in region.values():
-        kind = graph.tensor_type(node.ref())
-        if (
-            any(user not in kept for user in node._uses)
-            or kind is None
-            or shape is None
-            or kind.shape is None
-            or kind.shape != shape.shape
-        ):
+        shape = shape_of(graph, node.ref())
+        if shape is None or shape != source.shape or any(user not in kept for user in node._uses):
             return None
     return source, list(region.values())[::-1]
 
