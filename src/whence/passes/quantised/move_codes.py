@@ -22,6 +22,7 @@ from whence.ops.registry import evaluate, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
+from whence.passes.pattern import dtype_of, shape_of
 from whence.passes.quantised.quantised_op import CODES, coding_of
 from whence.types import DType, TensorType
 
@@ -89,13 +90,12 @@ def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
     last = unique_consumer(graph, node, "QuantizeLinear")
     if last is None or last.input(0) != node.ref():
         return
-    coding, kind = coding_of(graph, last, last.ref()), graph.tensor_type(source)
+    coding = coding_of(graph, last, last.ref())
     if (
         coding is None
         or not coding.is_single
         or coding.dtype not in CODES
-        or kind is None
-        or kind.dtype is not DType.F32
+        or dtype_of(graph, source) is not DType.F32
     ):
         return
     edit = rewriter.edit(node, last, rule="quantise(move(x)) = move(quantise(x))")
@@ -103,7 +103,7 @@ def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
         "QuantizeLinear",
         [source, *last.inputs[1:]],
         last.attrs,
-        TensorType(coding.dtype, kind.shape),
+        TensorType(coding.dtype, shape_of(graph, source)),
         of=[last],
     )
     made = edit.node(node.op, [first.ref(), *node.inputs[1:]], node.attrs, last.outputs, of=[node])

@@ -16,6 +16,7 @@ from whence.ops.attributes import get_int
 from whence.ops.quantised.quantise import integer_range, is_fixed_point, round_away, rounds_away
 from whence.passes.operands import FLOATS
 from whence.passes.parameters import limits
+from whence.passes.pattern import dtype_of, shape_of
 from whence.types import DType, Shape
 
 CODES = frozenset({DType.I8, DType.U8, DType.I16})
@@ -178,10 +179,10 @@ def operand_of(graph: Graph, ref: Ref | None) -> QuantisedOperand | None:
     if node is None:
         return None
     codes = node.first_input
-    coding, kind = coding_of(graph, node, codes), graph.tensor_type(codes)
-    if coding is None or kind is None:
+    coding = coding_of(graph, node, codes)
+    if coding is None:
         return None
-    return QuantisedOperand(node, codes, coding, graph.const_value(codes), kind.shape)
+    return QuantisedOperand(node, codes, coding, graph.const_value(codes), shape_of(graph, codes))
 
 
 def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
@@ -206,13 +207,12 @@ def any_coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
     of any type, and for blocks too.
     """
     kind, scale = graph.tensor_type(codes), graph.const_value(node.operand("x_scale", "y_scale"))
-    real = graph.tensor_type(node.ref() if node.op == "DequantizeLinear" else node.input(0))
+    real = dtype_of(graph, node.ref() if node.op == "DequantizeLinear" else node.first_input)
     if (
         kind is None
-        or real is None
-        or real.dtype not in FLOATS
+        or real not in FLOATS
         or scale is None
-        or DType.of(scale) is not real.dtype
+        or DType.of(scale) is not real
         or scale.size == 0
         or (scale.size > 1 and kind.rank is None)
         or get_int(node.attrs, "precision", 0)
@@ -227,7 +227,7 @@ def any_coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
     )
     return Coding(
         kind.dtype,
-        real.dtype,
+        real,
         scale if scale.ndim > 1 else scale.reshape(-1),
         np.broadcast_to(zero_point.astype(np.int64).reshape(-1), (scale.size,)),
         axis,

@@ -36,6 +36,7 @@ from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast_shapes
 from whence.passes.base import Pass
 from whence.passes.fold.fold_constants import ConstantFolder, FoldConstants
+from whence.passes.pattern import shape_of
 from whence.passes.shapes.propagate_types import has_gap
 from whence.passes.shapes.settled_values import settled_value
 from whence.passes.shapes.shape_values import FOLLOWED, Item, KnownElements, ShapeValues
@@ -247,9 +248,8 @@ class _Walk:
         sizes = _sizes_after_reshape(wanted, dims) if node.op == "Reshape" else wanted.items
         shape: tuple[Dim, ...] | None = tuple(map(self._dim, sizes))
         if node.op == "Expand":
-            source = self.graph.tensor_type(data)
             try:
-                shape = broadcast_shapes("Expand", None if source is None else source.shape, shape)
+                shape = broadcast_shapes("Expand", shape_of(self.graph, data), shape)
             except WhenceError:
                 return
         self.types.refine(node, (TensorType(kind.dtype, shape),))
