@@ -225,8 +225,8 @@ OTHER_VOCABULARIES = ("ops", "frontends", "foreign")
 engines call them.
 """
 MEASURED = (
-    ("calibration/nominal.py", "Div"),
-    ("calibration/nominal.py", "Mod"),
+    ("building/nominal_rates.py", "Div"),
+    ("building/nominal_rates.py", "Mod"),
     ("calibration/probes.py", "Sigmoid"),
 )
 """By the first operator they name: the functions that a machine is measured by, and what they take

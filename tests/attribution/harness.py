@@ -11,8 +11,8 @@ from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Event
 from whence.backends.cpu.generator import build_program
+from whence.building.nominal_rates import nominal_rates
 from whence.building.program import Program
-from whence.calibration.nominal import nominal_rates
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph

@@ -18,8 +18,8 @@ from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import tile_for
 from whence.building import machine_record as record
 from whence.building.machine_record import SETTING
+from whence.building.nominal_rates import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
 from whence.calibration import calibrated, measure, rates_for
-from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
 from whence.calibration.probes import EPILOGUES, epilogue_probes, operands_of
 from whence.codegen.cache import Cache
 from whence.codegen.target import Target

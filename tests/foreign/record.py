@@ -21,7 +21,7 @@ import onnx
 
 from tests.foreign.models import MODELS, make
 from whence.attribution.cost_model import CostModel
-from whence.calibration.nominal import nominal_rates
+from whence.building.nominal_rates import nominal_rates
 from whence.codegen.target import Target
 from whence.foreign.operator_costs import operator_costs
 from whence.foreign.placement import place

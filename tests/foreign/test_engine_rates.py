@@ -12,7 +12,7 @@ import pytest
 
 from tests.foreign.models import Build
 from whence.attribution.cost_model import CostModel
-from whence.calibration.nominal import SIMPLE, nominal_rates
+from whence.building.nominal_rates import SIMPLE, nominal_rates
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.foreign import engine_rates

@@ -9,7 +9,7 @@ import pytest
 
 from tests.foreign.models import Build
 from whence.attribution.cost_model import CostModel
-from whence.calibration.nominal import nominal_rates
+from whence.building.nominal_rates import nominal_rates
 from whence.codegen.target import Target
 from whence.foreign.function_models import SUMS
 from whence.foreign.operator_costs import operator_costs

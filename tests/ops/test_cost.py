@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES
+from whence.building.nominal_rates import SCALAR_CYCLES, VECTOR_CYCLES
 from whence.errors import UnsupportedError
 from whence.ops.cost import cost, measured_functions
 from whence.ops.definition import Cost, TypeQuery

@@ -16,7 +16,7 @@ import statistics
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.calibration.nominal import SIMPLE
+from whence.building.nominal_rates import SIMPLE
 from whence.graph import Graph, Node
 from whence.ops.cost import cost, measured_functions
 from whence.ops.definition import Cost, OpClass

@@ -26,8 +26,8 @@ from whence.building.backend import Progress
 from whence.building.location import MemoryRegion
 from whence.building.machine_record import SETTING, store, stored
 from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
+from whence.building.nominal_rates import SIMPLE, nominal_rates
 from whence.building.program import make_segment
-from whence.calibration.nominal import SIMPLE, nominal_rates
 from whence.calibration.probes import (
     ANCHOR_FLOPS,
     EPILOGUES,

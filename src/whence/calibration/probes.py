@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES
+from whence.building.nominal_rates import SCALAR_CYCLES, VECTOR_CYCLES
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import SourceUnit
 from whence.errors import UnsupportedError

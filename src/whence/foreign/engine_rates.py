@@ -25,8 +25,8 @@ from typing import NamedTuple
 from whence.building.backend import Progress
 from whence.building.json_records import decoded
 from whence.building.machine_record import FOLDER, keep_record, read_record
+from whence.building.nominal_rates import SIMPLE
 from whence.calibration import calibrated
-from whence.calibration.nominal import SIMPLE
 from whence.codegen.cache import cache_key
 from whence.codegen.toolchain import Toolchain
 from whence.foreign.engines import ENGINES, available

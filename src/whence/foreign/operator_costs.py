@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from whence.attribution.cost_model import VIEWS, CostModel, Traffic
 from whence.attribution.source_costs import SourceCost, sized, source_costs
-from whence.calibration.nominal import SIMPLE
+from whence.building.nominal_rates import SIMPLE
 from whence.foreign.function_models import LARGE_BYTES, LIMITS, SUMS
 from whence.foreign.source import SourceGraph, reached
 from whence.ops.definition import OpClass
