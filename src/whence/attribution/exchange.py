@@ -18,7 +18,7 @@ import numpy as np
 from whence.attribution.input_buffers import copy_elsewhere
 from whence.attribution.variants import Variant
 from whence.backends.cpu.backend import CpuBackend
-from whence.backends.cpu.generator import grain
+from whence.backends.cpu.generator import grain, work_rates
 from whence.backends.cpu.instance import Instance
 from whence.backends.cpu.step_timing import ordinary_numbers
 from whence.building.aligned_memory import aligned_bytes
@@ -76,6 +76,7 @@ class Exchange:
         self._originals: dict[int, NativeStep] = {}
         self._variants: list[NativeStep] = [NativeStep()] * len(offers)
         self._offers = offers
+        self._rates = work_rates(engine.toolchain)
         operands = _Operands(program, inputs)
         actions = tuple(self._with_variants(action, operands) for action in program.actions)
         plan = dataclasses.replace(
@@ -171,7 +172,7 @@ class Exchange:
                 continue
             own, kernel = steps[offer.step - first], offer.variant.kernel
             # What is too small to be shared out among threads stays so.
-            pieces = kernel.tasks if own.grain >= own.tasks else grain(kernel)
+            pieces = kernel.tasks if own.grain >= own.tasks else grain(kernel, self._rates)
             address, guards = self._library.address(offer.symbol), own.first_slot + own.n_slots
             self._variants[number] = NativeStep(
                 address,

@@ -30,12 +30,17 @@ from whence.building.program import (
 from whence.errors import UnsupportedError
 from whence.extent import evaluate
 
-# A work item that takes less than this is not worth waking another thread for.
-_GRAIN_NS = 6_000
-# A run that by this reckoning, which counts weights as far away, takes less finds the other threads
-# asleep, and is over by the time they are awake.
-_ALONE_NS = 400_000
-_BYTES_PER_NS = 8
+
+class WorkRates(NamedTuple):
+    """How long work takes on one thread, roughly, and how much of it is worth sharing."""
+
+    flops_per_ns: Mapping[str, float]
+    """By the arithmetic unit."""
+    bytes_per_ns: float
+    piece_ns: float
+    """What a piece of work takes that is worth handing to another thread."""
+    alone_ns: float
+    """A run that takes less is not worth waking other threads for."""
 
 
 class StepGuard(NamedTuple):
@@ -59,7 +64,8 @@ class StepTemplate:
     tasks: int = 1
     flops: int = 0
     bytes: int = 0
-    flops_per_ns: int = 1
+    unit: str = "f32"
+    """What does its arithmetic, by the name of an `ArithmeticUnit`."""
     is_gang: bool = False
     scratch_bytes: int = 0
     operands: tuple[Location, ...] = ()
@@ -69,17 +75,15 @@ class StepTemplate:
     def is_reference(self) -> bool:
         return self.node >= 0
 
-    @property
-    def work_ns(self) -> float:
+    def work_ns(self, rates: WorkRates) -> float:
         """What it takes on one thread, roughly."""
-        return self.flops / self.flops_per_ns + self.bytes / _BYTES_PER_NS
+        return self.flops / rates.flops_per_ns[self.unit] + self.bytes / rates.bytes_per_ns
 
-    @property
-    def grain(self) -> int:
+    def grain(self, rates: WorkRates) -> int:
         """How many work items make a piece that is worth handing to another thread."""
         if self.is_gang:
             return GANG
-        return max(1, int(_GRAIN_NS / max(self.work_ns / max(self.tasks, 1), 0.01)))
+        return max(1, int(rates.piece_ns / max(self.work_ns(rates) / max(self.tasks, 1), 0.01)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class PlanTemplate:
     inputs: tuple[Block | None, ...]
     outputs: tuple[Block | None, ...]
     steps: tuple[StepTemplate, ...]
+    rates: WorkRates
     arena: tuple[ArenaBlock, ...]
     """What lies in the arena: the `index` of a place there is a number of this list. Empty where
     places in the arena are known already, and `arena_bytes` is how much they take.
@@ -121,7 +126,7 @@ def plan_at(
             raise UnsupportedError(f"{arena_bytes} bytes: no machine has that much memory")
     address = functools.cache(lambda symbol: None if library is None else library.address(symbol))
     steps = [size.step(step, offsets) for step in template.steps]
-    actions = tuple(_actions(steps, template.chains, address))
+    actions = tuple(_actions(template, steps, address))
     segments = [action for action in actions if isinstance(action, Segment)]
     return Plan(
         inputs=tuple(size.block(block) for block in template.inputs),
@@ -181,8 +186,8 @@ class _Sizes:
 
 
 def _actions(
+    template: PlanTemplate,
     steps: Sequence[StepTemplate],
-    chains: Sequence[Chain],
     address: Callable[[str], int | None],
 ) -> Iterator[Segment | ReferenceStep]:
     """Native steps that follow each other as one call of the run-time library. Most runs may never
@@ -192,14 +197,15 @@ def _actions(
         if is_apart:
             yield from (ReferenceStep(step.number, step.node) for step in found)
         else:
-            yield _segment(list(found), chains, address)
+            yield _segment(template, list(found), address)
 
 
 def _segment(
+    template: PlanTemplate,
     steps: Sequence[StepTemplate],
-    chains: Sequence[Chain],
     address: Callable[[str], int | None],
 ) -> Segment:
+    rates = template.rates
     native: list[NativeStep] = []
     slots: list[NativeSlot] = []
     work: dict[tuple[_Condition, ...], float] = {}
@@ -209,14 +215,14 @@ def _segment(
         slots += [NativeSlot.of(guard.condition) for guard in step.guards]
         wanted = sum(guard.wanted << bit for bit, guard in enumerate(step.guards))
         at = None if step.is_reference else address(step.symbol)
-        grain = 1 if step.is_reference else step.grain
+        grain = 1 if step.is_reference else step.grain(rates)
         native.append(
             NativeStep(at, step.tasks, grain, first, len(step.operands), len(step.guards), wanted)
         )
         if not step.is_reference:
             under = tuple((guard.value, guard.wanted) for guard in step.guards)
-            work[under] = work.get(under, 0.0) + step.work_ns
-    if longest_ns(work) < _ALONE_NS:
+            work[under] = work.get(under, 0.0) + step.work_ns(rates)
+    if longest_ns(work) < rates.alone_ns:
         for each in native:
             each.grain = each.tasks
     return make_segment(
@@ -228,7 +234,7 @@ def _segment(
         tuple(ReferenceStep(step.number, step.node) for step in steps if step.is_reference),
         [
             _counted_from(steps[0].number, chain)
-            for chain in chains
+            for chain in template.chains
             if steps[0].number <= chain.first <= steps[-1].number
         ],
     )

@@ -15,7 +15,7 @@ from whence.building.plan_json import (
     encode_size,
     encode_variable,
 )
-from whence.building.plan_template import PlanTemplate, StepGuard, StepTemplate
+from whence.building.plan_template import PlanTemplate, StepGuard, StepTemplate, WorkRates
 from whence.building.program_template import ProgramTemplate
 from whence.extent import Dimensions, Relation
 
@@ -50,6 +50,7 @@ def encode_template(template: ProgramTemplate) -> dict[str, Any]:
             ]
             for block in plan.arena
         ],
+        "rates": plan.rates,
         "arena_bytes": plan.arena_bytes,
         "variables": [encode_variable(each) for each in plan.variables],
         "chains": plan.chains,
@@ -76,6 +77,7 @@ def decode_template(record: Mapping[str, Any], details: Any) -> ProgramTemplate:
             )
             for block in record["arena"]
         ),
+        rates=WorkRates(*record["rates"]),
         arena_bytes=int(record["arena_bytes"]),
         variables=tuple(decode_variable(row) for row in record["variables"]),
         dimensions=tuple(sizes),
@@ -98,7 +100,7 @@ def _encode_step(step: StepTemplate) -> list[Any]:
         step.symbol,
         step.node,
         *map(encode_size, (step.tasks, step.flops, step.bytes, step.scratch_bytes)),
-        step.flops_per_ns,
+        step.unit,
         step.is_gang,
         [_encode_location(each) for each in step.operands],
         [(_encode_location(each.condition), each.value, each.wanted) for each in step.guards],
@@ -124,7 +126,7 @@ class _Reader:
         return Location(MemoryRegion(region), int(index), self(offset))
 
     def step(self, row: Sequence[Any]) -> StepTemplate:
-        number, symbol, node, *sizes, flops_per_ns, is_gang, operands, guards = row
+        number, symbol, node, *sizes, unit, is_gang, operands, guards = row
         tasks, flops, traffic, scratch = map(self, sizes)
         return StepTemplate(
             int(number),
@@ -133,7 +135,7 @@ class _Reader:
             tasks,
             flops,
             traffic,
-            int(flops_per_ns),
+            str(unit),
             bool(is_gang),
             scratch,
             tuple(self.location(each) for each in operands),

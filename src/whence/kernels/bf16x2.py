@@ -39,8 +39,6 @@ GROUP = PANEL * TILE
 SUM_FLOATS = GROUP * GROUP
 STEP_FLOATS = 2 * PANEL * TILE_FLOATS
 """Of a step's weights: the panel's high parts of the bf16x2 split, then its low parts."""
-FLOPS_PER_NS = 300
-"""What one thread does, roughly."""
 
 # A step: twelve products of tiles, eight tiles loaded. Then, by vector: splitting input into two
 # bfloat16, what is done to sums, and products when matrix units are not used.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.backends.cpu.generator import grain
+from whence.backends.cpu.generator import grain, work_rates
 from whence.backends.cpu.step_timing import ordinary_numbers, time_steps
 from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.backend import Progress
@@ -128,6 +128,7 @@ class _Trial:
 
     def __init__(self, engine: CpuBackend, library: Library, far: _ColdMemory) -> None:
         self._engine, self._library, self._far = engine, library, far
+        self._rates = work_rates(engine.toolchain)
         self._rng = np.random.default_rng(0)
         # A model that is smaller than the cache does not empty it.
         self._other = _pieces(min(2 * engine.toolchain.target.l2, far.size) * engine.threads)
@@ -212,7 +213,11 @@ class _Trial:
             arrays.append(array)
         steps.append(
             NativeStep(
-                self._library.address(symbol), kernel.tasks, grain(kernel), 0, len(kernel.params)
+                self._library.address(symbol),
+                kernel.tasks,
+                grain(kernel, self._rates),
+                0,
+                len(kernel.params),
             )
         )
         segment = make_segment(steps, (), slots, kernel.scratch_bytes, 0)

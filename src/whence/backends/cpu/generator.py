@@ -20,11 +20,13 @@ from whence.building.build import build
 from whence.building.location import Location
 from whence.building.machine_record import measured
 from whence.building.native_code import Library
+from whence.building.nominal_rates import nominal_rates
 from whence.building.packed_weights import PackedWeights
 from whence.building.plan_template import (
     PlanTemplate,
     StepGuard,
     StepTemplate,
+    WorkRates,
     dims_location,
     plan_at,
 )
@@ -51,12 +53,20 @@ from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
 from whence.passes.preferences import Preferences
-from whence.rates import MachineRates
+from whence.rates import ArithmeticUnit, MachineRates
 from whence.types import TensorType
 
 # Slices cost up to a tenth of a kernel's time, windows over few rows most. Where the third-level
 # cache is half as fast as the second, that is more than is gained.
 _SLOW_BEYOND = 3.0
+# A float32 product is made of so many of bfloat16.
+_BF16_PRODUCTS = 3
+# What a piece of work takes that is worth handing to another thread: fetching it from there costs a
+# few cache lines that go from core to core.
+_PIECE_NS = 2_000
+# A run that takes less than so many wake-ups, by a reckoning that counts weights as far away, is
+# over by the time the others are awake.
+_WAKE_UPS = 4
 
 
 def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) -> Tile:
@@ -147,6 +157,7 @@ class CpuGenerator(CodeGenerator):
             inputs=input_blocks(graph, layout),
             outputs=output_blocks(graph, layout),
             steps=tuple(_step_template(lowered, each, weights) for each in lowered.steps),
+            rates=work_rates(self.toolchain),
             arena=layout.blocks,
             arena_bytes=layout.memory.arena_bytes,
             variables=variables_of(graph, layout, weights),
@@ -204,15 +215,26 @@ def _kernel_template(number: int, symbol: str, kernel: Kernel) -> StepTemplate:
         tasks=kernel.tasks,
         flops=sum(member.flops for member in kernel.members),
         bytes=sum(member.bytes for member in kernel.members),
-        flops_per_ns=kernel.flops_per_ns,
+        unit=kernel.unit,
         is_gang=kernel.gang,
         scratch_bytes=kernel.scratch_bytes,
     )
 
 
-def grain(kernel: Kernel) -> int:
+def work_rates(toolchain: Toolchain) -> WorkRates:
+    """How fast kernels of the toolchain are, as measured or as their kind should be, and what it
+    takes to share work.
+    """
+    machine = measured(toolchain) or nominal_rates(toolchain.target)
+    reached = {unit.value: machine.peak_of(unit, 1) * machine.reached for unit in ArithmeticUnit}
+    reached[ArithmeticUnit.BF16] /= _BF16_PRODUCTS
+    memory = machine.bandwidth_of(machine.levels[-1], 1)
+    return WorkRates(reached, memory, _PIECE_NS, _WAKE_UPS * machine.wake_ns)
+
+
+def grain(kernel: Kernel, rates: WorkRates) -> int:
     """How many work items make a piece that is worth handing to another thread."""
-    return _kernel_template(0, "", kernel).grain
+    return _kernel_template(0, "", kernel).grain(rates)
 
 
 def build_program(

@@ -20,7 +20,6 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.bf16x2 import (
-    FLOPS_PER_NS,
     STEP_FLOATS,
     SUM_FLOATS,
     TILE,
@@ -44,6 +43,7 @@ from whence.kernels.group import Group, data_operands
 from whence.kernels.ir import Kernel, Store
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
+from whence.rates import ArithmeticUnit
 
 # Digits are given up only where that buys time. Small layers count, too: networks for phones are
 # made of dozens of them.
@@ -193,4 +193,4 @@ def lower_bf16x2_conv(group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPl
     packed = packed_weights(group, anchor, pack_kernel, elements)
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
-    return replace(kernel, flops_per_ns=FLOPS_PER_NS, reduced_precision=True)
+    return replace(kernel, unit=ArithmeticUnit.BF16, reduced_precision=True)

@@ -31,7 +31,6 @@ from whence.kernels.integer.gather import Gather
 from whence.kernels.integer.packing import PackBytes
 from whence.kernels.integer.product import (
     CODES,
-    FLOPS_PER_NS,
     packed_kernel,
     plan,
     zero_point,
@@ -46,7 +45,6 @@ from whence.ops.attributes import get_int
 _REGISTERS = {16: 26, 8: 10, 4: 24}
 _MOST_WEIGHTS = 9
 _SHORTEST = 4
-_FLOPS_PER_NS = 80
 
 
 def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -99,7 +97,7 @@ def _lower_product(group: Group, anchor: Node, tile: Tile, values: np.ndarray) -
         w_zero=None,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
-    return packed_kernel(group, anchor, micro, FLOPS_PER_NS)
+    return packed_kernel(group, anchor, micro)
 
 
 def _axes(anchor: Node, x_shape: tuple[int, ...], w_shape: tuple[int, ...]) -> tuple[Field, Field]:
@@ -169,4 +167,4 @@ def _lower_depthwise(group: Group, anchor: Node, tile: Tile, values: np.ndarray)
         packing=packing,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
-    return packed_kernel(group, anchor, micro, _FLOPS_PER_NS)
+    return packed_kernel(group, anchor, micro)

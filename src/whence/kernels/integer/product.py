@@ -39,6 +39,7 @@ from whence.kernels.integer.product_program import IntegerProduct, ProductShape
 from whence.kernels.ir import Expr, Kernel, Literal
 from whence.kernels.product.gemm import batch_base
 from whence.kernels.tile import Tile
+from whence.rates import ArithmeticUnit
 from whence.types import DType
 
 CODES = frozenset({DType.I8, DType.U8})
@@ -52,8 +53,6 @@ _FEW_ROWS, _MOST_VECTORS, _MOST_ROWS = 3, 8, 24
 # No work item is so small that handing it out is noticed.
 _ITEM_FLOPS = 1 << 20
 _ITEM_BYTES = 1 << 16
-FLOPS_PER_NS = 320
-"""With short sums a third of that, but then it is stores that count."""
 # Tiles that a block has at least where the number of rows is open: blocks are as equal as can be,
 # and half of this has to be one.
 _LEAST_OPEN_TILES = 4
@@ -155,9 +154,7 @@ def zero_points(group: Group, anchor: Node, x_zero: Expr, weights: np.ndarray) -
     return ZeroPoints(known, w_zero, bool(np.any(centre(weights, w_zero)[1])))
 
 
-def packed_kernel(
-    group: Group, anchor: Node, micro: IntegerProduct | IntegerSlide, flops_per_ns: int
-) -> Kernel:
+def packed_kernel(group: Group, anchor: Node, micro: IntegerProduct | IntegerSlide) -> Kernel:
     """A kernel whose weights, if they are packed, are bytes in another order."""
     _, ref = data_operands(anchor)
     packed = {}
@@ -165,7 +162,9 @@ def packed_kernel(
         require_sole_reader(group, anchor, ref)
         packed[ref] = Packed(micro.packing, micro.packing.elements, DType.I8)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=micro.scratch_bytes, packed=packed)
-    return replace(kernel, flops_per_ns=flops_per_ns)
+    # Sliding windows multiply in pairs, no faster than float32.
+    is_product = isinstance(micro, IntegerProduct)
+    return replace(kernel, unit=ArithmeticUnit.INT8 if is_product else ArithmeticUnit.F32)
 
 
 def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -213,7 +212,7 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
         w_zero=w_zero,
         outputs=group.stores(anchor, ACCUMULATOR, flat),
     )
-    return packed_kernel(group, anchor, micro, FLOPS_PER_NS)
+    return packed_kernel(group, anchor, micro)
 
 
 def _column_zero(group: Group, anchor: Node, ref: Ref, columns: int) -> Expr:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whence.kernels.ir.statements import Stmt
+from whence.rates import ArithmeticUnit
 from whence.types import DType
 
 
@@ -63,9 +64,9 @@ class Kernel:
         default_factory=dict, compare=False, hash=False
     )
     """By parameter index: how a constant is rearranged at compile time."""
-    flops_per_ns: int = 40
-    """What one thread does in a nanosecond, roughly; it decides how much work is worth waking
-    another for.
+    unit: ArithmeticUnit = ArithmeticUnit.F32
+    """What does most of its arithmetic; how fast that is decides how much work is worth waking
+    another thread for.
     """
     reduced_precision: bool = False
     """Are its products less exact than those of float32?"""

@@ -16,7 +16,6 @@ from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.bf16x2 import (
     DEPTH,
-    FLOPS_PER_NS,
     GROUP,
     PANEL,
     SUM_FLOATS,
@@ -41,6 +40,7 @@ from whence.kernels.product.packing import PackSplitColumns
 from whence.kernels.tile import Tile
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
+from whence.rates import ArithmeticUnit
 
 # Digits are given up only where that buys time.
 _WORTHWHILE, _LEAST_SAVED = 0.75, 20_000
@@ -169,7 +169,7 @@ def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPl
     packed = {sizes.product.b: Packed(packing, packed_floats(sizes.columns, 1, sizes.depth))}
     scratch = 4 * (micro.split_floats + SUM_FLOATS)
     kernel = group.kernel(micro.tasks, micro, scratch_bytes=scratch, packed=packed)
-    return replace(kernel, flops_per_ns=FLOPS_PER_NS, reduced_precision=True)
+    return replace(kernel, unit=ArithmeticUnit.BF16, reduced_precision=True)
 
 
 def lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
