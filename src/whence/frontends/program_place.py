@@ -19,8 +19,6 @@ class ProgramPlace(NamedTuple):
 
     module: str = ""
     """`layer1.0.conv1`"""
-    class_name: str = ""
-    """`torch.nn.modules.conv.Conv2d`"""
     line: str = ""
     """`model.py:96`: the innermost line outside PyTorch itself."""
     stack: str = ""

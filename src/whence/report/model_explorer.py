@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from whence.attribution.connected_components import connected_components
 from whence.attribution.profile import Background, Profile
 from whence.graph import Graph, Node
+from whence.graph.connected_components import connected_components
 from whence.plural import counted
 from whence.report.stacks import modules
 

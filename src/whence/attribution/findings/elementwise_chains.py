@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from whence.attribution.connected_components import connected_components
 from whence.attribution.efficiency import Bound
 from whence.attribution.findings.finding import Finding, Kernels
+from whence.graph.connected_components import connected_components
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile

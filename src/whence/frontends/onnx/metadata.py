@@ -1,4 +1,4 @@
-"""What a file says about the program it was exported from: module path, class, source line.
+"""What a file says about the program it was exported from: module path, source line.
 
 Nothing here is ever required. Text that does not parse is as good as absent: it was written by
 other tools, and a model is not wrong because its annotations are.
@@ -20,27 +20,22 @@ def program_place(name: str, metadata: Mapping[str, str]) -> ProgramPlace:
     if not metadata:
         module = _module_from_name(name)
         return ProgramPlace(module) if module else NOWHERE
-    module, class_name = _module(metadata)
     stack = _first(metadata, "stack_trace")
     line = line_of(stack) or innermost_line(stack)
-    return ProgramPlace(module or _module_from_name(name), class_name, line, stack)
+    return ProgramPlace(_module(metadata) or _module_from_name(name), line, stack)
 
 
 def _first(metadata: Mapping[str, str], key: str) -> str:
     return next((metadata[prefix + key] for prefix in _PREFIXES if metadata.get(prefix + key)), "")
 
 
-def _module(metadata: Mapping[str, str]) -> tuple[str, str]:
+def _module(metadata: Mapping[str, str]) -> str:
+    # The last entry is the operator itself; the one before it is the module it stands in.
     scopes = _texts(_first(metadata, "name_scopes"))
-    classes = _texts(_first(metadata, "class_hierarchy"))
     if len(scopes) >= 2:
-        # The last entry is the operator itself; the one before it is the module it stands in.
-        return scopes[-2], classes[-2] if len(classes) == len(scopes) else ""
-    namespace = metadata.get("namespace", "")
-    parts = [part.partition(": ") for part in namespace.split("/") if ": " in part]
-    if len(parts) >= 2:
-        return parts[-2][0].strip(), parts[-2][2].strip()
-    return "", ""
+        return scopes[-2]
+    parts = [part for part in metadata.get("namespace", "").split("/") if ": " in part]
+    return parts[-2].partition(": ")[0].strip() if len(parts) >= 2 else ""
 
 
 def _texts(written: str) -> list[str]:

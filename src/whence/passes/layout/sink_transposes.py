@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
+from whence.graph.connected_components import connected_components
 from whence.graph.search import producer_of
 from whence.graph.state import BOUNDARY
 from whence.passes.base import RulePass
@@ -232,27 +233,24 @@ def _parts(region: _Region) -> list[_Region]:
     """The region as regions that have nothing to do with each other, so that each is judged by what
     it saves itself.
     """
-    group = {node.id: node.id for node in region.all()}
-
-    def find(node_id: int) -> int:
-        while group[node_id] != node_id:
-            group[node_id] = group[group[node_id]]
-            node_id = group[node_id]
-        return node_id
-
-    for node in region.nodes.values():
-        for ref in node.inputs:
-            if ref is not None and ref in region.perms:
-                group[find(ref.node)] = find(node.id)
-    parts: dict[int, _Region] = {}
-    for kept, into in ((region.sources, "sources"), (region.nodes, "nodes")):
-        for node in kept.values():
-            part = parts.setdefault(find(node.id), _Region(region.graph))
-            getattr(part, into)[node.id] = node
-            for index in range(len(node.outputs)):
-                if node.ref(index) in region.perms:
-                    part.perms[node.ref(index)] = region.perms[node.ref(index)]
-    return list(parts.values())
+    pairs = (
+        (ref.node, node.id)
+        for node in region.nodes.values()
+        for ref in node.inputs
+        if ref is not None and ref in region.perms
+    )
+    parts = []
+    for ids in connected_components([node.id for node in region.all()], pairs):
+        sources = {each: region.sources[each] for each in ids if each in region.sources}
+        nodes = {each: region.nodes[each] for each in ids if each in region.nodes}
+        refs = [
+            node.ref(i)
+            for node in (*sources.values(), *nodes.values())
+            for i in range(len(node.outputs))
+        ]
+        perms = {ref: region.perms[ref] for ref in refs if ref in region.perms}
+        parts.append(_Region(region.graph, sources, nodes, perms))
+    return parts
 
 
 def _plan(graph: Graph, source: Node) -> _Region | None:

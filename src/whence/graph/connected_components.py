@@ -16,7 +16,7 @@ def connected_components(
 
     def first(each: _Thing) -> _Thing:
         while group[each] != each:
-            each = group[each] = group[group[each]]
+            group[each] = each = group[group[each]]
         return each
 
     for one, other in pairs:
