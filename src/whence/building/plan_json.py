@@ -1,5 +1,5 @@
-"""Plans, and the types of values, as JSON and back: read at every start from the cache, so nothing in
-it can run.
+"""Plans, and the types of values, as JSON and back: read at every start from the cache, so nothing
+in it can run.
 """
 
 from __future__ import annotations

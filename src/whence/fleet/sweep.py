@@ -36,8 +36,8 @@ class Finished(NamedTuple):
 
 
 Runner = Callable[[Sequence[Task], CellLimits], Iterator[Finished]]
-"""Measures cells, here or on a cluster. Results come in any order, and the caller writes each before
-it asks for the next.
+"""Measures cells, here or on a cluster. Results come in any order, and the caller writes each
+before it asks for the next.
 """
 
 

@@ -112,8 +112,8 @@ def _nodes(source: SourceGraph, kernels: Mapping[str, _Lowered]) -> tuple[Engine
         }
         for node in lowered.keys() - computed:
             prepares[callers[node]].append(position)
-        # A node after AOTAutograd may have the name that another one has in the program: an add_1 of
-        # a normalisation, say. Only what the mappings say counts.
+        # A node after AOTAutograd may have the name that another one has in the program: an add_1
+        # of a normalisation, say. Only what the mappings say counts.
         names = [name for each in computed.values() for name in each]
         made.append(
             EngineNode(

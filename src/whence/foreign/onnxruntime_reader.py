@@ -1,5 +1,5 @@
-"""A recording of ONNX Runtime, from the graph that it ran and its profile: a list of events in JSON,
-with times in whole microseconds.
+"""A recording of ONNX Runtime, from the graph that it ran and its profile: a list of events in
+JSON, with times in whole microseconds.
 
 A run is `model_run`; in it `SequentialExecutor::Execute`, in it `NAME_kernel_time` of every node.
 The nodes of a nested graph lie within the time of the If or Loop that holds it, which has the rest.

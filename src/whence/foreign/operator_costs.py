@@ -45,7 +45,7 @@ class OperatorCosts:
         return self.model.rates.element_ps[SIMPLE] * elements
 
     def alone_ps(self, operator: int) -> int:
-        """What it would take in a kernel of its own. The result is as large as the largest operand."""
+        """What it would take in a kernel of its own, its result as large as the largest operand."""
         known, model = self.costs.get(operator), self.model
         read = 0 if known is None else sum(size for _, size in known.reads)
         traffic = Traffic(read + self.largest_operand(operator), 0)

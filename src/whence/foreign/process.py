@@ -105,8 +105,8 @@ def engine_process(
                 yield EngineProcess(engine, folder, process, log)
             finally:
                 process.kill()
-                # Streams are closed, and its end is waited for. What was not sent yet cannot be sent
-                # any more.
+                # Streams are closed, and its end is waited for. What was not sent yet cannot be
+                # sent any more.
                 with contextlib.suppress(BrokenPipeError), process:
                     pass
 

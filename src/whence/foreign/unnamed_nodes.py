@@ -32,7 +32,7 @@ _MOVES = VIEWS | {"Transpose", "Expand"}
 
 @dataclass(frozen=True, slots=True)
 class UnnamedNodes:
-    """What is known of the others: their regions, which grow with every node that finds its place."""
+    """What is known of the others: their regions, which grow with every node that is placed."""
 
     source: SourceGraph
     engine: EngineGraph

@@ -195,8 +195,8 @@ class Ended(NamedTuple):
 
 
 class Beams:
-    """The texts that a beam search keeps, `count` for each of a batch, and the best that have ended.
-    `step` takes the next token of each.
+    """The texts that a beam search keeps, `count` for each of a batch, and the best that have
+    ended. `step` takes the next token of each.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Words, numbers, types and arrays of the printed graph: how they are written, and how the ones that
-need nothing but themselves are read.
+"""Words, numbers, types and arrays of the printed graph: how they are written, and how the ones
+that need nothing but themselves are read.
 
 Every text reads back as exactly what was written, floats to the last bit: a value that its usual
 text would not give back is written as its bits, `0x7fc00001`.

@@ -158,8 +158,8 @@ def bind_state(graph: Graph, pairs: Mapping[str, str]) -> Graph:
     outputs were in the run before.
 
     A language model takes the keys and values of earlier tokens and gives them back, longer or
-    changed. As a variable and its `Assign`, the memory stays with the model, and is changed where it
-    lies when a kernel can.
+    changed. As a variable and its `Assign`, the memory stays with the model, and is changed where
+    it lies when a kernel can.
     """
     inputs = {node.name: node for node in graph.inputs}
     outputs = {node.name: node for node in graph.outputs}

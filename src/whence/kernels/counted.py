@@ -1,11 +1,11 @@
 """Results of which there are as many as a run finds.
 
 The different elements of a value are sorted by merging ever longer runs, the first of equals first,
-then numbered in one walk. A pair of runs that is in order already is copied as it is, which most are
-in labels of an image.
+then numbered in one walk. A pair of runs that is in order already is copied as it is, which most
+are in labels of an image.
 
-Where elements are not zero, a walk over all of them in order tells: it writes each one's coordinates
-and goes on to the next row only if it counts, so that nothing is to be predicted.
+Where elements are not zero, a walk over all of them in order tells: it writes each one's
+coordinates and goes on to the next row only if it counts, so that nothing is to be predicted.
 """
 
 from __future__ import annotations

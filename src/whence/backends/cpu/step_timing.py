@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def time_steps(
     engine: CpuBackend, plan: NativePlan, arrays: Sequence[np.ndarray], weights: int = 0
 ) -> np.ndarray:
-    """Run a plan once, with these arrays as inputs and outputs; nanoseconds of each of its steps."""
+    """Run a plan once with these arrays as operands; nanoseconds of each of its steps."""
     operands, pointers = native.address_array(len(arrays)), native.address_array(plan.n_slots)
     operands[: len(arrays)] = [array.ctypes.data for array in arrays]
     count = int(plan.n_steps)

@@ -1,5 +1,5 @@
-"""An operator of the file while it becomes nodes: what makes these, in its graph or in one nested in
-it, and what the file says of it: its tensors, their types and parameters, its options.
+"""An operator of the file while it becomes nodes: what makes these, in its graph or in one nested
+in it, and what the file says of it: its tensors, their types and parameters, its options.
 """
 
 from __future__ import annotations

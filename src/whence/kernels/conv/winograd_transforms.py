@@ -81,8 +81,8 @@ def apply_matrix(
     values: Sequence[Expr],
     results: Sequence[Place],
 ) -> None:
-    """A matrix times a column of values, each computed first. Where columns or rows come in pairs that differ in signs
-    only, what they have in common is computed once.
+    """A matrix times a column of values, each computed first. Where columns or rows come in pairs
+    that differ in signs only, what they have in common is computed once.
     """
     values = [build.let(f"p{number}", value) for number, value in enumerate(values)]
     columns = list(zip(*matrix, strict=True))
@@ -112,7 +112,7 @@ def apply_matrix(
 
 
 def _pairs(rows: Sequence[Sequence[Fraction]]) -> Iterator[tuple[int, int | None]]:
-    """Each row, with the first one behind it that differs from it in signs only, if there is one."""
+    """Each row, with the first one behind it that differs in signs only, if there is one."""
     left = list(range(len(rows)))
     while left:
         one = left.pop(0)

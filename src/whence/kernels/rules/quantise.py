@@ -1,6 +1,6 @@
-"""Element rules of quantised values: between real numbers and small integers, of numbers packed into
-bytes, and of integers scaled by fixed-point numbers; and the scale that DynamicQuantizeLinear finds
-for itself.
+"""Element rules of quantised values: between real numbers and small integers, of numbers packed
+into bytes, and of integers scaled by fixed-point numbers; and the scale that DynamicQuantizeLinear
+finds for itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The element rule of Resize: each output element is a weighted sum of a few input elements.
 
-Where sizes are numbers, places and weights are known beforehand. Places that follow a straight line,
-as when every pixel is repeated, become index arithmetic; others are looked up in tables in the code.
-Along an axis whose size is known only at run time, places and weights are computed where they are
-used, as the reference computes them for its tables.
+Where sizes are numbers, places and weights are known beforehand. Places that follow a straight
+line, as when every pixel is repeated, become index arithmetic; others are looked up in tables in
+the code. Along an axis whose size is known only at run time, places and weights are computed where
+they are used, as the reference computes them for its tables.
 """
 
 from __future__ import annotations

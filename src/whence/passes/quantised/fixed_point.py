@@ -26,8 +26,8 @@ class FixedPoint(NamedTuple):
 
 
 def fixed_point(real: float | np.ndarray) -> FixedPoint | None:
-    """The nearest fixed-point numbers with 31 significant bits. Below 2^-32 that is zero, above 2^30
-    there is none.
+    """The nearest fixed-point numbers with 31 significant bits. Below 2^-32 that is zero, above
+    2^30 there is none.
     """
     if not np.all(np.isfinite(real)):
         return None

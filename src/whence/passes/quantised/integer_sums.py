@@ -138,8 +138,8 @@ def biased(edit: Edit, sums: Ref, bias: Bias, of: list[Node]) -> Ref:
 def scale_of(
     match: QuantisedOp, reals: np.ndarray, *, in_double: bool = False
 ) -> FixedPoint | np.ndarray | None:
-    """What a tail multiplies a sum by: `reals`, one number or one for each element of the last axis,
-    in fixed point, or in float64 or float32; `None` when they are out of range.
+    """What a tail multiplies a sum by: `reals`, one number or one for each element of the last
+    axis, in fixed point, or in float64 or float32; `None` when they are out of range.
     """
     reals = reals.reshape(() if reals.size == 1 else -1)
     if match.is_fixed_point and not in_double:

@@ -162,8 +162,8 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
 def limited_codes(
     low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool
 ) -> tuple[int, int]:
-    """Codes from `low` to `high`, limited as the numbers behind them are. Quantising keeps the order,
-    so limiting before it and after it are the same.
+    """Codes from `low` to `high`, limited as the numbers behind them are. Quantising keeps the
+    order, so limiting before it and after it are the same.
     """
     # An end that overflows is beyond every code.
     with np.errstate(over="ignore", invalid="ignore"):

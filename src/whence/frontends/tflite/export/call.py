@@ -200,7 +200,8 @@ class ExportCall:
         """
         ref = self.ref(index)
         node, codes = self.graph[ref.node], None
-        # A float operator takes codes where the first file's did: there both nodes are one operator.
+        # A float operator takes codes where the first file's did: there both nodes are one
+        # operator.
         is_hybrid = bool(node.origin) and node.origin <= self.node.origin
         if node.op == "DequantizeLinear" and (self.is_quantised or is_hybrid):
             value, codes = self.graph.const_value(node.inputs[0]), codes_of(self.graph, node)

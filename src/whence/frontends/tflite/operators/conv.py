@@ -1,5 +1,5 @@
-"""Convolutions and pools. Activations keep TFLite's layout, channels last; stored weights are transposed to
-(out, in, spatial...) here.
+"""Convolutions and pools. Activations keep TFLite's layout, channels last; stored weights are
+transposed to (out, in, spatial...) here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Custom operators of MediaPipe's models: a convolution, and those that look closer at a part of the
-picture: where it is, its pixels, and landmarks found in it.
+"""Custom operators of MediaPipe's models: a convolution, and those that look closer at a part of
+the picture: where it is, its pixels, and landmarks found in it.
 
 A transform is a 4 × 4 matrix of which the first two rows matter: a point of the part (x, y) is the
 point (a·x + b·y + c, d·x + e·y + f) of the whole.

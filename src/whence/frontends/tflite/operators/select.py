@@ -1,4 +1,6 @@
-"""Selection by condition, of the largest, the distinct, the non-zero, of boxes; reversal, diagonals."""
+"""Selection by condition, of the largest, the distinct, the non-zero, of boxes; reversal,
+diagonals.
+"""
 
 from __future__ import annotations
 
