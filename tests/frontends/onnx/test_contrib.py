@@ -29,7 +29,7 @@ from tests.frontends.onnx.models import (
     run_whence,
     single,
 )
-from whence.errors import UnsupportedError
+from whence.errors import ModelError, UnsupportedError
 from whence.frontends.onnx.reader import read_onnx
 
 EXACT: list[tuple[str, Arrays, dict[str, Any], int]] = [
@@ -262,6 +262,13 @@ def test_bias_softmax(axis: int) -> None:
     np.testing.assert_allclose(
         got, (rows / rows.sum(-1, keepdims=True)).reshape(X.shape), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("axis", [4, -4])
+def test_bias_softmax_along_no_axis_of_its_input(axis: int) -> None:
+    arrays = {"x": X, "b": real(1, 3, 4)}
+    with pytest.raises(ModelError, match=f"axis {axis} does not exist"):
+        read_onnx(single("BiasSoftmax", arrays, 17, domain=MICROSOFT, axis=axis))
 
 
 @pytest.mark.parametrize("residual", [False, True])

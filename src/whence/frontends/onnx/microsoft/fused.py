@@ -9,7 +9,7 @@ import numpy as np
 
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import OpRecord, Restate, Rewrite
-from whence.frontends.onnx.upgrades.softmax import as_result, flattened
+from whence.frontends.onnx.upgrades.softmax import as_result, flattened, shape_with
 from whence.ops.definition import Attr
 
 
@@ -42,7 +42,7 @@ def _quick_gelu(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
 def _bias_softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     data, axis = record.required(0), record.integer("axis", 1)
     biased = build.op("Add", data, record.required(1))
-    flattened(build, "Softmax", biased, axis, build.shape(data))
+    flattened(build, "Softmax", biased, axis, shape_with(build, data, axis))
     return as_result(build)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from whence.frontends.onnx.microsoft.fused import with_channels_second
 from whence.frontends.onnx.record import OpRecord, Restate, Rewrite, as_named
 from whence.frontends.onnx.upgrades.quantised import qlinear_conv
-from whence.frontends.onnx.upgrades.softmax import as_result, flattened
+from whence.frontends.onnx.upgrades.softmax import as_result, flattened, shape_with
 from whence.ops.definition import Attr
 from whence.types import DType
 
@@ -68,7 +68,7 @@ def _softmax(record: OpRecord, build: Rewrite) -> Sequence[OpRecord]:
     axis = record.integer("axis", -1)
     if record.integer("opset", 13) >= 13:
         return _quantise(build, build.op("Softmax", _real(build, 0), axis=axis))
-    shape = build.shape(record.required(0))
+    shape = shape_with(build, record.required(0), axis)
     return _quantise(build, flattened(build, "Softmax", _real(build, 0), axis, shape))
 
 

@@ -23,6 +23,14 @@ def flattened(build: Rewrite, op: str, data: str, axis: int, shape: Shape | None
     return build.op("Reshape", matrix, build.op("Shape", data))
 
 
+def shape_with(build: Rewrite, data: str, axis: int) -> Shape | None:
+    """The shape of a value, where it is known to have this axis; what has not is refused when it is
+    flattened.
+    """
+    shape = build.shape(data)
+    return shape if shape is not None and -len(shape) <= axis < len(shape) else None
+
+
 def as_result(build: Rewrite) -> list[OpRecord]:
     """Everything built, of which what was made last is the record's result."""
     build.records[-1].outputs = [build.record.output(0)]
