@@ -78,9 +78,10 @@ class Epilogue:
 
     def prefetch(self, build: Builder, pixels: int, vectors: int) -> None:
         """Prefetch what is added to each pixel: the sums take longer than memory does."""
-        loads = {
+        # In the order of the expressions: that of a set is another in every process.
+        loads = dict.fromkeys(
             part for output in self.outputs for part in walk(output.value) if isinstance(part, Load)
-        }
+        )
         streams = [
             load for load in loads if {PIXEL, LANE} <= {var.name for var in load.index.variables()}
         ]
