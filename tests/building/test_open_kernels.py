@@ -129,6 +129,15 @@ def _unpadded() -> Graph:
     return build.finish()
 
 
+def _half() -> Graph:
+    """In half precision, whose sums are rounded before anything reads them."""
+    build = GraphBuilder("half")
+    x = build.input("x", DType.F16, [1, 1, "height", "width"])
+    weights = build.const(_weights(2, 1, 3, 3).astype(np.float16))
+    build.output("y", build.op("Gelu", build.op("Conv", x, weights, kernel_shape=(3, 3))))
+    return build.finish()
+
+
 _IMAGE, _TEXT = {"x": (1, 3, 64, 96)}, {"x": (2, 24, 32)}
 _MODELS: Mapping[str, tuple[Callable[[], Graph], Mapping[str, Sequence[int]]]] = {
     "scaled": (_scaled_convolutions, _IMAGE),
@@ -137,6 +146,7 @@ _MODELS: Mapping[str, tuple[Callable[[], Graph], Mapping[str, Sequence[int]]]] =
     "excite": (_squeeze_and_excite, _IMAGE),
     "attention": (_attention, _TEXT),
     "unpadded": (_unpadded, _IMAGE),
+    "half": (_half, {"x": (1, 1, 64, 96)}),
 }
 
 

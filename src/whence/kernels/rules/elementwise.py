@@ -92,6 +92,16 @@ def activated(anchor: Node, total: Expr) -> Expr:
     )
 
 
+def _operands(elements: Elements, node: Node, index: Indices) -> list[Expr]:
+    """What broadcasting gives an operator. One operand has the shape of the result: it is read where
+    the result is, which an anchor's sum insists on, also along axes of length 1.
+    """
+    refs = [ref for ref in node.inputs if ref is not None]
+    if len(refs) == 1:
+        return [elements.value(refs[0], index)]
+    return [elements.broadcast(ref, index) for ref in refs]
+
+
 def _formula(formula: Formula) -> Rule:
     """What an operator computes by a formula; one of any number of operands does it pair by
     pair.
@@ -99,7 +109,7 @@ def _formula(formula: Formula) -> Rule:
     defaults, is_unary = parameters(formula), operand_count(formula) == 1
 
     def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-        total, *others = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+        total, *others = _operands(elements, node, index)
         given = {name: get_float(node.attrs, name, default) for name, default in defaults.items()}
         if is_unary:
             return formula_value(formula, [total], given)
@@ -114,9 +124,7 @@ def _of_operands(make: Callable[..., Expr]) -> Rule:
     """What an operator makes of its node and the elements that broadcasting gives it."""
 
     def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-        return make(
-            node, *(elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
-        )
+        return make(node, *_operands(elements, node, index))
 
     return rule
 
