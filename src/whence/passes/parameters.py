@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from whence.graph import Graph, Node
 from whence.ops.attributes import get_float, get_int
 from whence.ops.registry import REGISTRY
@@ -81,14 +83,14 @@ def only_multiplies(node: Node) -> bool:
 
 
 def limits(graph: Graph, node: Node) -> tuple[float, float] | None:
-    """The numbers between which a Relu or Clip keeps its input."""
+    """The numbers between which a Relu or Clip keeps its input; NaN is none."""
     if node.op == "Relu":
         return 0.0, math.inf
     ends = [-math.inf, math.inf]
     for index in (1, 2):
         if node.input(index) is not None:
             value = graph.const_value(node.input(index))
-            if value is None or value.size != 1:
+            if value is None or value.size != 1 or np.isnan(value.reshape(())):
                 return None
             ends[index - 1] = float(value.reshape(()))
     return ends[0], ends[1]

@@ -214,6 +214,7 @@ def any_coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
         or scale is None
         or DType.of(scale) is not real
         or scale.size == 0
+        or not np.all((scale > 0) & np.isfinite(scale))
         or (scale.size > 1 and kind.rank is None)
         or get_int(node.attrs, "precision", 0)
     ):
