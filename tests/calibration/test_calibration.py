@@ -15,7 +15,7 @@ import pytest
 
 from whence.attribution.cost_model import CostModel
 from whence.backends.cpu.backend import CpuBackend
-from whence.backends.cpu.generator import tile_for
+from whence.backends.cpu.generator import tile_for, work_rates
 from whence.building import machine_record as record
 from whence.building.machine_record import SETTING
 from whence.building.nominal_rates import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
@@ -99,6 +99,24 @@ def test_a_damaged_record_is_as_good_as_none(damage: Callable[[str], str], tmp_p
     assert rates_for(toolchain).measured
     path.write_text(damage(path.read_text()))
     assert rates_for(toolchain) == nominal
+
+
+def test_what_was_measured_on_a_busy_machine_chooses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SETTING, raising=False)
+    toolchain = Toolchain(cache=Cache(tmp_path))
+    nominal, plain = work_rates(toolchain), tile_for(toolchain)
+    rates = dataclasses.replace(
+        nominal_rates(toolchain.target, threads=2), measured=True, wake_ns=9e6, reached=0.9
+    )
+    record.store(toolchain, dataclasses.replace(rates, disturbed=True))
+    assert rates_for(toolchain).disturbed
+    assert (work_rates(toolchain), tile_for(toolchain)) == (nominal, plain)
+    record.store(toolchain, rates)
+    quiet = work_rates(toolchain)
+    assert quiet.flops_per_ns["f32"] == pytest.approx(1.5 * nominal.flops_per_ns["f32"])
+    assert quiet.alone_ns < 1e6, "threads that follow call on call do not sleep"
 
 
 def _with_bandwidth(level: MemoryLevel, bandwidth: Rate) -> MemoryLevel:

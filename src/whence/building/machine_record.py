@@ -59,8 +59,11 @@ def record_digest(toolchain: Toolchain) -> str:
 
 
 def measured(toolchain: Toolchain) -> MachineRates | None:
-    """What was measured, where kernels are to be chosen by it."""
-    return stored(toolchain) if _counts(toolchain) else None
+    """What was measured, where kernels are to be chosen by it. While something else used the cores,
+    nothing was: then rates of several threads are too low, and what waking them takes too long.
+    """
+    found = stored(toolchain) if _counts(toolchain) else None
+    return None if found is None or found.disturbed else found
 
 
 def _counts(toolchain: Toolchain) -> bool:

@@ -65,8 +65,9 @@ _BF16_PRODUCTS = 3
 # few cache lines that go from core to core.
 _PIECE_NS = 2_000
 # A run that takes less than so many wake-ups, by a reckoning that counts weights as far away, is
-# over by the time the others are awake.
-_WAKE_UPS = 4
+# over by the time the others are awake. However long they take: where calls follow each other, they
+# do not sleep.
+_WAKE_UPS, _LONGEST_ALONE_NS = 4, 250_000
 
 
 def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) -> Tile:
@@ -229,7 +230,8 @@ def work_rates(toolchain: Toolchain) -> WorkRates:
     reached = {unit.value: machine.peak_of(unit, 1) * machine.reached for unit in ArithmeticUnit}
     reached[ArithmeticUnit.BF16] /= _BF16_PRODUCTS
     memory = machine.bandwidth_of(machine.levels[-1], 1)
-    return WorkRates(reached, memory, _PIECE_NS, _WAKE_UPS * machine.wake_ns)
+    alone = min(_WAKE_UPS * machine.wake_ns, _LONGEST_ALONE_NS)
+    return WorkRates(reached, memory, _PIECE_NS, alone)
 
 
 def grain(kernel: Kernel, rates: WorkRates) -> int:
